@@ -1,0 +1,96 @@
+"""What every instance has in common: a strict, immutable document with a kind and a version.
+
+An instance says what is to be scheduled, in human-sized objects. It never mentions a solver. Each kind is
+a pydantic model; its JSON form carries units in the field names (``size_mb``, ``rack_mbps``). Large numeric
+data are also offered to models as NumPy arrays (a cached ``arrays`` property of the kind).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+__all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "require_unique"]
+
+#: A finite number greater than zero (sizes, rates, capacities).
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+#: A finite number that may be zero (times, costs).
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+#: The name of a thing inside an instance.
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class InstanceError(ValueError):
+    """Input that cannot be an instance: says which file, which place in it, and what is wrong.
+
+    Parameters
+    ----------
+    reason
+        What is wrong, naming the offender, and what to do.
+    place
+        Where in the document (``jobs[3].tasks[0].size_mb``) or file (``line 12``); empty for the whole.
+    path
+        The file, when there is one.
+    """
+
+    def __init__(self, reason: str, *, place: str = "", path: str | Path | None = None) -> None:
+        self.reason = reason
+        self.place = place
+        self.path = None if path is None else str(path)
+        super().__init__(": ".join(part for part in (self.path, place, reason) if part))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_error, (self.reason, self.place, self.path))
+
+    def at(self, path: str | Path) -> InstanceError:
+        """The same error, naming the file it came from."""
+        return InstanceError(self.reason, place=self.place, path=path)
+
+
+def _rebuild_error(reason: str, place: str, path: str | None) -> InstanceError:
+    return InstanceError(reason, place=place, path=path)
+
+
+class Part(BaseModel):
+    """A piece of an instance: immutable, and strict about unknown fields and non-finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Instance(Part):
+    """Base of all instance kinds.
+
+    A subclass declares ``kind: Literal["..."]`` with that value as its default, and checks in pydantic
+    validators whatever the field types cannot say (dangling names, duplicates). Defining the subclass
+    registers it, so that `flowlex.instances.read_instance` recognises its files.
+    """
+
+    registry: ClassVar[dict[str, type[Instance]]] = {}
+
+    kind: str
+    version: Literal[1] = 1
+    name: Name = "unnamed"
+    comment: str = ""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        kind = cls.model_fields["kind"].default
+        if isinstance(kind, str):
+            Instance.registry[kind] = cls
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals for `flowlex show`, in the order they should be printed."""
+        return {}
+
+
+def require_unique(names: Iterable[str], what: str) -> None:
+    """Raise ``ValueError`` naming the first name that occurs twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"two {what} are named {name!r}; give each its own name")
+        seen.add(name)

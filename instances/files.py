@@ -1,0 +1,216 @@
+"""Reading and writing instance files: total (any bytes give an instance or a clear error) and atomic."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from flowlex.instances.base import Instance, InstanceError
+
+__all__ = [
+    "instance_from_document",
+    "json_schema",
+    "read_bytes",
+    "read_instance",
+    "register_text_format",
+    "write_atomically",
+    "write_instance",
+]
+
+#: Recognisers of non-JSON formats: ``sniff(text)`` says whether ``parse(text, name)`` should read it.
+_TEXT_FORMATS: list[tuple[Callable[[str], bool], Callable[[str, str], Instance]]] = []
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def register_text_format(sniff: Callable[[str], bool], parse: Callable[[str, str], Instance]) -> None:
+    """Teach `read_instance` a text format recognised by its content, whatever the file is called."""
+    _TEXT_FORMATS.append((sniff, parse))
+
+
+def read_instance(path: str | Path) -> Instance:
+    """Read an instance file: our JSON or a registered text format (DIMACS, ...), plain or gzip.
+
+    Raises
+    ------
+    InstanceError
+        For whatever is wrong with the file, naming file, place and reason. No other exception is raised
+        for the content of a file.
+    """
+    path = Path(path)
+    try:
+        text = _decode(read_bytes(path))
+        for sniff, parse in _TEXT_FORMATS:
+            if sniff(text):
+                return parse(text, _stem(path))
+        return instance_from_document(_parse_json(text))
+    except InstanceError as error:
+        raise error.at(path) from error.__cause__
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return the file's bytes, decompressed if they are gzip (by content) or the name ends in ``.gz``."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    if not data:
+        raise InstanceError("the file is empty", path=path)
+    if data[:2] != _GZIP_MAGIC:
+        if path.suffix == ".gz":
+            raise InstanceError(
+                "the name ends in .gz but the content is not gzip; rename or recompress it", path=path
+            )
+        return data
+    try:
+        data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
+    if not data:
+        raise InstanceError("the gzip file holds nothing", path=path)
+    return data
+
+
+def instance_from_document(document: Any) -> Instance:
+    """Turn a parsed JSON document into the instance kind it declares, or raise `InstanceError`."""
+    if not isinstance(document, dict):
+        raise InstanceError(f"an instance is a JSON object, this is {_json_type(document)}")
+    kind = document.get("kind")
+    known = ", ".join(sorted(Instance.registry))
+    if kind is None:
+        raise InstanceError(f"field is missing; one of: {known}", place="kind")
+    if not isinstance(kind, str) or kind not in Instance.registry:
+        raise InstanceError(f"unknown kind {kind!r}; one of: {known}", place="kind")
+    version = document.get("version", 1)
+    if version != 1 or isinstance(version, bool):
+        raise InstanceError(
+            f"version {version!r} is not supported by this flowlex (it reads version 1)", place="version"
+        )
+    try:
+        return Instance.registry[kind].model_validate(document)
+    except ValidationError as error:
+        raise _from_validation(error) from error
+    except (OverflowError, RecursionError) as error:
+        raise InstanceError(f"a value is out of range ({error})") from error
+
+
+def write_instance(instance: Instance, path: str | Path) -> None:
+    """Write an instance as JSON (gzip when the name ends in ``.gz``); same instance, same bytes."""
+    text = instance.model_dump_json(indent=1, exclude_defaults=False) + "\n"
+    data = text.encode()
+    if Path(path).suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    write_atomically(path, data)
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Write a whole file or nothing: a temporary file in the same folder, flushed, then renamed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of an instance kind, made from the class that validates it."""
+    if kind not in Instance.registry:
+        raise KeyError(f"unknown kind {kind!r}; one of: {', '.join(sorted(Instance.registry))}")
+    schema = Instance.registry[kind].model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+
+
+def _parse_json(text: str) -> Any:
+    if not text.strip():
+        raise InstanceError("the file holds only white space")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        hint = "; is it cut off?" if error.pos >= len(text.rstrip()) - 1 else ""
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InstanceError(f"not JSON ({error.msg}){hint}", place=place) from error
+    except RecursionError as error:
+        raise InstanceError("not an instance: nested too deeply") from error
+    except ValueError as error:  # an integer of thousands of digits
+        if isinstance(error, InstanceError):
+            raise
+        raise InstanceError(f"not JSON this program can hold ({error})") from error
+
+
+def _refuse_constant(word: str) -> Any:
+    raise InstanceError(f"{word} is not a number that a file may hold; every number must be finite")
+
+
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InstanceError(f"the field {twice!r} is given twice in one object")
+    return document
+
+
+def _from_validation(error: ValidationError) -> InstanceError:
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        reason = "unknown field; remove it or correct its spelling"
+    elif first["type"] == "missing":
+        reason = "field is missing"
+    elif first["type"] not in ("value_error",) and not isinstance(first["input"], (dict, list)):
+        reason = f"{reason} (got {_short(first['input'])})"
+    if len(problems) > 1:
+        reason += f" (and {len(problems) - 1} more)"
+    return InstanceError(reason, place=_place(first["loc"]))
+
+
+def _place(location: Sequence[int | str]) -> str:
+    text = ""
+    for step in location:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _json_type(document: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(document), "a number")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
