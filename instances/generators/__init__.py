@@ -1,0 +1,5 @@
+"""Seeded generators of instances: the published topologies and workloads, and random ones for tests."""
+
+from flowlex.instances.generators.registry import GENERATORS, GeneratorSpec, generate, generator
+
+__all__ = ["GENERATORS", "GeneratorSpec", "generate", "generator"]

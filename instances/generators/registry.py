@@ -1,0 +1,89 @@
+"""The generators by name, with typed parameters that the command line can set."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from flowlex.instances.base import Instance, InstanceError
+
+__all__ = ["GENERATORS", "GeneratorSpec", "generate", "generator"]
+
+Function = TypeVar("Function", bound=Callable[..., Instance])
+
+
+@dataclass(frozen=True)
+class GeneratorSpec:
+    """One generator: its name, its function, and its keyword parameters (without ``seed``)."""
+
+    name: str
+    function: Callable[..., Instance]
+    parameters: Mapping[str, inspect.Parameter]
+    types: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The first line of the docstring."""
+        return (self.function.__doc__ or "").strip().partition("\n")[0]
+
+
+GENERATORS: dict[str, GeneratorSpec] = {}
+
+
+def generator(name: str) -> Callable[[Function], Function]:
+    """Register a function ``f(*, seed=0, **typed parameters) -> Instance`` under ``name``."""
+
+    def register(function: Function) -> Function:
+        parameters = dict(inspect.signature(function).parameters)
+        if parameters.pop("seed", None) is None:
+            raise TypeError(f"generator {name!r} takes no seed")
+        GENERATORS[name] = GeneratorSpec(name, function, parameters, typing.get_type_hints(function))
+        return function
+
+    return register
+
+
+def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
+    """Make an instance; the same name, seed and parameters give the same instance.
+
+    Parameters
+    ----------
+    name
+        One of ``GENERATORS``.
+    seed
+        Non-negative integer.
+    parameters
+        Keyword parameters of the generator. Strings (from a command line) are read as the declared type.
+
+    Raises
+    ------
+    InstanceError
+        Unknown name, unknown parameter, or a value that is not of the parameter's type or range.
+    """
+    if name not in GENERATORS:
+        raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(sorted(GENERATORS))}")
+    if seed < 0:
+        raise InstanceError(f"the seed must not be negative (got {seed})", place=name)
+    spec = GENERATORS[name]
+    values: dict[str, Any] = {}
+    for key, value in parameters.items():
+        if key not in spec.parameters:
+            raise InstanceError(
+                f"no parameter {key!r}; it has: {', '.join(spec.parameters) or 'none'}", place=name
+            )
+        try:
+            values[key] = TypeAdapter(spec.types[key]).validate_python(value)
+        except ValidationError as error:
+            reason = f"{key}={value!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+            raise InstanceError(reason, place=name) from error
+    try:
+        return spec.function(seed=seed, **values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"these parameters make no valid instance: {first['msg'].removeprefix('Value error, ')}"
+        raise InstanceError(reason, place=name) from error
