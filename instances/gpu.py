@@ -1,0 +1,329 @@
+"""The GPU-assignment instance: racks, nodes and GPUs; jobs, their tasks, and where each task's data lie.
+
+Source: Tang, Zhu, Mao, Fu, Li, "Algorithm of Scheduling for Data-intensive Computing Operations onto GPU
+Cluster", Journal of Software 33(12), 2022, section on the problem and its data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+
+__all__ = ["Gpu", "GpuArrays", "GpuInstance", "Job", "Node", "Running", "Shard", "Task"]
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+Array = TypeVar("Array", bound=NDArray[Any])
+
+
+class Gpu(Part):
+    """A GPU; its name is unique in the whole cluster."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among all GPUs of the cluster."""
+    memory_gb: Positive
+    """Memory that tasks may use, in GB; a running task gives it back when it stops."""
+
+
+class Node(Part):
+    """A machine in a rack. A node without GPUs may still hold replicas."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among the nodes."""
+    rack: Name
+    """The rack it stands in; nodes with the same rack name share a rack switch."""
+    gpus: tuple[Gpu, ...]
+    """The GPUs of this node."""
+
+
+class Shard(Part):
+    """A piece of input data, whole on each node that holds a replica."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name | None = None
+    """For people; unique within its task when given."""
+    size_mb: Positive
+    """Size in MB."""
+    replicas: tuple[Name, ...]
+    """The nodes that hold it: at least one, none twice."""
+
+
+class Running(Part):
+    """Where a task that has started runs."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    gpu: Name
+    """Name of the GPU it holds."""
+    elapsed_s: NonNegative = 0.0
+    """How long it has run, in seconds."""
+
+
+class Task(Part):
+    """A unit of work for one GPU; without ``running`` it waits, without shards it reads nothing."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among the tasks of all jobs."""
+    memory_gb: Positive
+    """GPU memory it needs, in GB."""
+    shards: tuple[Shard, ...] = ()
+    """The data it reads, each shard from its cheapest replica."""
+    running: Running | None = None
+    """Set when the task has started; null when it waits."""
+
+
+class Job(Part):
+    """A set of independent tasks that share one claim to the cluster."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among the jobs."""
+    tasks: tuple[Task, ...]
+    """At least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuArrays:
+    """The instance as read-only arrays. Sizes: N nodes, G GPUs, T tasks, S shards, R replicas.
+
+    Everything is in the order of the document: GPUs node by node, tasks job by job, shards task by task,
+    replicas shard by shard; racks in the order in which nodes first name them.
+
+    Attributes
+    ----------
+    node_rack
+        (N,) rack of each node.
+    gpu_node, gpu_memory
+        (G,) node of each GPU; its memory in GB.
+    task_job, task_memory
+        (T,) job of each task; memory it needs in GB.
+    task_running_gpu, task_elapsed
+        (T,) GPU that the task holds, -1 when it waits; seconds it has run, 0 when it waits.
+    shard_task, shard_size_mb
+        (S,) task that reads the shard; its size in MB.
+    replica_shard, replica_node
+        (R,) the shard, and the node that holds this replica of it.
+    rack_names, node_names, gpu_names, job_names, task_names
+        Names by index.
+    """
+
+    node_rack: IntArray
+    gpu_node: IntArray
+    gpu_memory: FloatArray
+    task_job: IntArray
+    task_memory: FloatArray
+    task_running_gpu: IntArray
+    task_elapsed: FloatArray
+    shard_task: IntArray
+    shard_size_mb: FloatArray
+    replica_shard: IntArray
+    replica_node: IntArray
+    rack_names: tuple[str, ...]
+    node_names: tuple[str, ...]
+    gpu_names: tuple[str, ...]
+    job_names: tuple[str, ...]
+    task_names: tuple[str, ...]
+
+
+class GpuInstance(Instance):
+    """Jobs that share a GPU cluster: which task shall run on which GPU?
+
+    Bandwidths are in MB/s (1 Gbit/s = 125 MB/s), sizes in MB (1 GB = 1000 MB), GPU memory in GB.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["gpu-assignment"] = "gpu-assignment"
+    disk_mb_per_s: Positive
+    """Throughput of a node's own disk, in MB/s."""
+    rack_mb_per_s: Positive
+    """Bandwidth between two nodes of one rack, in MB/s."""
+    between_racks_mb_per_s: Positive
+    """Bandwidth between two nodes of different racks, in MB/s."""
+    nodes: tuple[Node, ...]
+    """The machines of the cluster; together they have at least one GPU."""
+    jobs: tuple[Job, ...]
+    """The jobs that share it; at least one."""
+
+    @model_validator(mode="after")
+    def _check(self) -> GpuInstance:
+        _check_names(self)
+        _check_memory(self)
+        _check_replicas(self)
+        _check_running(self)
+        return self
+
+    @property
+    def gpus(self) -> Iterator[Gpu]:
+        """All GPUs, node by node."""
+        return (gpu for node in self.nodes for gpu in node.gpus)
+
+    @property
+    def tasks(self) -> Iterator[Task]:
+        """All tasks, job by job."""
+        return (task for job in self.jobs for task in job.tasks)
+
+    @cached_property
+    def arrays(self) -> GpuArrays:
+        """The same data as arrays, made once."""
+        nodes, jobs = self.nodes, self.jobs
+        gpus = list(self.gpus)
+        tasks = list(self.tasks)
+        shards = [shard for task in tasks for shard in task.shards]
+        node_index = {node.name: index for index, node in enumerate(nodes)}
+        gpu_index = {gpu.name: index for index, gpu in enumerate(gpus)}
+        rack_index = {rack: index for index, rack in enumerate(dict.fromkeys(node.rack for node in nodes))}
+        holders = chain.from_iterable(shard.replicas for shard in shards)
+        running = [task.running for task in tasks]
+        return GpuArrays(
+            node_rack=_ints(rack_index[node.rack] for node in nodes),
+            gpu_node=_owners(len(node.gpus) for node in nodes),
+            gpu_memory=_floats(gpu.memory_gb for gpu in gpus),
+            task_job=_owners(len(job.tasks) for job in jobs),
+            task_memory=_floats(task.memory_gb for task in tasks),
+            task_running_gpu=_ints(-1 if held is None else gpu_index[held.gpu] for held in running),
+            task_elapsed=_floats(0.0 if held is None else held.elapsed_s for held in running),
+            shard_task=_owners(len(task.shards) for task in tasks),
+            shard_size_mb=_floats(shard.size_mb for shard in shards),
+            replica_shard=_owners(len(shard.replicas) for shard in shards),
+            replica_node=_ints(map(node_index.__getitem__, holders)),
+            rack_names=tuple(rack_index),
+            node_names=tuple(node_index),
+            gpu_names=tuple(gpu_index),
+            job_names=tuple(job.name for job in jobs),
+            task_names=tuple(task.name for task in tasks),
+        )
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals, in the order they should be printed."""
+        view = self.arrays
+        running = int(np.count_nonzero(view.task_running_gpu >= 0))
+        return {
+            "racks": len(view.rack_names),
+            "nodes": len(self.nodes),
+            "GPUs": view.gpu_node.size,
+            "GPU memory, least (GB)": float(view.gpu_memory.min()),
+            "GPU memory, most (GB)": float(view.gpu_memory.max()),
+            "jobs": len(self.jobs),
+            "tasks": view.task_job.size,
+            "running tasks": running,
+            "waiting tasks": view.task_job.size - running,
+            "shards": view.shard_task.size,
+            "replicas": view.replica_shard.size,
+            "input (GB)": round(float(view.shard_size_mb.sum()) / 1000.0, 6),
+            "disk (MB/s)": self.disk_mb_per_s,
+            "within a rack (MB/s)": self.rack_mb_per_s,
+            "between racks (MB/s)": self.between_racks_mb_per_s,
+        }
+
+
+def _check_names(instance: GpuInstance) -> None:
+    require_unique((node.name for node in instance.nodes), "nodes")
+    require_unique((gpu.name for gpu in instance.gpus), "GPUs")
+    require_unique((job.name for job in instance.jobs), "jobs")
+    if not any(node.gpus for node in instance.nodes):
+        raise ValueError("the cluster has no GPU; give at least one node a GPU")
+    if not instance.jobs:
+        raise ValueError("there are no jobs; give at least one")
+    for job in instance.jobs:
+        if not job.tasks:
+            raise ValueError(f"job {job.name!r} has no tasks; give it one or remove the job")
+    require_unique((task.name for task in instance.tasks), "tasks")
+
+
+def _check_memory(instance: GpuInstance) -> None:
+    largest = max(gpu.memory_gb for gpu in instance.gpus)
+    for task in instance.tasks:
+        if task.memory_gb > largest:
+            raise ValueError(
+                f"task {task.name!r} needs {task.memory_gb:g} GB; the largest GPU has {largest:g} GB"
+            )
+
+
+def _check_replicas(instance: GpuInstance) -> None:
+    known = {node.name for node in instance.nodes}
+    total = 0.0
+    for task in instance.tasks:
+        for shard in task.shards:
+            total += shard.size_mb
+            holders = set(shard.replicas)
+            if not holders or len(holders) < len(shard.replicas) or not holders <= known:
+                raise ValueError(f"task {task.name!r}, {_label(task, shard)}: {_complaint(shard, known)}")
+        if len(task.shards) > 1:
+            require_unique(
+                (shard.name for shard in task.shards if shard.name is not None),
+                f"shards of task {task.name!r}",
+            )
+    if not math.isfinite(total):
+        raise ValueError("the shard sizes sum to more than a number can hold; check size_mb")
+
+
+def _complaint(shard: Shard, known: set[str]) -> str:
+    if not shard.replicas:
+        return "no node holds it; list at least one in replicas"
+    for node in shard.replicas:
+        if node not in known:
+            return f"replica on node {node!r}, which does not exist"
+        if shard.replicas.count(node) > 1:
+            return f"two replicas on node {node!r}; list each node once"
+    raise AssertionError("a shard was refused without a reason")
+
+
+def _label(task: Task, shard: Shard) -> str:
+    return f"shard {shard.name!r}" if shard.name is not None else f"shard {task.shards.index(shard)}"
+
+
+def _check_running(instance: GpuInstance) -> None:
+    gpus = {gpu.name: gpu for gpu in instance.gpus}
+    holder: dict[str, str] = {}
+    for task in instance.tasks:
+        if task.running is None:
+            continue
+        gpu = gpus.get(task.running.gpu)
+        if gpu is None:
+            raise ValueError(f"task {task.name!r} runs on GPU {task.running.gpu!r}, which does not exist")
+        if gpu.name in holder:
+            raise ValueError(f"GPU {gpu.name!r} runs two tasks, {holder[gpu.name]!r} and {task.name!r}")
+        if task.memory_gb > gpu.memory_gb:
+            raise ValueError(
+                f"task {task.name!r} needs {task.memory_gb:g} GB but runs on GPU {gpu.name!r}, "
+                f"which has {gpu.memory_gb:g} GB"
+            )
+        holder[gpu.name] = task.name
+
+
+def _owners(counts: Iterable[int]) -> IntArray:
+    """(sum of counts,) index of the owner of each item, when owner i has ``counts[i]`` items in a row."""
+    lengths = np.fromiter(counts, dtype=np.int64)
+    return _frozen(np.repeat(np.arange(lengths.size, dtype=np.int64), lengths))
+
+
+def _ints(values: Iterable[int]) -> IntArray:
+    return _frozen(np.fromiter(values, dtype=np.int64))
+
+
+def _floats(values: Iterable[float]) -> FloatArray:
+    return _frozen(np.fromiter(values, dtype=np.float64))
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
