@@ -1,0 +1,377 @@
+"""Jobs as DAGs of computations and transfers, to be sent just in time (kind ``jit-bandwidth``).
+
+A computation starts when the transfers that feed it have arrived and the computations before it are done.
+Rates are Mbit/s, sizes MB (10**6 bytes), times seconds. For planning, time is cut into slots of ``slot_s``
+and data into units of ``unit_mb``; `JitInstance.rounding` says what that costs.
+
+Source: Shi, Wen, Fei, Zhang, "A DAG-Based Network Traffic Scheduler", 2021 (shared/papers/jit-bandwidth.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.dags import topological_order
+
+__all__ = [
+    "BackgroundCopy",
+    "Computation",
+    "JitArrays",
+    "JitInstance",
+    "Job",
+    "Machine",
+    "Rounding",
+    "Transfer",
+]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: Relative slack below which a quotient counts as whole (0.3 / 0.1 is three units, not four).
+WHOLE = 1e-9
+
+
+class Machine(Part):
+    """A machine with one port into a non-blocking switch.
+
+    Attributes
+    ----------
+    out_mbps, in_mbps
+        Rate of the port in each direction, Mbit/s.
+    """
+
+    name: Name
+    out_mbps: Positive
+    in_mbps: Positive
+
+
+class Computation(Part):
+    """A computation of a job; ``after`` names the computations of the job that must be done before it."""
+
+    name: Name
+    seconds: NonNegative
+    after: tuple[Name, ...] = ()
+    machine: Name | None = None
+
+
+class Transfer(Part):
+    """Data that a computation waits for.
+
+    Attributes
+    ----------
+    feeds
+        The computation (of the same job) that cannot start before this transfer has arrived.
+    ready_s
+        When the data can be sent at the earliest, counted from the job's arrival.
+    deadline_s
+        Latest arrival counted from the job's arrival, when it is given from outside (coflow traces);
+        otherwise the model derives a latest arrival time from the DAG.
+    """
+
+    name: Name
+    size_mb: Positive
+    sender: Name
+    receiver: Name
+    feeds: Name
+    ready_s: NonNegative = 0.0
+    deadline_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Transfer:
+        if self.sender == self.receiver:
+            raise ValueError(
+                f"transfer {self.name!r} goes from {self.sender!r} to itself; remove it (it uses no network)"
+            )
+        if self.deadline_s is not None and self.deadline_s <= self.ready_s:
+            raise ValueError(
+                f"transfer {self.name!r} must arrive by {self.deadline_s:g} s but is ready only at "
+                f"{self.ready_s:g} s; move its deadline_s after its ready_s"
+            )
+        return self
+
+
+class Job(Part):
+    """A DAG of computations, and the transfers that feed them."""
+
+    name: Name
+    arrival_s: NonNegative = 0.0
+    computations: Annotated[tuple[Computation, ...], Field(min_length=1)]
+    transfers: tuple[Transfer, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Job:
+        require_unique((c.name for c in self.computations), f"computations of job {self.name!r}")
+        require_unique((f.name for f in self.transfers), f"transfers of job {self.name!r}")
+        known = {c.name for c in self.computations}
+        for computation in self.computations:
+            for before in computation.after:
+                if before not in known:
+                    raise ValueError(
+                        f"computation {computation.name!r} of job {self.name!r} comes after {before!r}, "
+                        "which is no computation of the job"
+                    )
+        for transfer in self.transfers:
+            if transfer.feeds not in known:
+                raise ValueError(
+                    f"transfer {transfer.name!r} of job {self.name!r} feeds {transfer.feeds!r}, "
+                    "which is no computation of the job"
+                )
+        topological_order({c.name: c.after for c in self.computations}, f"job {self.name!r}")
+        return self
+
+
+class BackgroundCopy(Part):
+    """A file copy without a DAG: it gets what bandwidth the jobs leave."""
+
+    name: Name
+    size_mb: Positive
+    sender: Name
+    receiver: Name
+    arrival_s: NonNegative = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> BackgroundCopy:
+        if self.sender == self.receiver:
+            raise ValueError(f"copy {self.name!r} goes from {self.sender!r} to itself; remove it")
+        return self
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What the grid of slots and units costs.
+
+    Attributes
+    ----------
+    rate_lost_mbps, rate_lost_share
+        Port rate given up because capacities are rounded down to whole units a slot, over all ports.
+    machine
+        The machine that loses the largest share (empty when none loses).
+    size_added_mb, size_added_share
+        Volume added because sizes are rounded up to whole units, over all transfers.
+    """
+
+    rate_lost_mbps: float
+    rate_lost_share: float
+    machine: str
+    size_added_mb: float
+    size_added_share: float
+
+    def __str__(self) -> str:
+        rates = (
+            f"port rates are rounded down to whole units a slot: {self.rate_lost_mbps:.6g} Mbit/s lost "
+            f"in all ({self.rate_lost_share:.2%}), most at {self.machine!r}"
+            if self.machine
+            else "port rates are whole units a slot"
+        )
+        return (
+            f"{rates}; sizes are rounded up to whole units: {self.size_added_mb:.6g} MB added "
+            f"({self.size_added_share:.2%})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class JitArrays:
+    """The instance as arrays, in file order.
+
+    M machines, F transfers, N computations, E edges between computations; all indices count from 0 over the
+    whole instance.
+
+    Attributes
+    ----------
+    out_units, in_units
+        (M,) capacity of the ports, whole units a slot (rounded down).
+    sender, receiver, job, feeds
+        (F,) machine, machine, job and computation of each transfer.
+    size_mb, size_units
+        (F,) size, and size in whole units (rounded up).
+    start_s, deadline_s
+        (F,) absolute times; the deadline is NaN where the DAG decides.
+    computation_s, computation_job
+        (N,) duration and job of each computation.
+    tail, head
+        (E,) the edges tail -> head between computations.
+    arrival_s
+        (jobs,) arrival of each job.
+    """
+
+    out_units: Ints
+    in_units: Ints
+    sender: Ints
+    receiver: Ints
+    job: Ints
+    feeds: Ints
+    size_mb: Floats
+    size_units: Ints
+    start_s: Floats
+    deadline_s: Floats
+    computation_s: Floats
+    computation_job: Ints
+    tail: Ints
+    head: Ints
+    arrival_s: Floats
+
+
+class JitInstance(Instance):
+    """DAG jobs on machines behind a non-blocking switch, with background copies.
+
+    Attributes
+    ----------
+    slot_s
+        Length of a slot of the planning grid, seconds.
+    unit_mb
+        The smallest amount sent in a slot; a port of C units sends 0..C units a slot.
+    horizon_s
+        No job or copy may arrive at or after this time (None: no horizon).
+    """
+
+    kind: Literal["jit-bandwidth"] = "jit-bandwidth"
+    machines: Annotated[tuple[Machine, ...], Field(min_length=2)]
+    jobs: tuple[Job, ...]
+    copies: tuple[BackgroundCopy, ...] = ()
+    slot_s: Positive = 0.1
+    unit_mb: Positive = 1.25
+    horizon_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> JitInstance:
+        require_unique((m.name for m in self.machines), "machines")
+        require_unique((j.name for j in self.jobs), "jobs")
+        require_unique((c.name for c in self.copies), "copies")
+        self._check_machines()
+        self._check_arrivals()
+        for machine in self.machines:
+            for rate, side in ((machine.out_mbps, "out"), (machine.in_mbps, "in")):
+                if _down(rate / 8 * self.slot_s / self.unit_mb) < 1:
+                    raise ValueError(
+                        f"machine {machine.name!r} sends {rate / 8 * self.slot_s:.6g} MB a slot {side}, "
+                        f"which is rounded down to no unit of {self.unit_mb:g} MB; use a smaller unit_mb or longer "
+                        "slots"
+                    )
+        return self
+
+    def _check_machines(self) -> None:
+        known = {m.name for m in self.machines}
+        users: list[tuple[str, tuple[str, ...]]] = [
+            (f"transfer {f.name!r} of job {j.name!r}", (f.sender, f.receiver))
+            for j in self.jobs
+            for f in j.transfers
+        ]
+        users += [(f"copy {c.name!r}", (c.sender, c.receiver)) for c in self.copies]
+        users += [
+            (f"computation {c.name!r} of job {j.name!r}", (c.machine,))
+            for j in self.jobs
+            for c in j.computations
+            if c.machine is not None
+        ]
+        for user, names in users:
+            for name in names:
+                if name not in known:
+                    raise ValueError(f"{user} uses the unknown machine {name!r}; add it to machines")
+
+    def _check_arrivals(self) -> None:
+        if self.horizon_s is None:
+            return
+        for what, item in [("job", j) for j in self.jobs] + [("copy", c) for c in self.copies]:
+            if item.arrival_s >= self.horizon_s:
+                raise ValueError(
+                    f"{what} {item.name!r} arrives at {item.arrival_s:g} s, not before the horizon of "
+                    f"{self.horizon_s:g} s; remove it or raise horizon_s"
+                )
+
+    @cached_property
+    def transfer_names(self) -> tuple[str, ...]:
+        """``job/transfer`` of every transfer, in the order of `arrays`."""
+        return tuple(f"{job.name}/{transfer.name}" for job in self.jobs for transfer in job.transfers)
+
+    @cached_property
+    def arrays(self) -> JitArrays:
+        """The instance as NumPy arrays."""
+        per_slot = self.slot_s / 8 / self.unit_mb
+        machine = {m.name: k for k, m in enumerate(self.machines)}
+        place: list[dict[str, int]] = []
+        count = 0
+        for job in self.jobs:
+            place.append({c.name: count + k for k, c in enumerate(job.computations)})
+            count += len(job.computations)
+        transfers = [(k, f) for k, job in enumerate(self.jobs) for f in job.transfers]
+        edges = [
+            (place[k][before], place[k][c.name])
+            for k, job in enumerate(self.jobs)
+            for c in job.computations
+            for before in c.after
+        ]
+        arrival = np.array([job.arrival_s for job in self.jobs], dtype=np.float64)
+        size = np.array([f.size_mb for _, f in transfers], dtype=np.float64)
+        owner = _ints([k for k, _ in transfers])
+        deadline = [np.nan if f.deadline_s is None else f.deadline_s for _, f in transfers]
+        return JitArrays(
+            out_units=_down(np.array([m.out_mbps for m in self.machines]) * per_slot),
+            in_units=_down(np.array([m.in_mbps for m in self.machines]) * per_slot),
+            sender=_ints([machine[f.sender] for _, f in transfers]),
+            receiver=_ints([machine[f.receiver] for _, f in transfers]),
+            job=owner,
+            feeds=_ints([place[k][f.feeds] for k, f in transfers]),
+            size_mb=size,
+            size_units=_up(size / self.unit_mb),
+            start_s=arrival[owner] + np.array([f.ready_s for _, f in transfers], dtype=np.float64),
+            deadline_s=arrival[owner] + np.array(deadline, dtype=np.float64),
+            computation_s=np.array([c.seconds for j in self.jobs for c in j.computations], dtype=np.float64),
+            computation_job=np.repeat(np.arange(len(self.jobs)), [len(j.computations) for j in self.jobs]),
+            tail=_ints([tail for tail, _ in edges]),
+            head=_ints([head for _, head in edges]),
+            arrival_s=arrival,
+        )
+
+    def rounding(self) -> Rounding:
+        """What is lost by whole units a slot, and by whole units a transfer."""
+        arrays = self.arrays
+        unit_rate = self.unit_mb * 8 / self.slot_s
+        exact = np.array([(m.out_mbps, m.in_mbps) for m in self.machines])
+        lost = np.maximum(exact - np.stack([arrays.out_units, arrays.in_units], axis=1) * unit_rate, 0.0)
+        lost[lost <= WHOLE * exact] = 0.0
+        share = (lost / exact).max(axis=1)
+        added = np.maximum(arrays.size_units * self.unit_mb - arrays.size_mb, 0.0)
+        total = float(arrays.size_mb.sum())
+        return Rounding(
+            rate_lost_mbps=float(lost.sum()),
+            rate_lost_share=float(lost.sum() / exact.sum()),
+            machine=self.machines[int(share.argmax())].name if share.max() > 0 else "",
+            size_added_mb=float(added.sum()),
+            size_added_share=float(added.sum() / total) if total else 0.0,
+        )
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals for `flowlex show`."""
+        arrays = self.arrays
+        return {
+            "machines": len(self.machines),
+            "jobs": len(self.jobs),
+            "computations": len(arrays.computation_s),
+            "edges": len(arrays.tail),
+            "transfers": len(arrays.size_mb),
+            "volume_mb": round(float(arrays.size_mb.sum()), 6),
+            "copies": len(self.copies),
+            "slot_s": self.slot_s,
+            "unit_mb": self.unit_mb,
+            "rounding": str(self.rounding()),
+        }
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def _down(value: Floats | float) -> Ints:
+    return np.asarray(np.floor(np.asarray(value) * (1 + WHOLE)), dtype=np.int64)
+
+
+def _up(value: Floats) -> Ints:
+    return np.asarray(np.ceil(value * (1 - WHOLE)), dtype=np.int64)
