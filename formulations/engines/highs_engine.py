@@ -1,0 +1,177 @@
+"""HiGHS through its array interface: the whole model in one call, and plain data back."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+import highspy
+import numpy as np
+
+from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
+from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
+
+__all__ = ["choose_algorithm", "highs_model", "solve_arrays", "solve_program"]
+
+#: Above this many columns an interior-point method with crossover beats the simplex method (benchmarks/).
+_LARGE = 20_000
+
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
+    highspy.HighsModelStatus.kModelEmpty: Status.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
+}
+_FEASIBLE_POINT = 2  # HiGHS: kSolutionStatusFeasible
+
+
+def solve_program(program: LinearProgram, options: SolveOptions) -> Outcome:
+    """Solve a program with HiGHS; an infeasible one names an irreducible set of its constraints."""
+    options.only("highs", "time_limit_s", "gap", "seed", "threads", "log", "algorithm")
+    arrays = program.arrays()
+    outcome = solve_arrays(arrays, options)
+    if outcome.status is Status.INFEASIBLE:
+        from flowlex.formulations.engines.infeasibility import explain_program
+
+        return explain_program(program, arrays, outcome)
+    return outcome
+
+
+def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str = "highs") -> Outcome:
+    """Solve solver arrays; values, duals and reduced costs are in the problem's own direction."""
+    started = time.perf_counter()
+    algorithm = choose_algorithm(arrays, options)
+    solver = _configured(options, algorithm)
+    _pass_model(solver, arrays)
+    solver.run()
+    if solver.getModelStatus() == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        solver.setOptionValue("presolve", "off")  # presolve cannot tell the two apart; the simplex method can
+        solver.setOptionValue("solver", "simplex")
+        solver.clearSolver()
+        solver.run()
+    return _outcome(solver, arrays, engine, algorithm, time.perf_counter() - started)
+
+
+def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:
+    """The HiGHS algorithm: the one asked for, or the quickest for this size (measured in benchmarks/)."""
+    if options.algorithm == "hipo" and not _has_hipo():
+        raise EngineError("this HiGHS has no HiPO solver; install highspy[extras] or choose another algorithm")
+    if options.algorithm != "auto":
+        return options.algorithm
+    if arrays.is_mip or len(arrays.cost) <= _LARGE:
+        return "choose" if arrays.is_mip else "simplex"
+    return "hipo" if _has_hipo() else "ipm"
+
+
+def highs_model(
+    arrays: LinearProgramArrays, name: str, column_names: list[str], row_names: list[str]
+) -> highspy.HighsLp:
+    """Return a HiGHS model object with names."""
+    model = highspy.HighsLp()
+    model.model_name_ = name
+    model.num_col_, model.num_row_ = len(arrays.cost), len(arrays.row_lower)
+    model.col_cost_, model.offset_ = arrays.cost, arrays.offset
+    model.col_lower_, model.col_upper_ = arrays.column_lower, arrays.column_upper
+    model.row_lower_, model.row_upper_ = arrays.row_lower, arrays.row_upper
+    model.sense_ = highspy.ObjSense.kMaximize if arrays.maximize else highspy.ObjSense.kMinimize
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = arrays.matrix.indptr
+    model.a_matrix_.index_ = arrays.matrix.indices
+    model.a_matrix_.value_ = arrays.matrix.data
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    if arrays.is_mip:
+        model.integrality_ = [kinds[int(flag)] for flag in arrays.integrality]
+    model.col_names_, model.row_names_ = column_names, row_names
+    return model
+
+
+@lru_cache(maxsize=1)
+def _has_hipo() -> bool:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    return bool(solver.setOptionValue("solver", "hipo") == highspy.HighsStatus.kOk)
+
+
+def _configured(options: SolveOptions, algorithm: str) -> highspy.Highs:
+    solver = highspy.Highs()
+    settings: dict[str, bool | int | float | str] = {
+        "output_flag": options.log,
+        "random_seed": options.seed,
+        "mip_rel_gap": options.gap,
+        "mip_abs_gap": 1e-9,
+        "solver": algorithm,
+    }
+    if options.threads is not None:
+        settings["threads"] = options.threads
+        highspy.Highs.resetGlobalScheduler(True)
+    if options.time_limit_s is not None:
+        settings["time_limit"] = float(options.time_limit_s)
+    for key, value in settings.items():
+        if solver.setOptionValue(key, value) != highspy.HighsStatus.kOk:
+            raise EngineError(f"HiGHS refuses option {key}={value!r}")
+    return solver
+
+
+def _pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
+    matrix = arrays.matrix
+    sign = -1.0 if arrays.maximize else 1.0  # always minimise, so that duals have one sign convention
+    if arrays.matrix.nnz > np.iinfo(np.int32).max:
+        raise EngineError(f"HiGHS holds at most 2**31 - 1 nonzeros, this program has {arrays.matrix.nnz}")
+    status = solver.passModel(
+        len(arrays.cost),
+        len(arrays.row_lower),
+        matrix.nnz,
+        int(highspy.MatrixFormat.kColwise),
+        int(highspy.ObjSense.kMinimize),
+        sign * arrays.offset,
+        sign * arrays.cost,
+        arrays.column_lower,
+        arrays.column_upper,
+        arrays.row_lower,
+        arrays.row_upper,
+        matrix.indptr.astype(np.int32),
+        matrix.indices.astype(np.int32),
+        matrix.data.astype(np.float64, copy=False),
+        arrays.integrality.astype(np.int32),
+    )
+    if status == highspy.HighsStatus.kError:
+        raise EngineError("HiGHS refuses the model; check it for coefficients beyond 1e15")
+
+
+def _outcome(
+    solver: highspy.Highs, arrays: LinearProgramArrays, engine: str, algorithm: str, seconds: float
+) -> Outcome:
+    model_status = solver.getModelStatus()
+    status = _STATUS.get(model_status, Status.ERROR)
+    info = solver.getInfo()
+    sign = -1.0 if arrays.maximize else 1.0
+    iterations = int(info.simplex_iteration_count + max(info.ipm_iteration_count, 0))
+    message = str(solver.modelStatusToString(model_status))
+    if status is Status.TIME_LIMIT and info.primal_solution_status == _FEASIBLE_POINT:
+        status = Status.FEASIBLE
+    common = {"engine": engine, "algorithm": algorithm, "iterations": iterations, "seconds": seconds}
+    if not status.has_answer:
+        reason = Infeasibility(message) if status is Status.INFEASIBLE else None
+        return Outcome(status, message=message, infeasibility=reason, **common)  # type: ignore[arg-type]
+    solution = solver.getSolution()
+    values = np.array(solution.col_value)
+    objective = float(arrays.cost @ values) + arrays.offset
+    bound: float | None = objective if status is Status.OPTIMAL else None
+    duals = reduced = None
+    if arrays.is_mip:
+        bound = sign * float(info.mip_dual_bound)
+    elif solution.dual_valid:
+        duals = sign * np.array(solution.row_dual)
+        reduced = sign * np.array(solution.col_dual)
+    return Outcome(
+        status,
+        objective=objective,
+        bound=bound if bound is not None and np.isfinite(bound) else None,
+        values=values,
+        duals=duals,
+        reduced_costs=reduced,
+        message=message,
+        **common,  # type: ignore[arg-type]
+    )

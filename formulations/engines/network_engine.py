@@ -1,0 +1,239 @@
+"""Network simplex (pylmcf) for flow networks: exact integers from the data to the duals.
+
+pylmcf wants arcs sorted by their ends, costs of at least zero and no lower bounds when it restarts warm. The
+normal form here provides that and undoes it: lower bounds become supplies, an arc of negative cost is replaced
+by its reverse at full flow, loops are settled on their own, an arc without capacity gets one that no bounded
+optimum can reach.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import numpy as np
+import pylmcf
+from numpy.typing import NDArray
+
+from flowlex.formulations.engines.infeasibility import explain_cut
+from flowlex.formulations.expression import Integers
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+
+__all__ = ["NormalForm", "check_magnitudes", "infeasible_cut", "solve_network"]
+
+#: Path costs and flows stay below this, so that no sum in the network simplex can leave 64 bits.
+_SAFE = 2**60
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """The same problem as pylmcf wants it; ``flows`` turns its answer back.
+
+    Attributes
+    ----------
+    order
+        (K,) arcs of the network (loops left out) in pylmcf's order.
+    reverse
+        (A,) bool, arcs replaced by their reverse.
+    upper
+        (A,) finite capacities of the network's arcs.
+    tail, head, capacity, cost, supply
+        The normalised problem; the first four are (K,) in pylmcf's order.
+    """
+
+    network: FlowNetwork
+    order: Integers
+    reverse: NDArray[np.bool_]
+    upper: Integers
+    tail: Integers
+    head: Integers
+    capacity: Integers
+    cost: Integers
+    supply: Integers
+
+    @classmethod
+    def of(cls, network: FlowNetwork) -> NormalForm:
+        """Normalise a network whose magnitudes have been checked."""
+        upper = _finite_upper(network)
+        reverse = network.cost < 0
+        base = np.where(reverse, upper, network.lower)  # the flow that zero stands for
+        supply = network.supply.copy()
+        np.subtract.at(supply, network.tail, base)
+        np.add.at(supply, network.head, base)
+        tail = np.where(reverse, network.head, network.tail)
+        head = np.where(reverse, network.tail, network.head)
+        key = tail * network.node_count + head
+        arcs = np.flatnonzero(tail != head)
+        order = arcs[np.argsort(key[arcs], kind="stable")]
+        return cls(
+            network,
+            order,
+            reverse,
+            upper,
+            tail[order],
+            head[order],
+            (upper - network.lower)[order],
+            np.abs(network.cost)[order],
+            supply,
+        )
+
+    def graph(self) -> pylmcf.Graph:
+        """A pylmcf graph holding the problem."""
+        graph = pylmcf.Graph(self.network.node_count, self.tail.astype(np.int32), self.head.astype(np.int32))
+        graph.set_node_supply(self.supply)
+        graph.set_edge_capacities(self.capacity)
+        graph.set_edge_costs(self.cost)
+        return graph
+
+    def flows(self, result: Integers) -> Integers:
+        """Flows on the network's arcs from pylmcf's answer; a loop runs at its cheaper bound."""
+        normal = np.zeros(self.network.arc_count, np.int64)
+        normal[self.order] = result
+        return np.where(self.reverse, self.upper - normal, self.network.lower + normal)
+
+
+def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
+    """Solve a network exactly. With a time limit it runs in a process of its own that can be stopped."""
+    options.only("network", "time_limit_s")
+    check_magnitudes(network)
+    if options.time_limit_s is None:
+        return _solve(network)
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    worker = context.Process(target=_solve_into, args=(network, sender), daemon=True)
+    worker.start()
+    sender.close()
+    try:
+        if not receiver.poll(options.time_limit_s):
+            message = f"stopped after {options.time_limit_s} s"
+            return Outcome(Status.TIME_LIMIT, "network", seconds=options.time_limit_s, message=message)
+        answer = receiver.recv()
+    except EOFError as error:
+        raise EngineError("the network simplex process ended without an answer") from error
+    finally:
+        worker.kill()
+        worker.join()
+        receiver.close()
+    if isinstance(answer, Exception):
+        raise answer
+    assert isinstance(answer, Outcome)
+    return answer
+
+
+def _solve_into(network: FlowNetwork, sender: Connection) -> None:
+    try:
+        sender.send(_solve(network))
+    except Exception as error:  # handed to the parent, which raises it
+        sender.send(error)
+
+
+def _solve(network: FlowNetwork) -> Outcome:
+    started = time.perf_counter()
+    normal = NormalForm.of(network)
+    if not len(normal.order):
+        return _without_arcs(network, normal, started)
+    graph = normal.graph()
+    try:
+        graph.solve()
+    except RuntimeError as error:
+        if "INFEASIBLE" not in str(error).upper():
+            raise EngineError(f"network simplex failed: {error}") from error
+        inside = graph.infeasibility_cut()
+        if inside is None:
+            raise EngineError("network simplex finds no flow, yet there is no cut; please report this") from error
+        reason = explain_cut(network, np.asarray(inside, bool))
+        seconds = time.perf_counter() - started
+        return Outcome(Status.INFEASIBLE, "network", seconds=seconds, infeasibility=reason, message=reason.message)
+    # pylmcf's reduced cost is cost + pi[tail] - pi[head]
+    return _outcome(network, normal, graph.result(), -graph.potentials(), started)
+
+
+def _without_arcs(network: FlowNetwork, normal: NormalForm, started: float) -> Outcome:
+    if normal.supply.any():
+        reason = explain_cut(network, normal.supply > 0)
+        return Outcome(Status.INFEASIBLE, "network", infeasibility=reason, message=reason.message)
+    none = np.zeros(0, np.int64)
+    return _outcome(network, normal, none, np.zeros(network.node_count, np.int64), started)
+
+
+def _outcome(
+    network: FlowNetwork, normal: NormalForm, result: Integers, potentials: Integers, started: float
+) -> Outcome:
+    flow = normal.flows(result)
+    endless = (network.upper == UNBOUNDED) & (flow >= normal.upper)
+    if endless.any():
+        arc = network.describe_arc(int(np.argmax(endless)))
+        message = f"a cycle of negative cost through {arc} has no capacity; bound one of its arcs"
+        return Outcome(Status.UNBOUNDED, "network", seconds=time.perf_counter() - started, message=message)
+    objective = network.total_cost(flow)
+    return Outcome(
+        Status.OPTIMAL,
+        "network",
+        objective,
+        objective,
+        flow,
+        potentials,
+        network.reduced_costs(potentials),
+        algorithm="network simplex",
+        seconds=time.perf_counter() - started,
+    )
+
+
+def check_magnitudes(network: FlowNetwork) -> None:
+    """Refuse costs or capacities whose sums could leave 64 bits, naming the largest.
+
+    Raises
+    ------
+    EngineError
+        With the offending arc and the limit.
+    """
+    cost = np.abs(network.cost.astype(np.float64))
+    if len(cost):
+        keep = min(len(cost), max(network.node_count - 1, 1))
+        path = float(np.partition(cost, len(cost) - keep)[len(cost) - keep :].sum())
+        if path >= _SAFE:
+            arc = int(np.argmax(cost))
+            raise EngineError(
+                f"integer overflow: costs along a path can reach {path:.3g}, the limit is {_SAFE}; the largest "
+                f"is {network.cost[arc]} on {network.describe_arc(arc)}. Use a coarser cost unit"
+            )
+    bounded = network.upper != UNBOUNDED
+    flows = np.abs(network.lower.astype(np.float64)) + np.where(bounded, np.abs(network.upper.astype(np.float64)), 0)
+    total = float(flows.sum()) + float(np.abs(network.supply.astype(np.float64)).sum())
+    if total >= _SAFE:
+        _check_large_capacities(network, total)
+
+
+def _check_large_capacities(network: FlowNetwork, total: float) -> None:
+    """Huge capacities are harmless unless they are saturated (negative cost) or must be summed."""
+    forced = (network.cost < 0) | (network.upper == UNBOUNDED) | (network.lower != 0)
+    sizes = np.maximum(np.abs(network.lower.astype(np.float64)), np.abs(network.upper.astype(np.float64)))
+    supplies = float(np.abs(network.supply.astype(np.float64)).sum())
+    if float(sizes[forced].sum()) + supplies >= _SAFE or (len(sizes) and float(sizes.max()) >= 4 * _SAFE):
+        arc = int(np.argmax(np.where(forced, sizes, 0)))
+        raise EngineError(
+            f"integer overflow: supplies and bounds sum to {total:.3g}, the limit is {_SAFE}; the largest is on "
+            f"{network.describe_arc(arc)}. Use a coarser unit of flow"
+        )
+
+
+def _finite_upper(network: FlowNetwork) -> Integers:
+    """Capacities with every missing one replaced by more than any bounded optimum can send."""
+    missing = network.upper == UNBOUNDED
+    if not missing.any():
+        return network.upper
+    sendable = np.abs(network.supply).sum() + np.abs(network.lower).sum() + np.abs(network.upper[~missing]).sum()
+    return np.where(missing, np.maximum(network.lower, 0) + sendable + 1, network.upper)
+
+
+def infeasible_cut(network: FlowNetwork) -> NDArray[np.bool_] | None:
+    """Nodes that must send out more than their arcs carry, or None when the network is feasible."""
+    check_magnitudes(network)
+    normal = NormalForm.of(network)
+    if not len(normal.order):
+        return normal.supply > 0 if normal.supply.any() else None
+    cut = normal.graph().infeasibility_cut()
+    return None if cut is None else np.asarray(cut, bool)

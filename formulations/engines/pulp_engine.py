@@ -1,0 +1,299 @@
+"""PuLP: the only module that imports it, and where its traps stop.
+
+* A run stopped by its time limit reads ``Optimal`` in ``status``: we read ``sol_status``.
+* Duals of a maximisation come with the sign of a minimisation: problems are handed over as minimisations.
+* An unknown solver option is dropped in silence: options are typed and mapped one by one.
+* ``a-1`` and ``a+1`` become one name: names are made safe and kept distinct.
+* An integer program's ``pi`` is 0.0: integer programs have no duals here.
+* Variables without constraint or cost vanish from a problem: every variable is in the objective.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pulp
+from scipy import sparse
+
+from flowlex.formulations.engines.highs_engine import solve_arrays
+from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
+from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+
+__all__ = ["BulkHighs", "problem_arrays", "safe_names", "solve_with_pulp", "to_pulp"]
+
+_SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
+_UNSAFE = str.maketrans(dict.fromkeys("-+[]>/,; :'\"()*^<=\\", "_"))
+_STATUS = {
+    pulp.LpSolutionOptimal: Status.OPTIMAL,
+    pulp.LpSolutionIntegerFeasible: Status.FEASIBLE,
+    pulp.LpSolutionInfeasible: Status.INFEASIBLE,
+    pulp.LpSolutionUnbounded: Status.UNBOUNDED,
+    pulp.LpSolutionNoSolutionFound: Status.TIME_LIMIT,
+}
+
+
+class BulkHighs(pulp.LpSolver):  # type: ignore[misc]
+    """A PuLP solver that hands HiGHS the whole problem in one call, instead of column by column.
+
+    Use it like any PuLP solver: ``problem.solve(BulkHighs(SolveOptions(time_limit_s=60)))``. Duals have the
+    sign of the problem's own direction; ``sol_status`` tells a proven optimum from a stopped run; an integer
+    program's duals are None.
+    """
+
+    name = "BulkHighs"
+
+    def __init__(self, options: SolveOptions | None = None) -> None:
+        super().__init__(mip=True, msg=False)
+        self.options = options or SolveOptions()
+        self.outcome: Outcome | None = None
+
+    def available(self) -> bool:
+        """HiGHS is a dependency, so always."""
+        return True
+
+    def actualSolve(self, lp: pulp.LpProblem, **_: Any) -> int:
+        """Solve ``lp`` and write values, duals and status into it."""
+        variables, constraints, arrays = problem_arrays(lp)
+        outcome = self.outcome = solve_arrays(arrays, self.options, engine="pulp")
+        for variable, value in zip(variables, _or_none(outcome.values), strict=False):
+            variable.varValue = value
+        for variable, value in zip(variables, _or_none(outcome.reduced_costs), strict=False):
+            variable.dj = value
+        for constraint, value in zip(constraints, _or_none(outcome.duals), strict=False):
+            constraint.pi = value
+        status = {s: k for k, s in _STATUS.items()}.get(outcome.status, pulp.LpSolutionNoSolutionFound)
+        overall = {
+            Status.OPTIMAL: pulp.LpStatusOptimal,
+            Status.INFEASIBLE: pulp.LpStatusInfeasible,
+            Status.UNBOUNDED: pulp.LpStatusUnbounded,
+        }.get(outcome.status, pulp.LpStatusNotSolved)
+        lp.assignStatus(overall, status)
+        return int(overall)
+
+
+def to_pulp(program: LinearProgram, *, minimizing: bool = False) -> pulp.LpProblem:
+    """Lower a program to PuLP, its expressions built from arrays.
+
+    Parameters
+    ----------
+    program
+        What to lower.
+    minimizing
+        State a maximisation as the minimisation of its negative.
+    """
+    problem, _, _ = _lower(program, minimizing=minimizing)
+    return problem
+
+
+def solve_with_pulp(program: LinearProgram, options: SolveOptions) -> Outcome:
+    """Compile to PuLP and solve there, with HiGHS or with ``options.solver``."""
+    started = time.perf_counter()
+    problem, variables, constraints = _lower(program, minimizing=True)
+    solver = _solver(options)
+    if not isinstance(solver, BulkHighs):
+        problem.solve(solver)
+        return _foreign_outcome(program, problem, variables, constraints, options, time.perf_counter() - started)
+    problem.solve(solver)
+    outcome = solver.outcome
+    assert outcome is not None  # set by actualSolve, or it raised
+    if outcome.status is Status.INFEASIBLE:
+        from flowlex.formulations.engines.infeasibility import explain_program
+
+        return explain_program(program, program.arrays(), outcome)
+    if not outcome.status.has_answer:
+        return outcome
+    return _collect(program, outcome.status, variables, constraints, outcome.bound, outcome)
+
+
+def problem_arrays(
+    problem: pulp.LpProblem,
+) -> tuple[list[pulp.LpVariable], list[pulp.LpConstraint], LinearProgramArrays]:
+    """Read a PuLP problem into solver arrays, in one pass over its nonzeros."""
+    variables = problem.variables()
+    constraints = list(problem._constraints.values())
+    position = {id(variable): index for index, variable in enumerate(variables)}
+    lengths = np.fromiter((len(c.expr) for c in constraints), np.int64, len(constraints))
+    total = int(lengths.sum())
+    columns = np.fromiter((position[id(v)] for c in constraints for v in c.expr), np.int64, total)
+    values = np.fromiter((x for c in constraints for x in c.expr.values()), np.float64, total)
+    pointer = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = sparse.csr_array((values, columns, pointer), shape=(len(constraints), len(variables))).tocsc()
+    matrix.eliminate_zeros()
+    cost = np.zeros(len(variables))
+    objective = problem.objective
+    for variable, value in objective.items():
+        cost[position[id(variable)]] += value
+    low, high = [c.getLb() for c in constraints], [c.getUb() for c in constraints]
+    arrays = LinearProgramArrays(
+        matrix=matrix,
+        row_lower=_filled(low, -np.inf),
+        row_upper=_filled(high, np.inf),
+        column_lower=_filled([v.lowBound for v in variables], -np.inf),
+        column_upper=_filled([v.upBound for v in variables], np.inf),
+        cost=cost,
+        offset=float(objective.constant),
+        integrality=np.array([v.cat == pulp.LpInteger for v in variables], bool),
+        maximize=problem.sense == pulp.LpMaximize,
+    )
+    return variables, constraints, arrays
+
+
+def safe_names(names: list[str]) -> list[str]:
+    """Names that PuLP and file formats keep as they are, and that stay distinct.
+
+    ``x[a-1]`` and ``x[a+1]`` become ``x_a_1`` and ``x_a_1_2``.
+    """
+    safe = [name.translate(_UNSAFE).rstrip("_") or "_" for name in names]
+    if len(set(safe)) == len(safe):
+        return safe
+    taken, times = set(safe), dict[str, int]()
+    for index, name in enumerate(safe):
+        times[name] = count = times.get(name, 0) + 1
+        if count > 1:
+            candidate = f"{name}_{count}"
+            while candidate in taken:
+                count += 1
+                candidate = f"{name}_{count}"
+            times[name] = count
+            taken.add(candidate)
+            safe[index] = candidate
+    return safe
+
+
+def _lower(
+    program: LinearProgram, *, minimizing: bool
+) -> tuple[pulp.LpProblem, list[pulp.LpVariable], list[pulp.LpConstraint]]:
+    arrays = program.arrays()
+    flip = minimizing and arrays.maximize
+    direction = pulp.LpMaximize if arrays.maximize and not flip else pulp.LpMinimize
+    problem = pulp.LpProblem(program.name.translate(_UNSAFE), direction)
+    kinds = [pulp.LpInteger if flag else pulp.LpContinuous for flag in arrays.integrality.tolist()]
+    variables = [
+        problem.add_variable(*column)
+        for column in zip(
+            safe_names(program.column_names()),
+            _finite_or_none(arrays.column_lower),
+            _finite_or_none(arrays.column_upper),
+            kinds,
+            strict=True,
+        )
+    ]
+    sign = -1.0 if flip else 1.0
+    cost = (sign * arrays.cost).tolist()
+    problem.setObjective(pulp.LpAffineExpression(zip(variables, cost, strict=True), sign * arrays.offset))
+    constraints = _constraints(program, arrays, variables)
+    for constraint in constraints:
+        problem.addConstraint(constraint)
+    return problem, variables, constraints
+
+
+def _constraints(
+    program: LinearProgram, arrays: LinearProgramArrays, variables: list[pulp.LpVariable]
+) -> list[pulp.LpConstraint]:
+    rows = arrays.matrix.tocsr()
+    pointer, column, value = rows.indptr.tolist(), rows.indices.tolist(), rows.data.tolist()
+    members = list(map(variables.__getitem__, column))
+    names = iter(safe_names(program.row_names()))
+    constraints = []
+    for block in program.constraint_blocks.values():
+        sense = _SENSE[block.relation]
+        for row, rhs in zip(range(block.rows.start, block.rows.stop), block.rhs.tolist(), strict=True):
+            part = slice(pointer[row], pointer[row + 1])
+            terms = pulp.LpAffineExpression(zip(members[part], value[part], strict=True))
+            constraints.append(pulp.LpConstraint(terms, sense, next(names), rhs))
+    return constraints
+
+
+def _solver(options: SolveOptions) -> pulp.LpSolver:
+    if options.solver is None or options.solver == "HiGHS":
+        options.only("pulp", "time_limit_s", "gap", "seed", "threads", "log", "algorithm", "solver")
+        return BulkHighs(options)
+    if options.solver not in pulp.listSolvers():
+        known = ", ".join(pulp.listSolvers(onlyAvailable=True))
+        raise EngineError(f"PuLP knows no solver {options.solver!r}; available here: {known}")
+    options.only(f"pulp:{options.solver}", "time_limit_s", "gap", "threads", "log", "solver")
+    keywords: dict[str, Any] = {"msg": options.log}
+    for key, value in (("timeLimit", options.time_limit_s), ("threads", options.threads)):
+        if value is not None:
+            keywords[key] = value
+    keywords["gapRel"] = options.gap
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP announces its version 4
+        solver = pulp.getSolver(options.solver, **keywords)
+    if not solver.available():
+        known = ", ".join(pulp.listSolvers(onlyAvailable=True))
+        raise EngineError(f"solver {options.solver!r} is not installed; available here: {known}")
+    return solver
+
+
+def _foreign_outcome(
+    program: LinearProgram,
+    problem: pulp.LpProblem,
+    variables: list[pulp.LpVariable],
+    constraints: list[pulp.LpConstraint],
+    options: SolveOptions,
+    seconds: float,
+) -> Outcome:
+    status = _STATUS.get(problem.sol_status, Status.ERROR)
+    common = Outcome(status, "pulp", algorithm=str(options.solver), seconds=seconds)
+    if status is Status.INFEASIBLE:
+        from flowlex.formulations.engines.infeasibility import explain_program
+
+        return explain_program(program, program.arrays(), common)
+    if not status.has_answer:
+        return common
+    return _collect(program, status, variables, constraints, None, common)
+
+
+def _collect(
+    program: LinearProgram,
+    status: Status,
+    variables: list[pulp.LpVariable],
+    constraints: list[pulp.LpConstraint],
+    bound: float | int | None,
+    common: Outcome,
+) -> Outcome:
+    """Read values and duals back in the program's own order and direction."""
+    arrays = program.arrays()
+    sign = -1.0 if arrays.maximize else 1.0
+    values = np.array([v.varValue for v in variables], dtype=np.float64)
+    objective = float(arrays.cost @ values) + arrays.offset
+    duals = reduced = None
+    if not arrays.is_mip and (not constraints or constraints[0].pi is not None):
+        duals = sign * np.array([c.pi for c in constraints], dtype=np.float64)
+        reduced = arrays.cost - arrays.matrix.T @ duals
+    if status is Status.OPTIMAL and not arrays.is_mip:
+        bound = objective
+    elif bound is not None:
+        bound = sign * bound
+    elif status is Status.OPTIMAL:
+        bound = objective
+    return Outcome(
+        status,
+        "pulp",
+        objective,
+        bound,
+        values,
+        duals,
+        reduced,
+        common.algorithm,
+        common.iterations,
+        common.seconds,
+        common.message,
+    )
+
+
+def _or_none(values: Any) -> Any:
+    return repeat(None) if values is None else values.tolist()
+
+
+def _filled(values: list[float | None], missing: float) -> Any:
+    return np.array([missing if value is None else value for value in values], dtype=np.float64)
+
+
+def _finite_or_none(values: Any) -> list[float | None]:
+    return [value if abs(value) != np.inf else None for value in values.tolist()]

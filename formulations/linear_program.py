@@ -1,0 +1,322 @@
+"""A linear or integer program as columns: blocks of variables and of constraints over NumPy arrays.
+
+Mathematics of scheduling mostly says "the sum of the columns that share a key is at most a capacity", so that
+is the verb here::
+
+    lp = LinearProgram("transport")
+    x = lp.variables("ship", len(cost), upper=supply[origin])
+    lp.constrain("supply", x.sum_by(origin), "<=", supply)
+    lp.constrain("demand", x.sum_by(target), ">=", demand)
+    lp.minimize((x * cost).sum())
+
+Every block has a name that joins equation, code and dual; every row and column has a label, so that
+``egress[m1,3]`` reads the same in an exported file, in a dual and in an infeasible set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from flowlex.formulations.expression import Expression, Floats, Variables
+
+if TYPE_CHECKING:
+    import highspy
+    import pulp
+
+__all__ = [
+    "ConstraintBlock",
+    "LinearProgram",
+    "LinearProgramArrays",
+    "Relation",
+    "VariableBlock",
+    "block_names",
+]
+
+Relation: TypeAlias = Literal["<=", ">=", "=="]
+#: Labels of a block: one object per row or column, or a tuple of equally long arrays.
+Labels: TypeAlias = Sequence[Any] | NDArray[Any] | tuple[NDArray[Any], ...] | None
+
+
+@dataclass(frozen=True)
+class VariableBlock:
+    """Variables declared together: their columns are ``start .. start + count - 1``."""
+
+    name: str
+    start: int
+    count: int
+    lower: Floats
+    upper: Floats
+    integer: bool
+    labels: Labels = None
+
+    @property
+    def columns(self) -> slice:
+        """The block's columns."""
+        return slice(self.start, self.start + self.count)
+
+    def names(self) -> list[str]:
+        """One name per column, ``name[label]``."""
+        return block_names(self.name, self.count, self.labels)
+
+
+@dataclass(frozen=True)
+class ConstraintBlock:
+    """Constraints declared together: ``expression relation rhs``, rows ``start .. start + count - 1``."""
+
+    name: str
+    start: int
+    expression: Expression = field(repr=False)
+    relation: Relation
+    rhs: Floats = field(repr=False)
+    labels: Labels = None
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return self.expression.count
+
+    @property
+    def rows(self) -> slice:
+        """The block's rows."""
+        return slice(self.start, self.start + self.count)
+
+    def names(self) -> list[str]:
+        """One name per row, ``name[label]``."""
+        return block_names(self.name, self.count, self.labels)
+
+
+@dataclass(frozen=True)
+class LinearProgramArrays:
+    """A program ready for a solver: optimise ``cost @ x + offset``, ``row_lower <= A x <= row_upper``.
+
+    Attributes
+    ----------
+    matrix
+        (m, n) CSC, duplicates summed, no stored zeros.
+    row_lower, row_upper
+        (m,), infinite where a row has no such side.
+    column_lower, column_upper, cost
+        (n,).
+    integrality
+        (n,) bool.
+    """
+
+    matrix: sparse.csc_array
+    row_lower: Floats
+    row_upper: Floats
+    column_lower: Floats
+    column_upper: Floats
+    cost: Floats
+    offset: float
+    integrality: NDArray[np.bool_]
+    maximize: bool
+
+    @property
+    def is_mip(self) -> bool:
+        """Whether any column must be integer."""
+        return bool(self.integrality.any())
+
+
+class LinearProgram:
+    """A linear or mixed-integer program, built block by block (see the module's example).
+
+    Parameters
+    ----------
+    name
+        Name of the problem; appears in exported files.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.maximizing = False
+        self.variable_blocks: dict[str, VariableBlock] = {}
+        self.constraint_blocks: dict[str, ConstraintBlock] = {}
+        self._objective = Expression.empty(1)
+
+    def __repr__(self) -> str:
+        kind = "integer program" if self.is_mip else "linear program"
+        return f"<{kind} {self.name!r}: {self.column_count} columns, {self.row_count} rows>"
+
+    @property
+    def column_count(self) -> int:
+        """Number of variables."""
+        return sum(block.count for block in self.variable_blocks.values())
+
+    @property
+    def row_count(self) -> int:
+        """Number of constraints."""
+        return sum(block.count for block in self.constraint_blocks.values())
+
+    @property
+    def is_mip(self) -> bool:
+        """Whether any variable must be integer."""
+        return any(block.integer and block.count for block in self.variable_blocks.values())
+
+    @property
+    def objective(self) -> Expression:
+        """The objective as an expression of one row."""
+        return self._objective
+
+    def variables(
+        self,
+        name: str,
+        count: int,
+        *,
+        lower: ArrayLike = 0.0,
+        upper: ArrayLike = np.inf,
+        integer: bool = False,
+        labels: Labels = None,
+    ) -> Variables:
+        """Declare ``count`` variables and return them as a vector.
+
+        Raises
+        ------
+        ValueError
+            The name is taken, a bound is NaN, or a lower bound exceeds its upper bound (the first is named).
+        """
+        if name in self.variable_blocks:
+            raise ValueError(f"{self.name}: variables named {name!r} exist already")
+        low, high = (
+            _broadcast(lower, count, f"lower bounds of {name}"),
+            _broadcast(upper, count, f"upper bounds of {name}"),
+        )
+        block = VariableBlock(name, self.column_count, count, low, high, integer, labels)
+        if (low > high).any():
+            first = int(np.argmax(low > high))
+            raise ValueError(f"{block.names()[first]}: lower bound {low[first]} exceeds upper bound {high[first]}")
+        self.variable_blocks[name] = block
+        return Variables(np.arange(block.start, block.start + count))
+
+    def constrain(
+        self,
+        name: str,
+        expression: Expression | Variables,
+        relation: Relation,
+        rhs: ArrayLike,
+        *,
+        labels: Labels = None,
+    ) -> ConstraintBlock:
+        """Require ``expression relation rhs`` row by row; constants of the expression move to the right.
+
+        Raises
+        ------
+        ValueError
+            The name is taken, the relation unknown, or the right-hand side not finite or of another length.
+        """
+        if name in self.constraint_blocks:
+            raise ValueError(f"{self.name}: constraints named {name!r} exist already")
+        if relation not in ("<=", ">=", "=="):
+            raise ValueError(f"{name}: unknown relation {relation!r}; one of <=, >=, ==")
+        rows = expression.expression() if isinstance(expression, Variables) else expression
+        right = _broadcast(rhs, rows.count, f"right-hand sides of {name}") - rows.constant
+        if not np.isfinite(right).all():
+            raise ValueError(f"{name}: row {int(np.argmin(np.isfinite(right)))} has no finite right-hand side")
+        block = ConstraintBlock(name, self.row_count, rows, relation, right, labels)
+        self.constraint_blocks[name] = block
+        return block
+
+    def minimize(self, expression: Expression | Variables) -> None:
+        """Set the objective (an expression of one row; a longer one is an error)."""
+        self._set_objective(expression, maximizing=False)
+
+    def maximize(self, expression: Expression | Variables) -> None:
+        """Set the objective, to be maximised."""
+        self._set_objective(expression, maximizing=True)
+
+    def _set_objective(self, expression: Expression | Variables, *, maximizing: bool) -> None:
+        row = expression.expression() if isinstance(expression, Variables) else expression
+        if row.count != 1:
+            raise ValueError(f"{self.name}: an objective has one row, this expression has {row.count}; use .sum()")
+        self._objective, self.maximizing = row, maximizing
+
+    def arrays(self) -> LinearProgramArrays:
+        """Lower the program to solver arrays (a fresh copy each time)."""
+        columns, rows = self.column_count, self.row_count
+        blocks = list(self.variable_blocks.values())
+        constraints = list(self.constraint_blocks.values())
+        matrix = sparse.coo_array(
+            (
+                _join([c.expression.value for c in constraints], np.float64),
+                (
+                    _join([c.expression.row + c.start for c in constraints], np.int64),
+                    _join([c.expression.column for c in constraints], np.int64),
+                ),
+            ),
+            shape=(rows, columns),
+        ).tocsc()
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        cost = np.zeros(columns)
+        np.add.at(cost, self._objective.column, self._objective.value)
+        rhs = _join([c.rhs for c in constraints], np.float64)
+        relation = np.repeat([c.relation for c in constraints] or ["=="], [c.count for c in constraints] or [0])
+        return LinearProgramArrays(
+            matrix=matrix,
+            row_lower=np.where(relation == "<=", -np.inf, rhs),
+            row_upper=np.where(relation == ">=", np.inf, rhs),
+            column_lower=_join([b.lower for b in blocks], np.float64),
+            column_upper=_join([b.upper for b in blocks], np.float64),
+            cost=cost,
+            offset=float(self._objective.constant[0]),
+            integrality=np.repeat([b.integer for b in blocks] or [False], [b.count for b in blocks] or [0]),
+            maximize=self.maximizing,
+        )
+
+    def column_names(self) -> list[str]:
+        """Names of all columns, in order."""
+        return [name for block in self.variable_blocks.values() for name in block.names()]
+
+    def row_names(self) -> list[str]:
+        """Names of all rows, in order."""
+        return [name for block in self.constraint_blocks.values() for name in block.names()]
+
+    def split_rows(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Cut a vector over all rows (duals, activities) into one array per constraint name."""
+        return {name: values[block.rows] for name, block in self.constraint_blocks.items()}
+
+    def split_columns(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Cut a vector over all columns (values, reduced costs) into one array per variable name."""
+        return {name: values[block.columns] for name, block in self.variable_blocks.items()}
+
+    def to_pulp(self) -> pulp.LpProblem:
+        """The same program as a PuLP problem, for reading, exporting or any other PuLP solver."""
+        from flowlex.formulations.engines.pulp_engine import to_pulp
+
+        return to_pulp(self)
+
+    def to_highs(self) -> highspy.HighsLp:
+        """The same program as a HiGHS model with names."""
+        from flowlex.formulations.engines.highs_engine import highs_model
+
+        return highs_model(self.arrays(), self.name, self.column_names(), self.row_names())
+
+
+def block_names(name: str, count: int, labels: Labels) -> list[str]:
+    """Return ``name[label]`` for every member of a block; members are numbered when there are no labels."""
+    if labels is None:
+        return [f"{name}[{i}]" for i in range(count)]
+    if isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels):
+        return [
+            f"{name}[{','.join(map(str, parts))}]" for parts in zip(*(part.tolist() for part in labels), strict=True)
+        ]
+    items = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    return [f"{name}[{','.join(map(str, item)) if isinstance(item, tuple) else item}]" for item in items]
+
+
+def _broadcast(value: ArrayLike, count: int, what: str) -> Floats:
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != count):
+        raise ValueError(f"{what}: expected one number or {count}, got shape {array.shape}")
+    if np.isnan(array).any():
+        raise ValueError(f"{what}: NaN is not a number to optimise with")
+    return np.broadcast_to(array, (count,))
+
+
+def _join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype)

@@ -1,0 +1,106 @@
+"""What a certificate is: named checks recomputed from data, that anybody can read and repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+__all__ = ["Certificate", "CertificateError", "Check", "Claim"]
+
+#: What is certified. ``bounded``: feasible, and the solver's own bound (integer programs) is quoted, not proven.
+Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible"]
+
+
+class CertificateError(AssertionError):
+    """An answer does not stand up to its own data. Please report it with the instance."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One recomputed statement.
+
+    Attributes
+    ----------
+    name
+        The statement, such as ``flow conservation``.
+    ok
+        Whether it holds.
+    worst
+        The largest violation found (an exact integer for networks), 0 when there is none.
+    detail
+        The offender when it fails, the figures when it holds.
+    """
+
+    name: str
+    ok: bool
+    worst: float | int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """All checks made of one answer.
+
+    Attributes
+    ----------
+    claim
+        What the checks together prove.
+    exact
+        True when everything was recomputed in integers, without tolerance.
+    checks
+        In the order they were made.
+    tolerance
+        Largest violation accepted; 0 when exact.
+    """
+
+    claim: Claim
+    exact: bool
+    checks: tuple[Check, ...]
+    tolerance: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check holds; a certificate without checks proves nothing."""
+        return bool(self.checks) and all(check.ok for check in self.checks)
+
+    def including(self, checks: Iterable[Check]) -> Certificate:
+        """The certificate with more checks."""
+        return Certificate(self.claim, self.exact, (*self.checks, *checks), self.tolerance)
+
+    def require(self, what: str) -> Certificate:
+        """Return self, or raise `CertificateError` naming the checks that ``what`` fails."""
+        if self.ok:
+            return self
+        failed = "; ".join(f"{c.name}: {c.detail or c.worst}" for c in self.checks if not c.ok) or "nothing was checked"
+        raise CertificateError(f"{what}: the certificate fails ({failed}); please report this with the instance")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "ok": self.ok,
+            "claim": self.claim,
+            "exact": self.exact,
+            "tolerance": self.tolerance,
+            "checks": [{"name": c.name, "ok": c.ok, "worst": _plain(c.worst), "detail": c.detail} for c in self.checks],
+        }
+
+    def __str__(self) -> str:
+        kind = "exact integers" if self.exact else f"tolerance {self.tolerance:g}"
+        lines = [f"{self.claim}, {kind}: {'holds' if self.ok else 'FAILS'}"]
+        lines += [f"  {'ok  ' if c.ok else 'FAIL'} {c.name}{': ' + c.detail if c.detail else ''}" for c in self.checks]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{'✓' if c.ok else '✗'}</td><td style='text-align:left'>{escape(c.name)}</td>"
+            f"<td style='text-align:left'>{escape(c.detail)}</td></tr>"
+            for c in self.checks
+        )
+        return f"<table><caption>{escape(str(self).splitlines()[0])}</caption>{rows}</table>"
+
+
+def _plain(value: float | int) -> float | int:
+    return int(value) if isinstance(value, int) else float(value)

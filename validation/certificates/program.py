@@ -1,0 +1,106 @@
+"""Certificates of linear and integer programs, to a stated tolerance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats
+from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
+from flowlex.formulations.outcome import Outcome, Status
+from flowlex.validation.certificates.certificate import Certificate, Check
+
+__all__ = ["TOLERANCE", "certify_program"]
+
+#: Largest violation accepted, relative to 1 + the size of the numbers in the row.
+TOLERANCE = 1e-6
+
+
+def certify_program(program: LinearProgram, outcome: Outcome, *, tolerance: float = TOLERANCE) -> Certificate:
+    """Prove or refute an outcome from the program alone.
+
+    A linear program is proven optimal: rows, bounds, signs of duals and reduced costs, and the dual objective are
+    recomputed. Of an integer program feasibility and integrality are proven and the solver's bound is quoted.
+    """
+    arrays = program.arrays()
+    values = outcome.values
+    if values is None or outcome.objective is None:
+        return Certificate("feasible", False, (Check("has an answer", False, detail=f"status {outcome.status}"),))
+    checks = _primal(program, arrays, values, float(outcome.objective), tolerance)
+    if arrays.is_mip:
+        checks += _integer(program, arrays, values, outcome, tolerance)
+        return Certificate("bounded" if outcome.bound is not None else "feasible", False, tuple(checks), tolerance)
+    if outcome.status is not Status.OPTIMAL or outcome.duals is None:
+        return Certificate("feasible", False, tuple(checks), tolerance)
+    checks += _dual(program, arrays, outcome.duals, float(outcome.objective), tolerance)
+    return Certificate("optimal", False, tuple(checks), tolerance)
+
+
+def _primal(
+    program: LinearProgram, arrays: LinearProgramArrays, values: Floats, stated: float, tolerance: float
+) -> list[Check]:
+    activity = arrays.matrix @ values
+    scale = 1.0 + abs(arrays.matrix) @ np.abs(values)
+    row = np.maximum(arrays.row_lower - activity, activity - arrays.row_upper).clip(0) / scale
+    column = np.maximum(arrays.column_lower - values, values - arrays.column_upper).clip(0) / (1.0 + np.abs(values))
+    objective = float(arrays.cost @ values) + arrays.offset
+    return [
+        _small("every constraint holds", row, program.row_names, tolerance),
+        _small("every variable is within its bounds", column, program.column_names, tolerance),
+        _equal("objective recomputed from the values", objective, stated, tolerance),
+    ]
+
+
+def _integer(
+    program: LinearProgram, arrays: LinearProgramArrays, values: Floats, outcome: Outcome, tolerance: float
+) -> list[Check]:
+    off = np.where(arrays.integrality, np.abs(values - np.rint(values)), 0.0)
+    checks = [_small("integer variables are integers", off, program.column_names, tolerance)]
+    if outcome.bound is not None and outcome.objective is not None:
+        gain = float(outcome.bound - outcome.objective) * (-1.0 if arrays.maximize else 1.0)
+        ok = gain <= tolerance * (1.0 + abs(float(outcome.objective)))
+        detail = f"solver's bound {outcome.bound:.10g}, objective {outcome.objective:.10g}"
+        checks.append(Check("the answer does not beat the bound", ok, max(gain, 0.0), detail))
+    return checks
+
+
+def _dual(
+    program: LinearProgram, arrays: LinearProgramArrays, duals: Floats, objective: float, tolerance: float
+) -> list[Check]:
+    sign = -1.0 if arrays.maximize else 1.0  # judged as a minimisation
+    dual, cost = sign * duals, sign * arrays.cost
+    reduced = cost - arrays.matrix.T @ dual
+    scale = 1.0 + np.abs(cost) + abs(arrays.matrix).T @ np.abs(dual)
+    # A price against an infinite side would make the dual bound minus infinity.
+    row = np.where(np.isinf(arrays.row_lower), dual.clip(0), 0) + np.where(
+        np.isinf(arrays.row_upper), -dual.clip(max=0), 0
+    )
+    column = np.where(np.isinf(arrays.column_lower), reduced.clip(0), 0)
+    column += np.where(np.isinf(arrays.column_upper), -reduced.clip(max=0), 0)
+    bound = _side(dual, arrays.row_lower, arrays.row_upper) + _side(reduced, arrays.column_lower, arrays.column_upper)
+    total = sign * bound + arrays.offset
+    return [
+        _small("every dual has the sign of its constraint", row / (1.0 + np.abs(dual)), program.row_names, tolerance),
+        _small("every reduced cost has the sign of its bound", column / scale, program.column_names, tolerance),
+        _equal("dual objective equals the objective", total, objective, tolerance),
+    ]
+
+
+def _side(price: Floats, lower: Floats, upper: Floats) -> float:
+    """Sum of price times the side it pushes against; prices against infinite sides are judged elsewhere."""
+    side = np.where(price > 0, lower, upper)
+    used = (price != 0) & np.isfinite(side)
+    return float(price[used] @ side[used])
+
+
+def _small(name: str, violation: Floats, names: object, tolerance: float) -> Check:
+    worst = float(violation.max(initial=0.0))
+    if worst <= tolerance:
+        return Check(name, True, worst)
+    assert callable(names)
+    first = int(np.argmax(violation))
+    return Check(name, False, worst, f"{names()[first]} is off by {worst:.3g}")
+
+
+def _equal(name: str, computed: float, stated: float, tolerance: float) -> Check:
+    off = abs(computed - stated) / (1.0 + abs(stated))
+    return Check(name, off <= tolerance, off, f"{computed:.12g} (stated {stated:.12g})")
