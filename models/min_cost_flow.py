@@ -1,0 +1,184 @@
+r"""What is the cheapest way to send all supplies to all demands through a network?
+
+Any directed network with integer data: lower bounds, negative costs, parallel arcs, several sources and sinks.
+
+=====================================================  ==========  ==================================================
+equation                                               name        dual means
+=====================================================  ==========  ==================================================
+sum_{a out of v} f_a - sum_{a into v} f_a = b_v        ``node``    potential of v: cost of one more unit there
+l_a <= f_a <= u_a                                      ``flow``    reduced cost of a; negative: price of its capacity
+=====================================================  ==========  ==================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flowlex.formulations.expression import Integers
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.outcome import Outcome
+from flowlex.instances.network import NetworkInstance
+from flowlex.models.base import Equation, Model, Solution, Symbol
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["FlowSolution", "MinCostFlow"]
+
+_DRAWABLE = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowSolution(Solution):
+    """Flows of least cost.
+
+    Attributes
+    ----------
+    flow
+        (A,) int64, in the order of the instance's arcs; None without an answer.
+    network
+        The network solved.
+    """
+
+    flow: Integers | None = field(default=None, repr=False)
+    network: FlowNetwork = field(repr=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per arc: tail, head, bounds, cost, flow, reduced cost."""
+        import pandas as pd
+
+        self.require_answer()
+        network = self.network
+        names = np.array(network.node_names, dtype=object)
+        columns: dict[str, Any] = {
+            "tail": names[network.tail],
+            "head": names[network.head],
+            "lower": network.lower,
+            "upper": network.upper,
+            "cost": network.cost,
+            "flow": self.flow,
+        }
+        if "flow" in self.duals:
+            columns["reduced_cost"] = self.duals["flow"]
+        return pd.DataFrame(columns)
+
+    def metrics(self) -> dict[str, float | int | str]:
+        """Total cost and how many arcs carry flow."""
+        assert self.flow is not None
+        return {
+            "cost": self.objective if self.objective is not None else "unknown",
+            "arcs with flow": int(np.count_nonzero(self.flow)),
+            "arcs at capacity": int(np.count_nonzero(self.flow == self.network.upper)),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``flow`` is in the order of the instance's arcs, ``potential`` in that of its nodes."""
+        answer = super().to_dict()
+        if self.flow is not None:
+            answer["flow"] = self.flow.tolist()
+        if "node" in self.duals:
+            answer["potential"] = self.duals["node"].tolist()
+        return answer
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the arcs that carry flow, their width by amount; a histogram of flows for a large network."""
+        self.require_answer()
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(figsize=(8, 6))[1] if ax is None else ax
+        assert self.flow is not None
+        if self.network.node_count > _DRAWABLE:
+            axes.hist(self.flow[self.flow != 0], bins=40)
+            axes.set(xlabel="flow on an arc", ylabel="arcs", title=f"{self.instance}: arcs that carry flow")
+            return axes
+        return _draw(self.network, self.flow, axes, f"{self.instance}: cost {self.objective}")
+
+
+@dataclass(frozen=True, eq=False)
+class MinCostFlow(Model[NetworkInstance, FlowSolution]):
+    """Minimum-cost flow over any network (see the module)."""
+
+    name: ClassVar[str] = "min-cost-flow"
+    title: ClassVar[str] = "Minimum-cost flow"
+    sets: ClassVar[tuple[Symbol, ...]] = (Symbol("V", "nodes"), Symbol("A", "arcs"))
+    parameters: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("b_v", "supply of node v (negative: demand)"),
+        Symbol("l_a, u_a", "least and most flow on arc a"),
+        Symbol("c_a", "cost of one unit on arc a"),
+    )
+    unknowns: ClassVar[tuple[Symbol, ...]] = (Symbol("f_a", "flow on arc a"),)
+    objective: ClassVar[str] = r"\sum_{a \in A} c_a f_a"
+    equations: ClassVar[tuple[Equation, ...]] = (
+        Equation(
+            "node",
+            r"\sum_{a \in \delta^+(v)} f_a - \sum_{a \in \delta^-(v)} f_a = b_v \quad \forall v \in V",
+            "what enters a node leaves it",
+            "potential: cost of one more unit entering at v",
+        ),
+        Equation(
+            "flow",
+            r"l_a \le f_a \le u_a \quad \forall a \in A",
+            "bounds of an arc",
+            "reduced cost: what one more unit of capacity changes",
+        ),
+    )
+
+    def _formulate(self) -> FlowNetwork:
+        view = self.instance.arrays
+        return FlowNetwork.from_arrays(
+            view.tail,
+            view.head,
+            lower=view.lower,
+            upper=view.upper,
+            cost=view.cost,
+            supply=view.supply,
+            name=self.instance.name,
+            node_labels=self.instance.node_names,
+        )
+
+    def _interpret(self, outcome: Outcome) -> FlowSolution:
+        network = self.formulation
+        assert isinstance(network, FlowNetwork)
+        duals = {}
+        if outcome.duals is not None and outcome.reduced_costs is not None:
+            duals = {**network.split_nodes(outcome.duals), **network.split_arcs(outcome.reduced_costs)}
+        return FlowSolution(
+            model=self.name,
+            instance=self.instance.name,
+            engine=outcome.engine,
+            status=outcome.status,
+            objective=outcome.objective,
+            bound=outcome.bound,
+            gap=outcome.gap,
+            duals=duals,
+            message=outcome.message,
+            infeasibility=outcome.infeasibility,
+            flow=outcome.values,
+            network=network,
+        )
+
+
+def _draw(network: FlowNetwork, flow: Integers, axes: Axes, title: str) -> Axes:
+    import networkx as nx
+
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(network.node_count))
+    for tail, head, amount in zip(network.tail.tolist(), network.head.tolist(), flow.tolist(), strict=True):
+        if amount:
+            graph.add_edge(tail, head, flow=graph.get_edge_data(tail, head, {"flow": 0})["flow"] + amount)
+    place = nx.spring_layout(graph, seed=0)
+    colours = ["tab:green" if s > 0 else "tab:red" if s < 0 else "lightgray" for s in network.supply.tolist()]
+    most = max((amount for *_, amount in graph.edges(data="flow")), default=1)
+    widths = [0.5 + 3.5 * amount / most for *_, amount in graph.edges(data="flow")]
+    nx.draw_networkx(
+        graph, place, ax=axes, node_color=colours, node_size=350, font_size=7, width=widths, edge_color="tab:blue"
+    )
+    labels = {(tail, head): amount for tail, head, amount in graph.edges(data="flow")}
+    nx.draw_networkx_edge_labels(graph, place, labels, ax=axes, font_size=7)
+    axes.set_title(title)
+    axes.set_axis_off()
+    return axes
