@@ -1,0 +1,318 @@
+"""The loops that NumPy cannot vectorise, compiled by numba on first use and cached.
+
+This module is imported only inside the functions that need it, so that numba's start-up (about a second, and
+some seconds once per machine for compiling) is paid by those who use it. Matrices come as CSC
+(``col_ptr, col_row``) and CSR (``row_ptr, row_col``) arrays of one support.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["blocks", "camion_pass", "reduce_lines"]
+
+
+@njit(cache=True)
+def _find(parent, x):
+    root = x
+    while parent[root] != root:
+        root = parent[root]
+    while parent[x] != root:
+        parent[x], x = root, parent[x]
+    return root
+
+
+@njit(cache=True)
+def blocks(lines, ptr, adj):
+    """Biconnected components of a graph given by adjacency lists; returns a block number per directed edge.
+
+    ``adj[e]`` is the far end of the directed edge ``e``; both directions of an edge get the same number.
+    """
+    number = np.full(lines, -1, np.int64)
+    low = np.zeros(lines, np.int64)
+    parent_edge = np.full(lines, -1, np.int64)
+    cursor = ptr[:-1].copy()
+    block = np.full(len(adj), -1, np.int64)
+    edge_stack = np.empty(len(adj), np.int64)
+    top = 0
+    path = np.empty(lines, np.int64)
+    count = 0
+    clock = 0
+    for root in range(lines):
+        if number[root] >= 0:
+            continue
+        number[root] = low[root] = clock
+        clock += 1
+        path[0] = root
+        depth = 1
+        while depth:
+            here = path[depth - 1]
+            if cursor[here] < ptr[here + 1]:
+                edge = cursor[here]
+                cursor[here] += 1
+                there = adj[edge]
+                if number[there] < 0:
+                    edge_stack[top] = edge
+                    top += 1
+                    number[there] = low[there] = clock
+                    clock += 1
+                    parent_edge[there] = edge
+                    path[depth] = there
+                    depth += 1
+                elif number[there] < number[here]:
+                    back = parent_edge[here]
+                    if back < 0 or path[depth - 2] != there:
+                        edge_stack[top] = edge
+                        top += 1
+                        low[here] = min(low[here], number[there])
+                continue
+            depth -= 1
+            if depth:
+                above = path[depth - 1]
+                low[above] = min(low[above], low[here])
+                if low[here] >= number[above]:
+                    edge = parent_edge[here]
+                    while True:
+                        top -= 1
+                        block[edge_stack[top]] = count
+                        if edge_stack[top] == edge:
+                            break
+                    count += 1
+    return block, count
+
+
+@njit(cache=True)
+def _twins(one, two, ptr, adj, sign, alive, stamp, clock):
+    """Return 1 if two live lines of one degree are equal, -1 if opposite, 0 if neither."""
+    for e in range(ptr[one], ptr[one + 1]):
+        if alive[adj[e]]:
+            stamp[adj[e]] = clock * 2 + (sign[e] > 0)
+    relation = 0
+    for e in range(ptr[two], ptr[two + 1]):
+        if alive[adj[e]]:
+            held = stamp[adj[e]]
+            if held // 2 != clock:
+                return 0
+            product = sign[e] if held % 2 else -sign[e]
+            if relation == 0:
+                relation = product
+            elif relation != product:
+                return 0
+    return relation
+
+
+@njit(cache=True)
+def reduce_lines(rows, cols, ptr, adj, sign, weight):
+    """Remove zero, unit and repeated (up to sign) lines until nothing changes.
+
+    Lines 0..rows-1 are rows, the rest columns; ``adj``/``sign`` hold every entry once per direction.
+    ``weight`` are random 64-bit numbers per line; the hash of a line is the signed sum of the weights of the
+    live lines it meets. Returns the operations (line, why, other) with why 0 zero, 1 unit, 2 equal,
+    3 negated, in order of removal, and the live flags.
+    """
+    lines = rows + cols
+    alive = np.ones(lines, np.bool_)
+    degree = ptr[1:] - ptr[:-1]
+    digest = np.zeros(lines, np.uint64)
+    for line in range(lines):
+        for e in range(ptr[line], ptr[line + 1]):
+            if sign[e] > 0:
+                digest[line] += weight[adj[e]]
+            else:
+                digest[line] -= weight[adj[e]]
+    size = 1
+    while size < 4 * lines:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    ops = np.empty((lines, 3), np.int64)
+    done = 0
+    queue = np.empty(lines, np.int64)
+    queued = np.ones(lines, np.bool_)
+    for line in range(lines):
+        queue[line] = line
+    head = 0
+    waiting = lines
+    keys = np.zeros(size, np.uint64)
+    stamp = np.zeros(lines, np.int64)
+    clock = 1
+    while waiting:
+        line = queue[head % lines]
+        head += 1
+        waiting -= 1
+        queued[line] = False
+        if not alive[line]:
+            continue
+        why = -1
+        other = -1
+        if degree[line] == 0:
+            why = 0
+        elif degree[line] == 1:
+            why = 1
+            for e in range(ptr[line], ptr[line + 1]):
+                if alive[adj[e]]:
+                    other = adj[e]
+                    break
+        else:
+            key = digest[line]
+            minus = np.uint64(0) - key
+            if minus < key:
+                key = minus
+            side = np.uint64(1) if line < rows else np.uint64(0)
+            home = np.int64(((key ^ (key >> np.uint64(29))) * np.uint64(2) + side) & np.uint64(size - 1))
+            free = -1
+            for probe in range(64):  # a twin missed beyond that costs size, never truth
+                slot = (home + probe) & (size - 1)
+                there = table[slot]
+                if there == -1:
+                    free = slot if free < 0 else free
+                    break
+                if there == line and keys[slot] == key:
+                    free = slot
+                    break
+                stale = True
+                if alive[there] and there != line:
+                    twin = digest[there]
+                    opposite = np.uint64(0) - twin
+                    if opposite < twin:
+                        twin = opposite
+                    stale = twin != keys[slot]
+                if stale:
+                    free = slot if free < 0 else free
+                    continue
+                if keys[slot] != key or (there < rows) != (line < rows) or degree[there] != degree[line]:
+                    continue
+                relation = _twins(there, line, ptr, adj, sign, alive, stamp, clock)
+                clock += 1
+                if relation != 0:
+                    why = 2 if relation > 0 else 3
+                    other = there
+                    break
+            if why < 0 and free >= 0:
+                table[free] = line
+                keys[free] = key
+        if why < 0:
+            continue
+        ops[done, 0] = line
+        ops[done, 1] = why
+        ops[done, 2] = other
+        done += 1
+        alive[line] = False
+        for e in range(ptr[line], ptr[line + 1]):
+            near = adj[e]
+            if alive[near]:
+                degree[near] -= 1
+                if sign[e] > 0:
+                    digest[near] -= weight[line]
+                else:
+                    digest[near] += weight[line]
+                if not queued[near]:
+                    queued[near] = True
+                    queue[(head + waiting) % lines] = near
+                    waiting += 1
+    return ops[:done], alive
+
+
+@njit(cache=True)
+def camion_pass(rows, order, col_ptr, col_row, col_sign, row_ptr, row_col, budget):
+    """One pass of Camion's signing in a given column order; returns the first violating hole.
+
+    Columns are added one by one. Between two neighbours of the new column, a path that a breadth-first search
+    finds in the graph of the old ones closes a chordless cycle; its entries must sum to 0 mod 4.
+
+    Returns
+    -------
+    (status, hole_rows, hole_cols): status 1 a violation (rows and columns in the order of the cycle),
+    0 a complete pass that found none, -1 the budget of edge visits ran out.
+    """
+    cols = len(order)
+    place = np.empty(cols, np.int64)
+    for k in range(cols):
+        place[order[k]] = k
+    component = np.arange(rows)
+    row_seen = np.full(rows, -1, np.int64)
+    col_seen = np.full(cols, -1, np.int64)
+    row_from = np.full(rows, -1, np.int64)  # the column before this row, and
+    col_from = np.full(cols, -1, np.int64)  # the row before this column
+    total = np.zeros(rows, np.int64)  # signed sum of the entries along the tree path to this row
+    col_total = np.zeros(cols, np.int64)
+    wanted = np.full(rows, -1, np.int64)
+    want_sign = np.zeros(rows, np.int64)
+    last = np.full(rows, -1, np.int64)  # nearest neighbour of the new column on the tree path
+    queue = np.empty(rows, np.int64)
+    nothing = np.empty(0, np.int64)
+    work = 0
+    for k in range(cols):
+        new = order[k]
+        for e in range(col_ptr[new], col_ptr[new + 1]):
+            wanted[col_row[e]] = k
+            want_sign[col_row[e]] = col_sign[e]
+        for e in range(col_ptr[new], col_ptr[new + 1]):
+            start = col_row[e]
+            if row_seen[start] == k:
+                continue
+            mine = _find(component, start)
+            missing = 0
+            for f in range(col_ptr[new], col_ptr[new + 1]):
+                if _find(component, col_row[f]) == mine:
+                    missing += 1
+            missing -= 1
+            row_seen[start] = k
+            total[start] = 0
+            last[start] = start
+            row_from[start] = -1
+            queue[0] = start
+            head, tail = 0, 1
+            while missing and head < tail:
+                row = queue[head]
+                head += 1
+                work += row_ptr[row + 1] - row_ptr[row]
+                for g in range(row_ptr[row], row_ptr[row + 1]):
+                    col = row_col[g]
+                    if place[col] >= k or col_seen[col] == k:
+                        continue
+                    col_seen[col] = k
+                    col_from[col] = row
+                    here = 0
+                    work += col_ptr[col + 1] - col_ptr[col]
+                    for h in range(col_ptr[col], col_ptr[col + 1]):
+                        if col_row[h] == row:
+                            here = col_sign[h]
+                    col_total[col] = total[row] + here
+                    for h in range(col_ptr[col], col_ptr[col + 1]):
+                        far = col_row[h]
+                        if row_seen[far] == k:
+                            continue
+                        row_seen[far] = k
+                        row_from[far] = col
+                        total[far] = col_total[col] + col_sign[h]
+                        last[far] = last[row]
+                        if wanted[far] == k:
+                            near = last[row]
+                            around = total[far] - total[near] + want_sign[far] + want_sign[near]
+                            if around % 4 != 0:
+                                length = 1
+                                walk = far
+                                while walk != near:
+                                    walk = col_from[row_from[walk]]
+                                    length += 1
+                                hole_rows = np.empty(length, np.int64)
+                                hole_cols = np.empty(length, np.int64)
+                                walk = far
+                                for step in range(length - 1):
+                                    hole_rows[step] = walk
+                                    hole_cols[step] = row_from[walk]
+                                    walk = col_from[row_from[walk]]
+                                hole_rows[length - 1] = walk
+                                hole_cols[length - 1] = new
+                                return 1, hole_rows, hole_cols
+                            last[far] = far
+                            missing -= 1
+                        queue[tail] = far
+                        tail += 1
+            if work > budget:
+                return -1, nothing, nothing
+        first = _find(component, col_row[col_ptr[new]]) if col_ptr[new + 1] > col_ptr[new] else 0
+        for e in range(col_ptr[new], col_ptr[new + 1]):
+            component[_find(component, col_row[e])] = first
+    return 0, nothing, nothing

@@ -1,0 +1,132 @@
+"""Steps 1 and 2: entries, scaling, and everything that makes the matrix smaller without changing the answer.
+
+* an entry outside {-1, 0, 1} is a 1 x 1 witness, unless its whole row has one absolute value: then the row is
+  divided by it first and the verdict says so;
+* zero, unit and repeated (up to sign) rows and columns are removed until nothing changes;
+* the rest falls into blocks: the connected components of the bipartite graph of rows and columns, cut further
+  at every row or column whose removal disconnects it (a matrix is totally unimodular exactly when each of its
+  blocks is: an equitable colouring of one block can be flipped to match the other's on the shared line).
+
+All of it is linear in the nonzeros. A square submatrix of what is left is a square submatrix of the original,
+so witnesses only need their indices mapped back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from flowlex.validation.unimodularity.matrix import exact
+
+__all__ = ["Reduction", "bad_entry", "divide_rows", "reduce_matrix", "split_blocks"]
+
+#: Words for the reasons in the trace of `reduce_matrix`, by number.
+REASONS = ("zero", "unit", "equal", "opposite")
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What `reduce_matrix` removed and what is left.
+
+    Attributes
+    ----------
+    line, why, other
+        One operation each, in order: the line removed (a row number, or rows + a column number), the place of
+        its reason in `REASONS`, and for a unit line the line of its one entry, for a repeated one its twin.
+    rows, columns
+        Indices of what is left.
+    """
+
+    line: NDArray[np.int64]
+    why: NDArray[np.int64]
+    other: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+
+def bad_entry(matrix: sp.csc_array) -> tuple[int, int] | None:
+    """Return row and column of the first entry outside {-1, 0, 1}, or None."""
+    bad = np.flatnonzero(np.abs(matrix.data) != 1)
+    if bad.size == 0:
+        return None
+    place = int(bad[0])
+    return int(matrix.indices[place]), int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+
+
+def divide_rows(matrix: sp.csc_array) -> tuple[sp.csc_array, dict[int, int | Fraction]]:
+    """Divide every row whose nonzeros share one absolute value other than 1 by that value.
+
+    Returns
+    -------
+    matrix, divisors
+        The divided matrix (the other rows unchanged) and the exact divisor of each row divided.
+    """
+    rows = int(matrix.shape[0])
+    size = np.abs(matrix.data)
+    largest = np.zeros(rows, dtype=size.dtype)
+    np.maximum.at(largest, matrix.indices, size)
+    smallest = largest.copy()
+    np.minimum.at(smallest, matrix.indices, size)
+    chosen = (largest == smallest) & (largest != 1) & (largest != 0)
+    if not chosen.any():
+        return matrix, {}
+    hit = chosen[matrix.indices]
+    data = np.where(hit, np.sign(matrix.data), matrix.data)
+    divided = sp.csc_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return divided, {int(row): exact(largest[row]) for row in np.flatnonzero(chosen)}
+
+
+def reduce_matrix(matrix: sp.csc_array, *, seed: int = 0) -> Reduction:
+    """Remove zero, unit and repeated lines of a {-1, 0, 1} matrix until nothing changes, in linear time."""
+    from flowlex.validation.unimodularity import kernels
+
+    rows, columns = map(int, matrix.shape)
+    pointer, far, sign = lines_graph(matrix)
+    weight = np.random.default_rng(seed).integers(0, 2**64, rows + columns, dtype=np.uint64)
+    operations, alive = kernels.reduce_lines(rows, columns, pointer, far, sign, weight)
+    return Reduction(
+        line=operations[:, 0],
+        why=operations[:, 1],
+        other=operations[:, 2],
+        rows=np.flatnonzero(alive[:rows]),
+        columns=np.flatnonzero(alive[rows:]),
+    )
+
+
+def split_blocks(matrix: sp.csc_array) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return rows and columns of each block (biconnected component) of the bipartite graph.
+
+    Every nonzero lies in exactly one block; two blocks share at most one row or column. Rows and columns
+    without nonzeros are in none.
+    """
+    from flowlex.validation.unimodularity import kernels
+
+    rows = int(matrix.shape[0])
+    pointer, far, _ = lines_graph(matrix)
+    block, count = kernels.blocks(len(pointer) - 1, pointer, far)
+    if count == 0:
+        return []
+    lines = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+    forward = block >= 0  # an edge was numbered in one direction; both ends belong to the block
+    pairs = np.unique(
+        np.concatenate([np.stack([block[forward], ends[forward]]) for ends in (lines, far)], axis=1),
+        axis=1,
+    )
+    bounds = np.searchsorted(pairs[0], np.arange(1, count))
+    return [(part[part < rows], part[part >= rows] - rows) for part in np.split(pairs[1], bounds)]
+
+
+def lines_graph(
+    matrix: sp.csc_array,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return adjacency pointers, far ends and signs of the bipartite graph; columns follow the rows."""
+    rows = int(matrix.shape[0])
+    turned = matrix.tocsr()
+    pointer = np.concatenate([turned.indptr, turned.indptr[-1] + matrix.indptr[1:]]).astype(np.int64)
+    far = np.concatenate([turned.indices.astype(np.int64) + rows, matrix.indices.astype(np.int64)])
+    sign = np.concatenate([turned.data, matrix.data]).astype(np.int64)
+    return pointer, far, sign
