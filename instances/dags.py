@@ -27,9 +27,7 @@ def topological_order(after: Mapping[str, Sequence[str]], where: str) -> list[st
             if waiting[follower] == 0:
                 order.append(follower)
     if len(order) < len(after):
-        raise ValueError(
-            f"{where} has a cycle: {' -> '.join(_cycle(after, waiting))}; remove one of these edges"
-        )
+        raise ValueError(f"{where} has a cycle: {' -> '.join(_cycle(after, waiting))}; remove one of these edges")
     return order
 
 

@@ -252,17 +252,15 @@ class JitInstance(Instance):
                 if _down(rate / 8 * self.slot_s / self.unit_mb) < 1:
                     raise ValueError(
                         f"machine {machine.name!r} sends {rate / 8 * self.slot_s:.6g} MB a slot {side}, "
-                        f"which is rounded down to no unit of {self.unit_mb:g} MB; use a smaller unit_mb or longer "
-                        "slots"
+                        f"which is rounded down to no unit of {self.unit_mb:g} MB; use a smaller unit_mb "
+                        "or longer slots"
                     )
         return self
 
     def _check_machines(self) -> None:
         known = {m.name for m in self.machines}
         users: list[tuple[str, tuple[str, ...]]] = [
-            (f"transfer {f.name!r} of job {j.name!r}", (f.sender, f.receiver))
-            for j in self.jobs
-            for f in j.transfers
+            (f"transfer {f.name!r} of job {j.name!r}", (f.sender, f.receiver)) for j in self.jobs for f in j.transfers
         ]
         users += [(f"copy {c.name!r}", (c.sender, c.receiver)) for c in self.copies]
         users += [

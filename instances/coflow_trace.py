@@ -1,0 +1,230 @@
+"""Public coflow traces in the format of ``FB2010-1Hr-150-0.txt``.
+
+First line: number of ports and number of coflows. Then one line per coflow: id, arrival (ms), number of mappers,
+their ports, number of reducers, and ``port:MB`` per reducer, the volume that reducer receives from all mappers
+together, in equal parts.
+
+A coflow becomes a job of one computation that waits for all its transfers. Ports count from 1 in the published
+file, from 0 in some copies; both are read. What a mapper sends to its own port uses no network and is left out.
+
+Source: github.com/coflow/coflow-benchmark (format); the deadline rule is that of deadline experiments with such
+traces: a multiple of the time the coflow would need alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import read_bytes, register_text_format
+from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
+
+__all__ = ["parse_coflow_trace", "read_coflow_trace"]
+
+_FIRST = re.compile(r"\s*\d+[ \t]+\d+[ \t]*\r?\n")
+_REDUCER = re.compile(r"(?<!\S)\d+:[\d.]+(?!\S)")
+
+
+@dataclass(frozen=True)
+class _Coflow:
+    name: str
+    arrival_s: float
+    mappers: tuple[int, ...]
+    reducers: tuple[tuple[int, float], ...]
+
+
+def read_coflow_trace(
+    path: str | Path,
+    *,
+    rate_mbps: float = 1000.0,
+    slack: float = 2.0,
+    slot_s: float = 0.1,
+    units_per_slot: int = 10,
+    first: int | None = None,
+) -> JitInstance:
+    """Read a trace file, plain or gzip (see `parse_coflow_trace` for the parameters).
+
+    Raises
+    ------
+    InstanceError
+        Naming file, line and reason.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+        return parse_coflow_trace(
+            text,
+            Path(path).name.split(".")[0] or "trace",
+            rate_mbps=rate_mbps,
+            slack=slack,
+            slot_s=slot_s,
+            units_per_slot=units_per_slot,
+            first=first,
+        )
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"not UTF-8 text (byte {error.start})", path=path) from error
+    except InstanceError as error:
+        raise error.at(path) from error.__cause__
+
+
+def parse_coflow_trace(
+    text: str,
+    name: str = "trace",
+    *,
+    rate_mbps: float = 1000.0,
+    slack: float = 2.0,
+    slot_s: float = 0.1,
+    units_per_slot: int = 10,
+    first: int | None = None,
+) -> JitInstance:
+    """Turn the text of a trace into an instance.
+
+    Parameters
+    ----------
+    rate_mbps
+        Rate of every port, Mbit/s (the trace has none).
+    slack
+        A coflow's deadline is ``slack`` times the time it needs alone on its busiest port, and at least what
+        its sizes need after rounding to whole units and slots.
+    slot_s, units_per_slot
+        Planning grid.
+    first
+        Read only this many coflows (the whole trace has some 700 000 transfers); all when None.
+    """
+    if not (slack >= 1 and math.isfinite(slack)):
+        raise InstanceError(f"slack must be at least 1 (got {slack})")
+    if not (rate_mbps > 0 and slot_s > 0 and units_per_slot >= 1 and (first is None or first >= 0)):
+        raise InstanceError("rate_mbps, slot_s and units_per_slot must be positive, first not negative")
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if not lines:
+        raise InstanceError("the trace is empty")
+    ports, count = _header(*lines[0])
+    if len(lines) - 1 != count:
+        raise InstanceError(f"the first line announces {count} coflows, {len(lines) - 1} follow; is the file cut off?")
+    coflows = [_coflow(number, words) for number, words in lines[1:]]
+    base = _port_base(coflows, ports, [number for number, _ in lines[1:]])
+    unit_mb = rate_mbps / 8 * slot_s / units_per_slot
+    jobs = tuple(_job(coflow, ports, base, rate_mbps / 8, slack, slot_s, unit_mb) for coflow in coflows[:first])
+    return JitInstance(
+        name=name,
+        comment="coflow trace; transfers within a port are left out",
+        machines=tuple(Machine(name=f"p{k}", out_mbps=rate_mbps, in_mbps=rate_mbps) for k in range(base, ports + base)),
+        jobs=jobs,
+        slot_s=slot_s,
+        unit_mb=unit_mb,
+    )
+
+
+def _header(number: int, words: list[str]) -> tuple[int, int]:
+    if len(words) != 2:
+        raise InstanceError(
+            f"expected the number of ports and of coflows, found {len(words)} columns", place=f"line {number}"
+        )
+    ports, count = (_whole(word, number, what) for word, what in zip(words, ("ports", "coflows"), strict=True))
+    if ports < 2:
+        raise InstanceError(f"a trace needs at least 2 ports, this has {ports}", place=f"line {number}")
+    return ports, count
+
+
+def _coflow(number: int, words: list[str]) -> _Coflow:
+    place = f"line {number}"
+    if len(words) < 3:
+        raise InstanceError(f"missing columns: expected id, arrival, mappers, ..., found {len(words)}", place=place)
+    arrival, mappers = _whole(words[1], number, "arrival (ms)"), _whole(words[2], number, "number of mappers")
+    if len(words) < 4 + mappers:
+        raise InstanceError(
+            f"missing columns: {mappers} mappers and the number of reducers are announced, "
+            f"{len(words) - 3} columns follow",
+            place=place,
+        )
+    reducers = _whole(words[3 + mappers], number, "number of reducers")
+    rest = words[4 + mappers :]
+    if len(rest) != reducers:
+        raise InstanceError(f"{reducers} reducers are announced, {len(rest)} follow", place=place)
+    if mappers == 0 or reducers == 0:
+        raise InstanceError(f"coflow {words[0]!r} has no mapper or no reducer", place=place)
+    return _Coflow(
+        words[0],
+        arrival / 1000,
+        tuple(_whole(word, number, "mapper's port") for word in words[3 : 3 + mappers]),
+        tuple(_reducer(word, number) for word in rest),
+    )
+
+
+def _reducer(word: str, number: int) -> tuple[int, float]:
+    port, colon, size = word.partition(":")
+    try:
+        volume = float(size)
+    except ValueError:
+        volume = math.nan
+    if not colon or not (volume > 0 and math.isfinite(volume)):
+        raise InstanceError(f"a reducer is port:MB with MB above 0, found {word!r}", place=f"line {number}")
+    return _whole(port, number, "reducer's port"), volume
+
+
+def _whole(word: str, number: int, what: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) < 16):
+        raise InstanceError(f"{what} must be a whole number, found {word!r}", place=f"line {number}")
+    return int(word)
+
+
+def _port_base(coflows: list[_Coflow], ports: int, numbers: list[int]) -> int:
+    """Whether ports count from 0 or from 1; refuse ports outside of either range."""
+    used = [{*coflow.mappers, *(port for port, _ in coflow.reducers)} for coflow in coflows]
+    base = 0 if any(0 in each for each in used) else 1
+    for number, each in zip(numbers, used, strict=True):
+        wrong = [port for port in each if not base <= port < ports + base]
+        if wrong:
+            raise InstanceError(
+                f"port {wrong[0]} is not among the {ports} ports ({base}..{ports + base - 1})",
+                place=f"line {number}",
+            )
+    return base
+
+
+def _job(coflow: _Coflow, ports: int, base: int, mb_per_s: float, slack: float, slot_s: float, unit_mb: float) -> Job:
+    mappers = sorted(set(coflow.mappers))
+    load = dict.fromkeys(range(base, ports + base), 0.0)
+    into = dict(load)
+    flows = []
+    for reducer, volume in coflow.reducers:
+        part = volume / len(coflow.mappers)
+        for mapper in mappers:
+            size = part * coflow.mappers.count(mapper)
+            if mapper != reducer:
+                load[mapper] += size
+                into[reducer] += size
+                flows.append((mapper, reducer, size))
+    busiest = max(*load.values(), *into.values())
+    largest = max((size for _, _, size in flows), default=0.0)
+    needed = math.ceil(math.ceil(largest / unit_mb) * unit_mb / (mb_per_s * slot_s)) + 2  # both ends round inwards
+    deadline = max(slack * busiest / mb_per_s, needed * slot_s)
+    transfers = {
+        (mapper, reducer): Transfer(
+            name=f"{mapper}-{reducer}",
+            size_mb=size,
+            sender=f"p{mapper}",
+            receiver=f"p{reducer}",
+            feeds="shuffled",
+            deadline_s=deadline,
+        )
+        for mapper, reducer, size in flows
+    }
+    if len(transfers) < len(flows):
+        raise InstanceError(f"coflow {coflow.name!r} names a reducer twice")
+    return Job(
+        name=f"coflow{coflow.name}",
+        arrival_s=coflow.arrival_s,
+        computations=(Computation(name="shuffled", seconds=0.0),),
+        transfers=tuple(transfers.values()),
+    )
+
+
+def _sniff(text: str) -> bool:
+    """Two numbers on the first line, and a ``port:MB`` soon after: no other format here looks so."""
+    return _FIRST.match(text) is not None and _REDUCER.search(text, 0, 100_000) is not None
+
+
+register_text_format(_sniff, parse_coflow_trace)

@@ -1,0 +1,274 @@
+"""Generators of just-in-time bandwidth instances: the paper's example, its cluster, and random small ones."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.generators.neural_networks import NETWORKS, PAPER_TABLE, forward, iteration, table
+from flowlex.instances.generators.registry import generator
+from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
+
+__all__ = ["COPY_GIGABITS", "jit_cluster", "jit_figure4", "jit_random", "network_job"]
+
+#: Sizes of the paper's background copies, Gbit.
+COPY_GIGABITS = (5, 10, 20, 30, 40)
+
+
+@generator("jit-figure4")
+def jit_figure4(*, seed: int = 0) -> JitInstance:
+    """The paper's example of latest arrival times: five computations, four transfers, three machines.
+
+    The DAG's edges are reconstructed from the numbers of the text (T4 waits for T1 through a path of
+    computation 1 + 2); ``seed`` has no effect.
+    """
+    rate = 8.0  # Mbit/s: one MB a second, so that the example's unit sizes and rates read as printed
+    machines = tuple(Machine(name=f"m{k}", out_mbps=rate, in_mbps=rate) for k in (1, 2, 3))
+    after: tuple[tuple[str, ...], ...] = ((), ("C1",), ("C1",), ("C2", "C3"), ("C4",))
+    computations = tuple(
+        Computation(name=f"C{k}", seconds=seconds, after=after[k - 1], machine="m3")
+        for k, seconds in enumerate((1, 2, 1, 2, 1), start=1)
+    )
+    transfers = tuple(
+        Transfer(name=f"T{k}", size_mb=size, sender=sender, receiver="m3", feeds=f"C{k}")
+        for k, (size, sender) in enumerate(((1, "m1"), (2, "m1"), (2, "m2"), (1, "m2")), start=1)
+    )
+    job = Job(name="job", computations=computations, transfers=transfers)
+    return JitInstance(name="jit-figure4", machines=machines, jobs=(job,), slot_s=1.0, unit_mb=0.25)
+
+
+@generator("jit-cluster")
+def jit_cluster(
+    *,
+    seed: int = 0,
+    machines: int = 100,
+    rate_mbps: float = 1000.0,
+    jobs: int = 10,
+    mix: str = "all",
+    arrivals_per_s: float = 10.0,
+    copies: int = 20,
+    slot_s: float = 0.1,
+    units_per_slot: int = 10,
+    batch: int = 32,
+    gflops: float = 50.0,
+    placement: Literal["scatter", "worker"] = "scatter",
+    scale_to_table: bool = False,
+) -> JitInstance:
+    """Training iterations of five networks on a cluster, arriving at random, with background copies.
+
+    Parameters
+    ----------
+    seed
+        Of everything random: arrivals, networks, senders and receivers, copies.
+    machines, rate_mbps
+        Number of machines, and the rate of each port in both directions.
+    jobs
+        Number of jobs.
+    mix
+        Networks to draw from in equal shares, joined by commas, or ``all`` (see `NETWORKS`).
+    arrivals_per_s
+        Rate of the Poisson process of arrivals.
+    copies
+        Number of background copies of 5, 10, 20, 30 or 40 Gbit, arriving while the jobs do.
+    slot_s, units_per_slot
+        Planning grid: the unit is what a port sends in one slot, divided by ``units_per_slot``.
+    batch, gflops
+        Samples of an iteration, and speed of a machine in Gflop/s; together they give the compute times.
+    placement
+        ``scatter``: a random sender and receiver for every transfer (the paper's words). ``worker``: one random
+        receiver per job, a random sender per transfer (a parameter-server job).
+    scale_to_table
+        Scale the tensors of a network so that their total is the one printed in the paper's table.
+
+    Source: shared/papers/jit-bandwidth.md, "Workload". Speed, batch and arrival rate are not in the paper.
+    """
+    _require(machines >= 2, f"machines must be at least 2 (got {machines})")
+    _require(jobs >= 0 and copies >= 0, f"jobs and copies must not be negative (got {jobs}, {copies})")
+    _require(units_per_slot >= 1, f"units_per_slot must be at least 1 (got {units_per_slot})")
+    for what, value in (
+        ("rate_mbps", rate_mbps),
+        ("arrivals_per_s", arrivals_per_s),
+        ("slot_s", slot_s),
+        ("batch", batch),
+        ("gflops", gflops),
+    ):
+        _require(0 < value < np.inf, f"{what} must be positive and finite (got {value})")
+    networks = _mix(mix)
+    rng = np.random.default_rng(seed)
+    names = [f"m{k:0{len(str(machines - 1))}d}" for k in range(machines)]
+    arrivals = np.cumsum(rng.exponential(1 / arrivals_per_s, jobs))
+    chosen = rng.integers(len(networks), size=jobs)
+    made = tuple(
+        network_job(
+            networks[chosen[k]],
+            name=f"job{k:03d}-{networks[chosen[k]]}",
+            arrival_s=round(float(arrivals[k]), 6),
+            machines=names,
+            rng=rng,
+            seconds_per_flop=batch / (gflops * 1e9),
+            placement=placement,
+            scale_to_table=scale_to_table,
+        )
+        for k in range(jobs)
+    )
+    end = float(arrivals[-1]) if jobs else 1.0
+    return JitInstance(
+        name=f"jit-cluster-{jobs}x{machines}-{seed}",
+        machines=tuple(Machine(name=name, out_mbps=rate_mbps, in_mbps=rate_mbps) for name in names),
+        jobs=made,
+        copies=_copies(copies, end, names, rng),
+        slot_s=slot_s,
+        unit_mb=rate_mbps / 8 * slot_s / units_per_slot,
+    )
+
+
+def network_job(
+    network: str,
+    *,
+    name: str,
+    arrival_s: float,
+    machines: list[str],
+    rng: np.random.Generator,
+    seconds_per_flop: float,
+    placement: str = "scatter",
+    scale_to_table: bool = False,
+) -> Job:
+    """One training iteration of a network as a job; every parameter tensor is a transfer.
+
+    Parameters
+    ----------
+    seconds_per_flop
+        Seconds per floating-point operation of one sample (batch size over machine speed).
+    """
+    tensors = [(o.name, tensor, floats) for o in forward(network) for tensor, floats in o.tensors]
+    scale = PAPER_TABLE[network].mebibytes / table(network).mebibytes if scale_to_table else 1.0
+    receiver = rng.integers(len(machines), size=len(tensors))
+    if placement == "worker":
+        receiver[:] = receiver[0]
+    sender = (receiver + rng.integers(1, len(machines), size=len(tensors))) % len(machines)
+    home = {operation: machines[receiver[k]] for k, (operation, _, _) in enumerate(tensors)}
+    computations = tuple(
+        Computation(
+            name=step.name,
+            seconds=step.flops * seconds_per_flop,
+            after=step.after,
+            machine=home.get(step.name),
+        )
+        for step in iteration(network)
+    )
+    transfers = tuple(
+        Transfer(
+            name=tensor,
+            size_mb=floats * 4 / 1e6 * scale,
+            sender=machines[sender[k]],
+            receiver=machines[receiver[k]],
+            feeds=operation,
+        )
+        for k, (operation, tensor, floats) in enumerate(tensors)
+    )
+    return Job(name=name, arrival_s=arrival_s, computations=computations, transfers=transfers)
+
+
+@generator("jit-random")
+def jit_random(
+    *,
+    seed: int = 0,
+    machines: int = 3,
+    jobs: int = 2,
+    transfers: int = 3,
+    slots: int = 4,
+    capacity: int = 3,
+    largest: int = 4,
+    deadlines: bool = True,
+) -> JitInstance:
+    """Small random jobs for tests: slots of one second, units of one MB, integer sizes.
+
+    Parameters
+    ----------
+    machines, jobs
+        How many.
+    transfers
+        Transfers per job; each feeds a computation of its own in a random DAG.
+    slots
+        Every window lies in slots ``0 .. slots - 1``.
+    capacity
+        Units per slot and port.
+    largest
+        Largest size in units.
+    deadlines
+        Give every transfer a window by ``ready_s`` and ``deadline_s``; otherwise the DAG decides.
+    """
+    _require(machines >= 2, f"machines must be at least 2 (got {machines})")
+    _require(min(jobs, transfers) >= 0, "jobs and transfers must not be negative")
+    _require(min(slots, capacity, largest) >= 1, "slots, capacity and largest must be at least 1")
+    rng = np.random.default_rng(seed)
+    names = [f"m{k}" for k in range(machines)]
+    made = []
+    for j in range(jobs):
+        count = max(transfers, 1)
+        computations = tuple(
+            Computation(
+                name=f"c{k}",
+                seconds=float(rng.integers(0, 3)),
+                after=tuple(f"c{b}" for b in range(k) if rng.random() < 0.4),
+            )
+            for k in range(count)
+        )
+        parts = []
+        for k in range(transfers):
+            sender, step = int(rng.integers(machines)), int(rng.integers(1, machines))
+            first = int(rng.integers(slots))
+            last = int(rng.integers(first + 1, slots + 1))
+            most = min(largest, capacity * (last - first)) if deadlines else largest
+            parts.append(
+                Transfer(
+                    name=f"t{k}",
+                    size_mb=float(rng.integers(1, most + 1)),
+                    sender=names[sender],
+                    receiver=names[(sender + step) % machines],
+                    feeds=f"c{k}",
+                    ready_s=float(first) if deadlines else 0.0,
+                    deadline_s=float(last) if deadlines else None,
+                )
+            )
+        made.append(Job(name=f"job{j}", computations=computations, transfers=tuple(parts)))
+    return JitInstance(
+        name=f"jit-random-{seed}",
+        machines=tuple(Machine(name=n, out_mbps=8.0 * capacity, in_mbps=8.0 * capacity) for n in names),
+        jobs=tuple(made),
+        slot_s=1.0,
+        unit_mb=1.0,
+    )
+
+
+def _mix(mix: str) -> list[str]:
+    if mix == "all":
+        return list(NETWORKS)
+    names = [name.strip() for name in mix.split(",")]
+    for name in names:
+        _require(name in NETWORKS, f"no network is named {name!r}; one of: {', '.join(NETWORKS)}, or all")
+    return names
+
+
+def _copies(count: int, end: float, machines: list[str], rng: np.random.Generator) -> tuple[BackgroundCopy, ...]:
+    sender = rng.integers(len(machines), size=count)
+    receiver = (sender + rng.integers(1, len(machines), size=count)) % len(machines)
+    gigabits = rng.choice(np.array(COPY_GIGABITS), size=count)
+    arrival = np.sort(rng.uniform(0.0, end, size=count))
+    return tuple(
+        BackgroundCopy(
+            name=f"copy{k:03d}",
+            size_mb=float(gigabits[k]) * 125.0,
+            sender=machines[sender[k]],
+            receiver=machines[receiver[k]],
+            arrival_s=round(float(arrival[k]), 6),
+        )
+        for k in range(count)
+    )
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise InstanceError(reason)
