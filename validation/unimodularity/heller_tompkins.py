@@ -9,6 +9,7 @@ is a cycle with an odd number of columns of equal signs, a square submatrix of d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -117,5 +118,5 @@ def _odd_cycle(
         for a, b in ((int(one[edge]), int(two[edge])), (int(two[edge]), int(one[edge])))
         for key in ((a, b, bool(differ[edge])),)
     }
-    columns = [joins[a % rows, b % rows, (a < rows) != (b < rows)] for a, b in zip(cycle, cycle[1:], strict=False)]
+    columns = [joins[a % rows, b % rows, (a < rows) != (b < rows)] for a, b in pairwise(cycle)]
     return np.array([vertex % rows for vertex in cycle[:-1]]), np.array(columns)
