@@ -1,7 +1,18 @@
 """What is to be scheduled: schema, files, generators, importers (imports nothing else of flowlex)."""
 
 from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import json_schema, read_instance, write_instance
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.network import NetworkInstance
 
-__all__ = ["GpuInstance", "Instance", "InstanceError", "json_schema", "read_instance", "write_instance"]
+__all__ = [
+    "GpuInstance",
+    "Instance",
+    "InstanceError",
+    "NetworkInstance",
+    "json_schema",
+    "read_instance",
+    "write_dimacs",
+    "write_instance",
+]

@@ -100,7 +100,8 @@ class Job(Part):
     """At least one."""
 
 
-@dataclass(frozen=True, slots=True)
+# Compared by identity, so that equal instances stay equal whether or not this view was made.
+@dataclass(frozen=True, slots=True, eq=False)
 class GpuArrays:
     """The instance as read-only arrays. Sizes: N nodes, G GPUs, T tasks, S shards, R replicas.
 
@@ -253,9 +254,7 @@ def _check_memory(instance: GpuInstance) -> None:
     largest = max(gpu.memory_gb for gpu in instance.gpus)
     for task in instance.tasks:
         if task.memory_gb > largest:
-            raise ValueError(
-                f"task {task.name!r} needs {task.memory_gb:g} GB; the largest GPU has {largest:g} GB"
-            )
+            raise ValueError(f"task {task.name!r} needs {task.memory_gb:g} GB; the largest GPU has {largest:g} GB")
 
 
 def _check_replicas(instance: GpuInstance) -> None:

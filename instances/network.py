@@ -1,0 +1,150 @@
+"""The minimum-cost-flow instance: any directed network with integer bounds, costs and supplies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, model_validator
+
+from flowlex.instances.base import Instance, Name, require_unique
+
+__all__ = ["UNBOUNDED", "NetworkArrays", "NetworkInstance"]
+
+IntArray = NDArray[np.int64]
+
+#: What ``NetworkArrays.upper`` holds for an arc without an upper bound: the largest 64-bit integer.
+UNBOUNDED = 2**63 - 1
+
+Integer = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
+Natural = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+
+
+# Compared by identity, so that equal instances stay equal whether or not this view was made.
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkArrays:
+    """The network as read-only int64 arrays: N nodes, A arcs, in the order of the document.
+
+    Attributes
+    ----------
+    tail, head
+        (A,) zero-based node indices; an arc goes from tail to head.
+    lower, upper
+        (A,) bounds on the flow of each arc; ``UNBOUNDED`` in upper when there is none.
+    cost
+        (A,) cost of a unit of flow.
+    supply
+        (N,) what enters at the node; negative is demand.
+    """
+
+    tail: IntArray
+    head: IntArray
+    lower: IntArray
+    upper: IntArray
+    cost: IntArray
+    supply: IntArray
+
+
+class NetworkInstance(Instance):
+    """Which flow meets all supplies and demands at least cost?
+
+    Arcs are columns of equal length. Parallel arcs, self-loops (their flow is free of the balance
+    equations), negative costs and isolated nodes are allowed. Flow runs from tail to head, so bounds are
+    not negative; a link usable both ways is two arcs.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["min-cost-flow"] = "min-cost-flow"
+    supply: tuple[Integer, ...]
+    """Units entering at each node (negative: demand); they sum to zero. Its length is the number of nodes."""
+    tail: tuple[Natural, ...]
+    """Node (index from 0) where each arc starts."""
+    head: tuple[Natural, ...]
+    """Node (index from 0) where each arc ends."""
+    lower: tuple[Natural, ...]
+    """Least flow of each arc."""
+    upper: tuple[Natural | None, ...]
+    """Most flow of each arc; null when it has no upper bound."""
+    cost: tuple[Integer, ...]
+    """Cost of a unit of flow on each arc."""
+    node_names: tuple[Name, ...] | None = None
+    """A name for each node, all different; null when they are known by index."""
+
+    @model_validator(mode="after")
+    def _check(self) -> NetworkInstance:
+        if not self.supply:
+            raise ValueError("the network has no nodes; supply needs one entry per node")
+        for column in ("head", "lower", "upper", "cost"):
+            if len(getattr(self, column)) != len(self.tail):
+                raise ValueError(
+                    f"tail has {len(self.tail)} entries but {column} has {len(getattr(self, column))}; "
+                    f"each arc needs one in every column"
+                )
+        if self.node_names is not None:
+            if len(self.node_names) != len(self.supply):
+                raise ValueError(f"{len(self.node_names)} node names for {len(self.supply)} nodes")
+            require_unique(self.node_names, "nodes")
+        self._check_arcs()
+        total = sum(self.supply)
+        if total:
+            raise ValueError(f"the supplies sum to {total}; they must sum to 0")
+        return self
+
+    def _check_arcs(self) -> None:
+        view, nodes = self.arrays, len(self.supply)
+        for column, ends in (("tail", view.tail), ("head", view.head)):
+            if (arc := _first(ends >= nodes)) is not None:
+                raise ValueError(
+                    f"{column}[{arc}] is node {ends[arc]}, which does not exist (nodes are 0 to {nodes - 1})"
+                )
+        if (arc := _first(view.lower > view.upper)) is not None:
+            raise ValueError(f"arc {arc}: lower {view.lower[arc]} is above upper {view.upper[arc]}")
+
+    @cached_property
+    def arrays(self) -> NetworkArrays:
+        """The same data as arrays, made once."""
+        upper = self.upper
+        bounded = [UNBOUNDED if bound is None else bound for bound in upper] if None in upper else upper
+        return NetworkArrays(
+            tail=_ints(self.tail),
+            head=_ints(self.head),
+            lower=_ints(self.lower),
+            upper=_ints(bounded),  # type: ignore[arg-type]  # None was replaced above
+            cost=_ints(self.cost),
+            supply=_ints(self.supply),
+        )
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals, in the order they should be printed."""
+        view = self.arrays
+        pairs = np.unique(np.stack([view.tail, view.head]), axis=1).shape[1]
+        return {
+            "nodes": view.supply.size,
+            "arcs": view.tail.size,
+            "sources": int(np.count_nonzero(view.supply > 0)),
+            "sinks": int(np.count_nonzero(view.supply < 0)),
+            "supply": sum(units for units in self.supply if units > 0),
+            "parallel arcs": view.tail.size - pairs,
+            "self-loops": int(np.count_nonzero(view.tail == view.head)),
+            "arcs with a lower bound": int(np.count_nonzero(view.lower)),
+            "arcs without upper bound": int(np.count_nonzero(view.upper == UNBOUNDED)),
+            "arcs of negative cost": int(np.count_nonzero(view.cost < 0)),
+            "least cost": int(view.cost.min(initial=0)),
+            "most cost": int(view.cost.max(initial=0)),
+        }
+
+
+def _first(wrong: NDArray[np.bool_]) -> int | None:
+    """Index of the first true entry, or None."""
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def _ints(values: Sequence[int]) -> IntArray:
+    array = np.fromiter(values, dtype=np.int64, count=len(values))
+    array.flags.writeable = False
+    return array
