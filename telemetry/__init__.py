@@ -1,0 +1,25 @@
+"""The node information service: collectors on the nodes, a data service, and a REST interface to read it.
+
+Collecting is taken out of the scheduler: agents run registered *collectors* (executables that measure
+something) and *processors* (executables that turn stored data into better data) on the nodes and write what
+they print to the data service. A scheduler reads the last stored value and its age; it never waits for a
+collection. Source: Hu, Zhu, Liu, Wang, *System information management for distributed deep-learning
+inference*; the paper's Spring Boot and MySQL are FastAPI and SQLAlchemy here.
+
+========================  =====================================================================
+module                    what it holds
+========================  =====================================================================
+`schemas`                 the documents of the REST interface
+`store`                   tables, SQLite or PostgreSQL, behind one class
+`writer`                  the one thread that commits, many requests in one transaction
+`security`                tokens and rights
+`app`                     the REST interface
+`client`                  calls it
+`journal`                 an agent's buffer on disk
+`runner`                  runs one command: no shell, allow-list, limits of time and output
+`agent`                   slots, heartbeats, delivery
+`commands/`               the shipped collectors and processors
+========================  =====================================================================
+
+Needs the extra: ``pip install 'flowlex[telemetry]'``.
+"""

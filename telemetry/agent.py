@@ -1,0 +1,272 @@
+"""The agent of one node: runs what it is assigned, keeps it on disk, delivers it when it can.
+
+Three kinds of threads: one per slot runs its command at its interval and appends to the journal; one
+delivers the journal; the main one sends heartbeats and follows the assignments. None waits for another, so a
+server that is away or a command that hangs delays nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.telemetry.journal import Journal
+from flowlex.telemetry.runner import SHIPPED, Run, allowed_programs, run_command
+from flowlex.telemetry.schemas import AgentHello, Assignment, Assignments, Heartbeat, Sample
+
+__all__ = ["Agent", "AgentSettings", "JournalInUse"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class JournalInUse(Exception):
+    """Another agent uses the same journal."""
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """How an agent behaves.
+
+    Parameters
+    ----------
+    folders
+        The allow-list: only executables in these folders are ever run; the first that has a name wins.
+    environment
+        Handed to every command (nothing else of the agent's environment is).
+    max_slots
+        Assignments beyond this many are not run, and a warning says so.
+    max_buffered
+        At this many undelivered samples the slots pause, rather than lose what was collected.
+    """
+
+    folders: Sequence[Path] = (SHIPPED,)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    heartbeat_s: float = 5.0
+    max_slots: int = 100
+    max_buffered: int = 1_000_000
+    most_backoff_s: float = 30.0
+    batch: int = 500
+
+
+class Agent:
+    """One node's agent; `run` works until ``stop`` is set.
+
+    Parameters
+    ----------
+    node
+        Name of the node.
+    client
+        Connection with an agent's token.
+    journal_path
+        The buffer on disk.
+
+    Raises
+    ------
+    JournalInUse
+        Another agent holds the journal.
+    """
+
+    def __init__(
+        self, node: str, client: TelemetryClient, journal_path: Path, settings: AgentSettings | None = None
+    ) -> None:
+        self.node = node
+        self.settings = settings or AgentSettings()
+        self.stop = threading.Event()
+        self._client = client
+        journal_path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock_file = journal_path.with_name(journal_path.name + ".lock").open("w")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock_file.close()
+            raise JournalInUse(f"another agent uses {journal_path}; give each node its own journal") from error
+        self.journal = Journal(journal_path)
+        self._collected = threading.Event()
+        self._slots: dict[str, _Slot] = {}
+        self._revision = ""
+
+    def run(self) -> None:
+        """Work until ``stop`` is set, then deliver what can be delivered at once."""
+        remembered = self.journal.recall("assignments")
+        if remembered is not None:  # a server that is away does not stop the collecting
+            self._follow(Assignments.model_validate_json(remembered))
+        sender = threading.Thread(target=self._deliver, name="delivery", daemon=True)
+        sender.start()
+        backoff = Backoff(most_s=self.settings.most_backoff_s)
+        known = False
+        while not self.stop.is_set():
+            try:
+                known = self._beat(known)
+                backoff.reset()
+                wait = self.settings.heartbeat_s
+            except Unreachable as error:
+                _LOG.warning("%s; %d samples wait", error, len(self.journal))
+                wait = backoff.next()
+            except Refused as error:
+                known = known and error.status != 404
+                _LOG.warning("the service refuses this agent: %s", error)
+                wait = backoff.next()
+            self.stop.wait(wait)
+        for slot in self._slots.values():
+            slot.end.set()
+        for slot in self._slots.values():
+            slot.join()
+        self._collected.set()
+        sender.join()
+        self.journal.close()
+        self._lock_file.close()
+
+    def _beat(self, known: bool) -> bool:
+        """One heartbeat; returns whether the service knows this node."""
+        if not known:
+            hello = AgentHello(labels=dict(self.settings.labels), programs=allowed_programs(self.settings.folders))
+            self._follow(self._client.introduce(self.node, hello))
+            return True
+        beat = Heartbeat(running=sorted(self._slots)[:1000], buffered=len(self.journal))
+        try:
+            revision = self._client.heartbeat(self.node, beat)
+        except Refused as error:
+            if error.status == 404:  # the server forgot: introduce again with the next turn
+                _LOG.info("the service does not know node %s; introducing it again", self.node)
+            raise
+        if revision != self._revision:
+            self._follow(self._client.assignments(self.node))
+        return True
+
+    def _follow(self, work: Assignments) -> None:
+        """Start, stop and change slots so that they are the assignments."""
+        wanted = {assignment.name: assignment for assignment in work.run[: self.settings.max_slots]}
+        if len(work.run) > len(wanted):
+            _LOG.warning("%d assignments, %d slots; the rest is not run", len(work.run), len(wanted))
+        for name in [name for name in self._slots if name not in wanted]:
+            self._slots.pop(name).end.set()
+            _LOG.info("stopped %s", name)
+        for name, assignment in wanted.items():
+            slot = self._slots.get(name)
+            if slot is None:
+                self._slots[name] = slot = _Slot(self, assignment)
+                slot.start()
+                _LOG.info("started %s every %g s", name, assignment.interval_s)
+            elif slot.assignment != assignment:
+                slot.change(assignment)
+                _LOG.info("changed %s, every %g s", name, assignment.interval_s)
+        self._revision = work.revision
+        self.journal.remember("assignments", work.model_dump_json())
+
+    # Collecting
+
+    def collect(self, assignment: Assignment) -> Sample | None:
+        """Run an assignment once and put the result on disk; None when there is nothing to record."""
+        if len(self.journal) >= self.settings.max_buffered:
+            _LOG.error("%d samples wait for the service; %s pauses", len(self.journal), assignment.name)
+            return None
+        stdin = b""
+        if assignment.kind == "processor":
+            try:
+                stdin = self._client.inputs(self.node, assignment.name).model_dump_json().encode()
+            except (Unreachable, Refused) as error:
+                _LOG.info("processor %s has no input: %s", assignment.name, error)
+                return None
+        now = time.time()
+        run: Run = run_command(
+            assignment.command,
+            self.settings.folders,
+            timeout_s=assignment.timeout_s,
+            stdin=stdin,
+            environment={"FLOWLEX_NODE": self.node, **self.settings.environment},
+        )
+        sample = Sample(
+            name=assignment.name,
+            time=now,
+            value=run.value,
+            unit=assignment.unit,
+            exit_code=run.exit_code,
+            error=run.error,
+        )
+        self.journal.append(sample)
+        self._collected.set()
+        return sample
+
+    # Delivery
+
+    def _deliver(self) -> None:
+        backoff = Backoff(most_s=self.settings.most_backoff_s)
+        while True:
+            stopping = self.stop.is_set() and self._collected.is_set()
+            self._collected.clear()
+            try:
+                self.deliver_once()
+                backoff.reset()
+                if self.stop.is_set():
+                    return
+                self._collected.wait(1.0)
+            except (Unreachable, Refused) as error:
+                if stopping or self.stop.is_set():
+                    return  # the journal keeps it for the next start
+                _LOG.warning("delivery failed: %s; %d samples wait", error, len(self.journal))
+                self.stop.wait(backoff.next())
+
+    def deliver_once(self) -> int:
+        """Send everything that waits; return how many samples the service acknowledged.
+
+        Raises
+        ------
+        Unreachable, Refused
+            Nothing is lost: what was not acknowledged stays in the journal.
+        """
+        sent = 0
+        while samples := self.journal.oldest(self.settings.batch):
+            sent += self._send(samples)
+        return sent
+
+    def _send(self, samples: list[Sample]) -> int:
+        try:
+            self._client.write(self.node, samples, self.journal.source)
+        except Refused as error:
+            if error.status not in (400, 413, 422):
+                raise
+            if len(samples) > 1:  # find the one that the service will not take
+                half = len(samples) // 2
+                return self._send(samples[:half]) + self._send(samples[half:])
+            _LOG.error("a sample of %s is refused and set aside: %s", samples[0].name, error)
+            self.journal.set_aside(samples[0], str(error))
+            return 0
+        self.journal.forget(samples)
+        return len(samples)
+
+
+class _Slot(threading.Thread):
+    """Runs one assignment at its interval until ``end`` is set."""
+
+    def __init__(self, agent: Agent, assignment: Assignment) -> None:
+        super().__init__(name=f"slot-{assignment.name}", daemon=True)
+        self.assignment = assignment
+        self.end = threading.Event()
+        self._agent = agent
+        self._changed = threading.Event()
+
+    def change(self, assignment: Assignment) -> None:
+        """Go on with another command or interval, from now on."""
+        self.assignment = assignment
+        self._changed.set()
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self.end.wait(max(0.0, due - time.monotonic())):
+            try:
+                self._agent.collect(self.assignment)
+            except Exception:  # a slot outlives whatever one run does
+                _LOG.exception("run of %s failed", self.assignment.name)
+            # Missed turns are skipped, not made up for.
+            due = max(due + self.assignment.interval_s, time.monotonic())
+            while not self.end.is_set() and (left := due - time.monotonic()) > 0:
+                if self._changed.wait(min(left, 0.5)):
+                    self._changed.clear()
+                    due = min(due, time.monotonic() + self.assignment.interval_s)

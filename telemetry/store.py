@@ -1,0 +1,447 @@
+"""The tables of the service and everything that reads or writes them, on SQLite or PostgreSQL.
+
+The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``latest``; ``sample`` adds the history.
+Values are stored as JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import JsonValue
+from sqlalchemy.dialects import postgresql, sqlite
+
+from flowlex.telemetry.schemas import Registration, Sample, encode_value
+
+__all__ = ["AgentRow", "DuplicateRegistration", "LatestRow", "SampleRow", "Store", "TokenRow", "decode"]
+
+_META = sa.MetaData()
+
+_REGISTRATION = sa.Table(
+    "registration",
+    _META,
+    sa.Column("name", sa.String(100), primary_key=True),
+    sa.Column("document", sa.Text, nullable=False),
+)
+_AGENT = sa.Table(
+    "agent",
+    _META,
+    sa.Column("node", sa.String(100), primary_key=True),
+    sa.Column("labels", sa.Text, nullable=False),
+    sa.Column("programs", sa.Text, nullable=False),
+    sa.Column("running", sa.Text, nullable=False),
+    sa.Column("buffered", sa.BigInteger, nullable=False),
+    sa.Column("last_seen", sa.Double, nullable=False),
+)
+_TOKEN = sa.Table(
+    "token",
+    _META,
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("node", sa.String(100)),
+    sa.Column("label", sa.String(100), nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+)
+_SAMPLE = sa.Table(
+    "sample",
+    _META,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("name", sa.String(100), nullable=False),
+    sa.Column("node", sa.String(100), nullable=False),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("unit", sa.String(40), nullable=False),
+    sa.Column("exit_code", sa.Integer, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("source", sa.String(64)),
+    sa.Column("seq", sa.BigInteger),
+    sa.UniqueConstraint("source", "seq", name="sample_once"),
+    sa.Index("sample_history", "name", "node", "time"),
+    sa.Index("sample_time", "time"),
+)
+_LATEST = sa.Table(
+    "latest",
+    _META,
+    sa.Column("name", sa.String(100), primary_key=True),
+    sa.Column("node", sa.String(100), primary_key=True),
+    # The last good value; null until there is one.
+    sa.Column("value", sa.Text),
+    sa.Column("unit", sa.String(40)),
+    sa.Column("time", sa.Double),
+    # The last run, good or failed.
+    sa.Column("last_run", sa.Double, nullable=False),
+    sa.Column("last_exit_code", sa.Integer, nullable=False),
+    sa.Column("last_error", sa.Text, nullable=False),
+)
+
+
+class DuplicateRegistration(Exception):
+    """The data name is registered already."""
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """A stored token: the digest of its secret and its rights."""
+
+    digest: str
+    role: str
+    node: str | None
+    label: str
+    created: float
+
+
+@dataclass(frozen=True)
+class AgentRow:
+    """A node that has introduced itself."""
+
+    node: str
+    labels: dict[str, str]
+    programs: list[str]
+    running: list[str]
+    buffered: int
+    last_seen: float
+
+
+@dataclass(frozen=True)
+class LatestRow:
+    """The last good value of a name on a node (``value`` is JSON text) and how its last run ended."""
+
+    name: str
+    node: str
+    value: str | None
+    unit: str | None
+    time: float | None
+    last_run: float
+    last_exit_code: int
+    last_error: str
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """One entry of the history; ``value`` is JSON text."""
+
+    name: str
+    node: str
+    time: float
+    value: str
+    unit: str
+    exit_code: int
+    error: str
+
+
+class Store:
+    """The tables behind methods; every method is one transaction and may be called from any thread.
+
+    Parameters
+    ----------
+    url
+        A SQLAlchemy URL: ``sqlite:///file.db`` or ``postgresql+psycopg://user@host/name``.
+
+    Raises
+    ------
+    ValueError
+        A URL of another database, or one that SQLAlchemy cannot read.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = sa.make_url(url)
+        except sa.exc.ArgumentError as error:
+            raise ValueError("not a database URL; give sqlite:///file.db or postgresql+psycopg://...") from error
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self.dialect = parsed.get_backend_name()
+        if self.dialect not in ("sqlite", "postgresql"):
+            raise ValueError(f"{self.dialect} is not supported; give a sqlite or postgresql URL")
+        if self.dialect == "sqlite":
+            if parsed.database in (None, "", ":memory:"):
+                raise ValueError("the service needs a file: sqlite:///file.db")
+            self._engine = sa.create_engine(parsed, pool_size=20, max_overflow=40)
+            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            self._insert: Any = sqlite.insert
+        else:
+            self._engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, pool_pre_ping=True)
+            self._insert = postgresql.insert
+        self._create_tables()
+
+    def _create_tables(self) -> None:
+        with self._engine.begin() as connection:
+            if self.dialect == "postgresql":  # two servers may start at once
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7101975)"))
+            _META.create_all(connection)
+
+    @property
+    def place(self) -> str:
+        """The database's URL without its password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        with self._engine.connect() as connection:
+            yield connection
+
+    def ping(self) -> None:
+        """Raise when the database does not answer."""
+        with self._read() as connection:
+            connection.execute(sa.select(sa.literal(1)))
+
+    # Registrations
+
+    def add_registration(self, registration: Registration) -> None:
+        """Store a new registration, or raise `DuplicateRegistration`."""
+        values = {"name": registration.name, "document": registration.model_dump_json()}
+        statement = self._insert(_REGISTRATION).values(values).on_conflict_do_nothing()
+        with self._engine.begin() as connection:
+            if connection.execute(statement).rowcount != 1:
+                raise DuplicateRegistration(registration.name)
+
+    def update_registration(self, registration: Registration) -> bool:
+        """Replace a registration; False when there is none of that name."""
+        statement = sa.update(_REGISTRATION).where(_REGISTRATION.c.name == registration.name)
+        with self._engine.begin() as connection:
+            result = connection.execute(statement.values(document=registration.model_dump_json()))
+            return bool(result.rowcount)
+
+    def remove_registration(self, name: str) -> bool:
+        """Remove a registration (its data stay); False when there is none of that name."""
+        with self._engine.begin() as connection:
+            result = connection.execute(sa.delete(_REGISTRATION).where(_REGISTRATION.c.name == name))
+            return bool(result.rowcount)
+
+    def registration(self, name: str) -> Registration | None:
+        """Return one registration or None."""
+        with self._read() as connection:
+            text = connection.scalar(sa.select(_REGISTRATION.c.document).where(_REGISTRATION.c.name == name))
+        return None if text is None else Registration.model_validate_json(text)
+
+    def registrations(self) -> list[Registration]:
+        """Return all registrations by name."""
+        with self._read() as connection:
+            texts = connection.scalars(sa.select(_REGISTRATION.c.document).order_by(_REGISTRATION.c.name)).all()
+        return [Registration.model_validate_json(text) for text in texts]
+
+    # Agents
+
+    def put_agent(self, node: str, labels: Mapping[str, str], programs: Sequence[str], now: float) -> None:
+        """Store a node that introduces itself, or what it newly says of itself."""
+        said = {"labels": json.dumps(dict(labels)), "programs": json.dumps(list(programs)), "last_seen": now}
+        values = {"node": node, "running": "[]", "buffered": 0, **said}
+        statement = self._insert(_AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said)
+        with self._engine.begin() as connection:
+            connection.execute(statement)
+
+    def touch_agent(self, node: str, running: Sequence[str], buffered: int, now: float) -> bool:
+        """Store a heartbeat; False when the node has not introduced itself."""
+        statement = sa.update(_AGENT).where(_AGENT.c.node == node)
+        values = {"running": json.dumps(list(running)), "buffered": buffered, "last_seen": now}
+        with self._engine.begin() as connection:
+            return bool(connection.execute(statement.values(values)).rowcount)
+
+    def remove_agent(self, node: str) -> bool:
+        """Forget a node (its data stay); False when it is not known."""
+        with self._engine.begin() as connection:
+            return bool(connection.execute(sa.delete(_AGENT).where(_AGENT.c.node == node)).rowcount)
+
+    def agents(self) -> list[AgentRow]:
+        """Return all nodes by name."""
+        with self._read() as connection:
+            rows = connection.execute(sa.select(_AGENT).order_by(_AGENT.c.node)).all()
+        return [
+            AgentRow(
+                row.node,
+                json.loads(row.labels),
+                json.loads(row.programs),
+                json.loads(row.running),
+                row.buffered,
+                row.last_seen,
+            )
+            for row in rows
+        ]
+
+    # Tokens
+
+    def add_token(self, row: TokenRow) -> None:
+        """Store a token's digest."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(_TOKEN).values(asdict(row)))
+
+    def remove_token(self, prefix: str) -> int:
+        """Revoke the tokens whose digest starts so; return how many."""
+        with self._engine.begin() as connection:
+            return connection.execute(
+                sa.delete(_TOKEN).where(_TOKEN.c.digest.startswith(prefix, autoescape=True))
+            ).rowcount
+
+    def tokens(self) -> list[TokenRow]:
+        """Return all tokens, oldest first."""
+        with self._read() as connection:
+            return [TokenRow(*row) for row in connection.execute(sa.select(_TOKEN).order_by(_TOKEN.c.created))]
+
+    # Data
+
+    def write(self, batches: Iterable[tuple[str, str | None, Sequence[Sample]]], now: float) -> list[int]:
+        """Store batches ``(node, source, samples)`` in one transaction that is on disk when this returns.
+
+        A time stamp ahead of the server's clock is stored as ``now``, so that no value is younger than its
+        arrival. A numbered sample that is stored already is passed over.
+
+        Returns
+        -------
+        list of int
+            For each batch how many of its samples were new.
+        """
+        stored = []
+        good: dict[tuple[str, str], dict[str, Any]] = {}
+        last: dict[tuple[str, str], dict[str, Any]] = {}
+        with self._engine.begin() as connection:
+            for node, source, samples in batches:
+                rows = [_sample_row(node, source, sample, now) for sample in samples]
+                statement = self._insert(_SAMPLE).on_conflict_do_nothing()
+                result = connection.execute(statement, rows, execution_options={"preserve_rowcount": True})
+                stored.append(result.rowcount)
+                for row in rows:
+                    _newest(last, row)
+                    if row["exit_code"] == 0:
+                        _newest(good, row)
+            self._upsert_latest(connection, last, good)
+        return stored
+
+    def _upsert_latest(
+        self,
+        connection: sa.Connection,
+        last: Mapping[tuple[str, str], Mapping[str, Any]],
+        good: Mapping[tuple[str, str], Mapping[str, Any]],
+    ) -> None:
+        run = self._insert(_LATEST)
+        columns = ("last_run", "last_exit_code", "last_error")
+        run = run.on_conflict_do_update(
+            index_elements=["name", "node"],
+            set_={column: run.excluded[column] for column in columns},
+            where=run.excluded.last_run >= _LATEST.c.last_run,
+        )
+        # Sorted: two writers that lock rows in one order cannot block each other.
+        connection.execute(
+            run,
+            [
+                {
+                    "name": row["name"],
+                    "node": row["node"],
+                    "last_run": row["time"],
+                    "last_exit_code": row["exit_code"],
+                    "last_error": row["error"],
+                }
+                for _, row in sorted(last.items())
+            ],
+        )
+        if not good:
+            return
+        table = _LATEST.c
+        update = (
+            sa.update(_LATEST)
+            .where(table.name == sa.bindparam("of_name"), table.node == sa.bindparam("of_node"))
+            .where(sa.or_(table.time.is_(None), table.time <= sa.bindparam("at")))
+            .values(value=sa.bindparam("new"), unit=sa.bindparam("in_unit"), time=sa.bindparam("at"))
+        )
+        rows = [
+            {
+                "of_name": row["name"],
+                "of_node": row["node"],
+                "at": row["time"],
+                "new": row["value"],
+                "in_unit": row["unit"],
+            }
+            for _, row in sorted(good.items())
+        ]
+        connection.execute(update, rows)
+
+    def latest(self, names: Sequence[str], nodes: Sequence[str]) -> list[LatestRow]:
+        """Return the last values of these names on these nodes (empty: all), those with a value only."""
+        statement = sa.select(_LATEST).where(_LATEST.c.value.is_not(None))
+        statement = _among(statement, _LATEST, names, nodes)
+        with self._read() as connection:
+            return [LatestRow(*row) for row in connection.execute(statement.order_by("name", "node"))]
+
+    def latest_one(self, name: str, node: str) -> LatestRow | None:
+        """Return one row, which may lack a value, or None."""
+        statement = sa.select(_LATEST).where(_LATEST.c.name == name, _LATEST.c.node == node)
+        with self._read() as connection:
+            row = connection.execute(statement).one_or_none()
+        return None if row is None else LatestRow(*row)
+
+    def history(
+        self, names: Sequence[str], nodes: Sequence[str], since: float, until: float, limit: int
+    ) -> tuple[list[SampleRow], bool]:
+        """Return the newest ``limit`` samples of ``since <= time <= until``, oldest first, and whether more exist."""
+        columns = [_SAMPLE.c[name] for name in ("name", "node", "time", "value", "unit", "exit_code", "error")]
+        statement = sa.select(*columns).where(_SAMPLE.c.time >= since, _SAMPLE.c.time <= until)
+        statement = _among(statement, _SAMPLE, names, nodes)
+        statement = statement.order_by(_SAMPLE.c.time.desc(), _SAMPLE.c.id.desc()).limit(limit + 1)
+        with self._read() as connection:
+            rows = [SampleRow(*row) for row in connection.execute(statement)]
+        return rows[:limit][::-1], len(rows) > limit
+
+    def count_samples(self) -> int:
+        """Return the number of samples in the history."""
+        with self._read() as connection:
+            return connection.scalar(sa.select(sa.func.count()).select_from(_SAMPLE)) or 0
+
+    def sequence_numbers(self, source: str) -> set[int]:
+        """Return which numbered samples of a source are stored (to prove that none is lost)."""
+        with self._read() as connection:
+            return set(connection.scalars(sa.select(_SAMPLE.c.seq).where(_SAMPLE.c.source == source)))
+
+    def forget_before(self, time: float) -> int:
+        """Drop the history before ``time`` and return how many samples went; last values stay."""
+        with self._engine.begin() as connection:
+            return connection.execute(sa.delete(_SAMPLE).where(_SAMPLE.c.time < time)).rowcount
+
+
+def _sample_row(node: str, source: str | None, sample: Sample, now: float) -> dict[str, Any]:
+    return {
+        "name": sample.name,
+        "node": node,
+        "time": min(sample.time, now),
+        "value": encode_value(sample.value),
+        "unit": sample.unit,
+        "exit_code": sample.exit_code,
+        "error": sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
+        "source": None if sample.seq is None else source,
+        "seq": sample.seq,
+    }
+
+
+def _newest(rows: dict[tuple[str, str], dict[str, Any]], row: dict[str, Any]) -> None:
+    key = (row["name"], row["node"])
+    if key not in rows or row["time"] >= rows[key]["time"]:
+        rows[key] = row
+
+
+def _among(statement: sa.Select[Any], table: sa.Table, names: Sequence[str], nodes: Sequence[str]) -> sa.Select[Any]:
+    if names:
+        statement = statement.where(table.c.name.in_(names))
+    if nodes:
+        statement = statement.where(table.c.node.in_(nodes))
+    return statement
+
+
+def decode(value: str) -> JsonValue:
+    """Return a stored value."""
+    decoded: JsonValue = json.loads(value)
+    return decoded
+
+
+def _prepare_sqlite(connection: Any, record: object) -> None:
+    cursor = connection.cursor()
+    # WAL: readers never wait for the writer. FULL: a commit is on disk before it is acknowledged.
+    for statement in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {statement}")
+    cursor.close()
