@@ -1,0 +1,301 @@
+"""A network that lives: arcs and nodes come, go and change, and each optimum starts from the last.
+
+pylmcf restarts warm only while the shape of the network stands, and hands over whole arrays each time; here the
+work from Python is proportional to the changes. Nodes and arcs are slots: a slot that is given up is taken again
+by the next arrival. A change of any kind (ends, capacity, cost, supply) keeps the spanning tree of the last
+optimum and its primal feasibility, by way of artificial arcs to the root, and the network simplex goes on from
+there (kernels in `simplex_kernels`). Node 0 is the root: it takes whatever the other nodes supply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.engines import simplex_kernels as kernels
+from flowlex.formulations.expression import Integers
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
+from flowlex.formulations.outcome import EngineError
+
+__all__ = ["ArcChange", "NetworkSession", "Violations"]
+
+#: Costs along any path must stay below this; beyond it an artificial arc could be the cheaper way.
+PATH_COST_LIMIT = kernels.ARTIFICIAL_COST // 4
+
+
+@dataclass(frozen=True)
+class Violations:
+    """Largest violations found in the present flow; all zero proves it feasible and of minimum cost."""
+
+    conservation: int
+    bounds: int
+    reduced_costs: int
+    artificial: int
+
+
+#: An arc slot and what it becomes: slot, tail, head, capacity, cost.
+ArcChange = tuple[int, int, int, int, int]
+
+
+class NetworkSession:
+    """A minimum-cost-flow problem kept solved while it changes.
+
+    Parameters
+    ----------
+    nodes, arcs
+        Slots made ahead; more are added when these run out.
+    """
+
+    root = 0
+
+    def __init__(self, nodes: int = 64, arcs: int = 256) -> None:
+        self._nodes, self._room = 1, max(nodes, 1) + 1
+        self._arcs = 0
+        self._supply = np.zeros(self._room, np.int64)
+        self._t = self._empty(self._room, 2 * self._room + max(arcs, 1))
+        self._hang_new(1, self._room)
+        self._free_nodes: list[int] = []
+        self._free_arcs: list[int] = []
+        self._changes: list[ArcChange] = []
+        self._supplies: list[tuple[int, int]] = []
+
+    # Shape -----------------------------------------------------------------------------------------------------
+    @property
+    def node_count(self) -> int:
+        """Node slots in use or given up (node 0 is the root)."""
+        return self._nodes
+
+    @property
+    def arc_count(self) -> int:
+        """Arc slots in use or given up."""
+        return self._arcs
+
+    @property
+    def pivots(self) -> int:
+        """Pivots since the session began."""
+        return int(self._t.counters[2])
+
+    def add_node(self) -> int:
+        """Take a node slot; it supplies nothing."""
+        if self._free_nodes:
+            return self._free_nodes.pop()
+        if self._nodes == self._room:
+            self._grow(2 * self._room, self._t.tail.size - 2 * self._room)
+        self._nodes += 1
+        return self._nodes - 1
+
+    def remove_node(self, node: int) -> None:
+        """Give a node slot up; its arcs must have been given up, its supply must be zero."""
+        self._free_nodes.append(node)
+
+    def add_arc(self, tail: int, head: int, capacity: int, cost: int) -> int:
+        """Take an arc slot."""
+        if self._free_arcs:
+            slot = self._free_arcs.pop()
+        else:
+            if 2 * self._room + self._arcs == self._t.tail.size:
+                self._grow(self._room, 2 * self._arcs + 16)
+            slot = self._arcs
+            self._arcs += 1
+        self._changes.append((slot, tail, head, capacity, cost))
+        return slot
+
+    def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None:
+        """Give an arc other ends, capacity or cost."""
+        self._changes.append((slot, tail, head, capacity, cost))
+
+    def remove_arc(self, slot: int) -> None:
+        """Give an arc slot up."""
+        self._changes.append((slot, 0, 0, 0, 0))
+        self._free_arcs.append(slot)
+
+    def add_supply(self, node: int, amount: int) -> None:
+        """Let a node supply more (or less)."""
+        self._supplies.append((node, amount))
+
+    # Solving ---------------------------------------------------------------------------------------------------
+    def apply(self) -> None:
+        """Hand the noted changes to the arrays; `solve` does so by itself."""
+        shift = 2 * self._room
+        self._t.counters[3] = shift + self._arcs
+        if self._changes:
+            changes = np.array(self._changes, np.int64)
+            arcs, tail, head, capacity, cost = (np.ascontiguousarray(column) for column in changes.T)
+            kernels.change_arcs(self._t, arcs + shift, tail, head, capacity, cost)
+            self._changes.clear()
+        if self._supplies:
+            nodes, amounts = np.array(self._supplies, np.int64).T
+            nodes, amounts = np.ascontiguousarray(nodes), np.ascontiguousarray(amounts)
+            np.add.at(self._supply, nodes, amounts)
+            kernels.change_supplies(self._t, nodes, amounts)
+            self._supplies.clear()
+
+    def solve(self, *, cold: bool = False) -> None:
+        """Bring the flow to minimum cost, from the last tree or (``cold``) from nothing.
+
+        Raises
+        ------
+        EngineError
+            No flow satisfies the network.
+        """
+        self.apply()
+        shift = 2 * self._room
+        size = self._arcs + self._nodes
+        if cold:
+            self._restart()
+        elif not kernels.optimise(self._t, shift, 20 * size + 10_000):
+            self._restart()  # a warm tree need not be strongly feasible, so it might cycle; a fresh star cannot
+        artificial = self._t.flow[: 2 * self._nodes]
+        if artificial.any():
+            node = int(np.argmax(artificial)) // 2
+            raise EngineError(f"no flow satisfies the network: node {node} cannot be balanced; give it an outlet")
+
+    def _restart(self) -> None:
+        self._t.flow[: 2 * self._room] = 0
+        kernels.star(self._t, self._supply, self._room)
+        if not kernels.optimise(self._t, 2 * self._room, 2**62):
+            raise EngineError("the network simplex did not end; please report this with the network")
+
+    # Reading ---------------------------------------------------------------------------------------------------
+    @property
+    def flow(self) -> Integers:
+        """(A,) flows by slot; a view."""
+        start = 2 * self._room
+        flow: Integers = self._t.flow[start : start + self._arcs]
+        return flow
+
+    @property
+    def potentials(self) -> Integers:
+        """(N,) potentials: change of the least cost per unit of supply; a view."""
+        pi: Integers = self._t.pi[: self._nodes]
+        return pi
+
+    @property
+    def objective(self) -> int:
+        """Exact cost of the present flow."""
+        start = 2 * self._room
+        return exact_dot(self._t.cost[start : start + self._arcs], self.flow)
+
+    def take_touched(self) -> tuple[Integers, Integers]:
+        """Arc slots whose flow has changed since the last call, and their flow then; forgets them."""
+        start = 2 * self._room
+        count = int(self._t.counters[1])
+        arcs = self._t.touched[:count].astype(np.int64)
+        before = self._t.before[arcs].copy()
+        self._t.before[arcs] = -1
+        self._t.counters[1] = 0
+        keep = (arcs >= start) & (self._t.flow[arcs] != before)
+        return arcs[keep] - start, before[keep]
+
+    def violations(self) -> Violations:
+        """Recompute feasibility and optimality from arcs, flows and potentials alone, in integers."""
+        found = kernels.violations(self._t, self._supply, 2 * self._room, self._nodes)
+        return Violations(*(int(value) for value in found))
+
+    def arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """Tail, head, capacity and cost by slot (copies); a slot given up is a loop of capacity 0."""
+        self.apply()
+        part = slice(2 * self._room, 2 * self._room + self._arcs)
+        t = self._t
+        return tuple(column[part].astype(np.int64) for column in (t.tail, t.head, t.capacity, t.cost))  # type: ignore[return-value]
+
+    def network(self, name: str = "live network") -> FlowNetwork:
+        """The present problem as an ordinary network (slots given up are loops of capacity 0)."""
+        tail, head, capacity, cost = self.arcs()
+        supply = self._supply[: self._nodes].copy()
+        supply[0] = -supply[1:].sum()
+        upper = np.where(capacity >= kernels.ENDLESS, UNBOUNDED, capacity)
+        return FlowNetwork.from_arrays(tail, head, upper=upper, cost=cost, supply=supply, name=name)
+
+    # State -----------------------------------------------------------------------------------------------------
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All arrays, to be saved; `restore` makes the same session of them, tree and all."""
+        self.apply()
+        named = {f"basis_{name}": getattr(self._t, name) for name in kernels.Basis._fields}
+        sizes = np.array([self._nodes, self._room, self._arcs], np.int64)
+        free = np.array(self._free_nodes, np.int64), np.array(self._free_arcs, np.int64)
+        return {**named, "supply": self._supply, "sizes": sizes, "free_nodes": free[0], "free_arcs": free[1]}
+
+    @classmethod
+    def restore(cls, state: dict[str, NDArray[Any]]) -> NetworkSession:
+        """Make the session that `state` described."""
+        session = cls()
+        session._nodes, session._room, session._arcs = (int(x) for x in state["sizes"])
+        session._t = kernels.Basis(*(state[f"basis_{name}"].copy() for name in kernels.Basis._fields))
+        session._supply = state["supply"].copy()
+        session._free_nodes = state["free_nodes"].tolist()
+        session._free_arcs = state["free_arcs"].tolist()
+        return session
+
+    # Slots -----------------------------------------------------------------------------------------------------
+    @staticmethod
+    def _empty(nodes: int, arcs: int) -> kernels.Basis:
+        small, wide = np.int32, np.int64
+        t = kernels.Basis(
+            tail=np.zeros(arcs, small),
+            head=np.zeros(arcs, small),
+            capacity=np.zeros(arcs, wide),
+            cost=np.zeros(arcs, wide),
+            flow=np.zeros(arcs, wide),
+            state=np.zeros(arcs, np.int8),
+            pi=np.zeros(nodes, wide),
+            parent=np.full(nodes, -1, small),
+            pred=np.full(nodes, -1, small),
+            depth=np.zeros(nodes, small),
+            child=np.full(nodes, -1, small),
+            following=np.full(nodes, -1, small),
+            previous=np.full(nodes, -1, small),
+            touched=np.zeros(arcs, small),
+            before=np.full(arcs, -1, wide),
+            counters=np.zeros(4, wide),
+        )
+        return t
+
+    def _hang_new(self, first: int, end: int) -> None:
+        """Make node slots ``first`` to ``end`` children of the root by their artificial arcs."""
+        t, nodes = self._t, np.arange(first, end)
+        t.head[2 * nodes + 1] = t.tail[2 * nodes] = nodes
+        t.capacity[: 2 * end] = kernels.ENDLESS
+        t.cost[: 2 * end] = kernels.ARTIFICIAL_COST
+        if first == end:
+            return
+        t.pi[nodes] = kernels.ARTIFICIAL_COST
+        t.parent[nodes], t.pred[nodes], t.depth[nodes] = 0, 2 * nodes, 1
+        old = int(t.child[0])
+        t.previous[nodes] = nodes - 1
+        t.previous[first] = -1
+        t.following[nodes] = nodes + 1
+        t.following[end - 1] = old
+        if old >= 0:
+            t.previous[old] = end - 1
+        t.child[0] = first
+
+    def _grow(self, nodes: int, arcs: int) -> None:
+        """Move to larger arrays; arc slots keep their numbers, nodes too."""
+        self.apply()
+        old, old_room = self._t, self._room
+        new = self._empty(nodes, 2 * nodes + arcs)
+        artificial, real = slice(0, 2 * old_room), slice(2 * old_room, 2 * old_room + self._arcs)
+        shifted = slice(2 * nodes, 2 * nodes + self._arcs)
+        for name in ("tail", "head", "capacity", "cost", "flow", "state", "before"):
+            getattr(new, name)[artificial] = getattr(old, name)[artificial]
+            getattr(new, name)[shifted] = getattr(old, name)[real]
+        for name in ("pi", "parent", "depth", "child", "following", "previous"):
+            getattr(new, name)[:old_room] = getattr(old, name)
+        move = 2 * (nodes - old_room)
+        new.pred[:old_room] = np.where(old.pred >= 2 * old_room, old.pred + move, old.pred)
+        count = int(old.counters[1])
+        touched = old.touched[:count]
+        new.touched[:count] = np.where(touched >= 2 * old_room, touched + move, touched)
+        new.counters[:] = old.counters
+        new.counters[0] = 0
+        new.counters[3] = 2 * nodes + self._arcs
+        self._t, self._room = new, nodes
+        supply = np.zeros(nodes, np.int64)
+        supply[:old_room] = self._supply
+        self._supply = supply
+        self._hang_new(old_room, nodes)
+
