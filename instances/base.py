@@ -7,18 +7,18 @@ data are also offered to models as NumPy arrays (a cached ``arrays`` property of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 __all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "require_unique"]
 
-#: A finite number greater than zero (sizes, rates, capacities).
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+#: A finite number greater than zero (sizes, rates, capacities); text and booleans are not numbers.
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 #: A finite number that may be zero (times, costs).
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 #: The name of a thing inside an instance.
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -81,6 +81,13 @@ class Instance(Part):
         kind = cls.model_fields["kind"].default
         if isinstance(kind, str):
             Instance.registry[kind] = cls
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return this instance with some fields replaced, checked again and without its old array views."""
+        if not update:
+            return self
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**fields, **update})
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals for `flowlex show`, in the order they should be printed."""

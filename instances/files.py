@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -29,6 +30,10 @@ __all__ = [
 _TEXT_FORMATS: list[tuple[Callable[[str], bool], Callable[[str, str], Instance]]] = []
 
 _GZIP_MAGIC = b"\x1f\x8b"
+#: Escapes that can put into a string what no file can hold again.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+#: What pydantic calls by the names of Python types is an array or an object to the writer of a file.
+_JSON_TYPES = {"tuple_type": "must be an array", "model_type": "must be an object"}
 
 
 def register_text_format(sniff: Callable[[str], bool], parse: Callable[[str, str], Instance]) -> None:
@@ -67,9 +72,7 @@ def read_bytes(path: str | Path) -> bytes:
         raise InstanceError("the file is empty", path=path)
     if data[:2] != _GZIP_MAGIC:
         if path.suffix == ".gz":
-            raise InstanceError(
-                "the name ends in .gz but the content is not gzip; rename or recompress it", path=path
-            )
+            raise InstanceError("the name ends in .gz but the content is not gzip; rename or recompress it", path=path)
         return data
     try:
         data = gzip.decompress(data)
@@ -89,11 +92,11 @@ def instance_from_document(document: Any) -> Instance:
     if kind is None:
         raise InstanceError(f"field is missing; one of: {known}", place="kind")
     if not isinstance(kind, str) or kind not in Instance.registry:
-        raise InstanceError(f"unknown kind {kind!r}; one of: {known}", place="kind")
+        raise InstanceError(f"unknown kind {_short(kind)}; one of: {known}", place="kind")
     version = document.get("version", 1)
     if version != 1 or isinstance(version, bool):
         raise InstanceError(
-            f"version {version!r} is not supported by this flowlex (it reads version 1)", place="version"
+            f"version {_short(version)} is not supported by this flowlex (it reads version 1)", place="version"
         )
     try:
         return Instance.registry[kind].model_validate(document)
@@ -132,7 +135,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 def json_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of an instance kind, made from the class that validates it."""
     if kind not in Instance.registry:
-        raise KeyError(f"unknown kind {kind!r}; one of: {', '.join(sorted(Instance.registry))}")
+        raise KeyError(f"unknown kind {_short(kind)}; one of: {', '.join(sorted(Instance.registry))}")
     schema = Instance.registry[kind].model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -154,7 +157,12 @@ def _parse_json(text: str) -> Any:
     if not text.strip():
         raise InstanceError("the file holds only white space")
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        if _SURROGATE.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+        return document
+    except UnicodeEncodeError as error:
+        raise InstanceError(r"a text holds half a character (a lone \ud800 to \udfff); remove it") from error
     except json.JSONDecodeError as error:
         hint = "; is it cut off?" if error.pos >= len(text.rstrip()) - 1 else ""
         place = f"line {error.lineno}, column {error.colno}"
@@ -183,7 +191,7 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def _from_validation(error: ValidationError) -> InstanceError:
     problems = error.errors(include_url=False)
     first = problems[0]
-    reason = first["msg"].removeprefix("Value error, ")
+    reason = _JSON_TYPES.get(first["type"], first["msg"].removeprefix("Value error, "))
     if first["type"] == "extra_forbidden":
         reason = "unknown field; remove it or correct its spelling"
     elif first["type"] == "missing":
@@ -198,7 +206,8 @@ def _from_validation(error: ValidationError) -> InstanceError:
 def _place(location: Sequence[int | str]) -> str:
     text = ""
     for step in location:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        word = f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        text += word if word.isprintable() else ascii(word)  # a field's name may hold anything
     return text
 
 
