@@ -63,9 +63,7 @@ class NetworkResult:
     work: int = 0
 
 
-def network_matrix(
-    matrix: sp.csc_array, *, transposed: bool = False, budget: int = 2**62
-) -> NetworkResult:
+def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, budget: int = 2**62) -> NetworkResult:
     """Recognise a network matrix (or the transpose of one) and return its tree and arcs.
 
     Parameters
@@ -181,9 +179,7 @@ def _two_sides(parts: int, pairs: Array) -> Array | None:
     turned = np.unique(pairs[:, 1] * parts + pairs[:, 0])
     both = np.intersect1d(keys, turned, assume_unique=True)
     one, two = both // parts, both % parts
-    cover = sp.csr_array(
-        (np.ones(len(both), np.int8), (one, two + parts)), shape=(2 * parts, 2 * parts)
-    )
+    cover = sp.csr_array((np.ones(len(both), np.int8), (one, two + parts)), shape=(2 * parts, 2 * parts))
     _, label = connected_components(cover, directed=False)
     if np.any(label[:parts] == label[parts:]):
         return None

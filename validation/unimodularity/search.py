@@ -1,0 +1,394 @@
+"""The search behind `check`: which step is tried on which part of the matrix, and how proofs are assembled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from flowlex.validation.unimodularity.camion import Hole, camion
+from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
+from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
+from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
+from flowlex.validation.unimodularity.matrix import NamedMatrix, exact, ternary
+from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
+from flowlex.validation.unimodularity.reductions import (
+    REASONS,
+    bad_entry,
+    divide_rows,
+    reduce_matrix,
+    split_blocks,
+)
+from flowlex.validation.unimodularity.verdict import Certificate, Step, Witness
+
+__all__ = ["METHODS", "Found", "Search", "TimeIsUp"]
+
+Array = NDArray[np.int64]
+
+#: Orders tried before the network tests, and how deep blocks are reduced and split again.
+FIRST_ORDERS, DEEPEST = 4, 60
+#: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
+MOST_STEPS = 200
+
+
+class TimeIsUp(Exception):
+    """The deadline has passed."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A proof or a refutation of one part: a certificate, or rows and columns with the name of the find."""
+
+    certificate: Certificate | None = None
+    rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+    found_by: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A submatrix and its place in the whole."""
+
+    matrix: sp.csc_array
+    rows: Array
+    columns: Array
+
+    def prove(self, kind: str, data: dict[str, Any] | None = None, parts: tuple[Certificate, ...] = ()) -> Found:
+        """Wrap a proof of this part."""
+        rows, columns = tuple(self.rows.tolist()), tuple(self.columns.tolist())
+        return Found(Certificate(kind, rows, columns, data or {}, parts))
+
+    def refute(self, rows: Any, columns: Any, found_by: str) -> Found:
+        """Wrap a violating submatrix of this part (local indices)."""
+        return Found(None, tuple(self.rows[list(rows)].tolist()), tuple(self.columns[list(columns)].tolist()), found_by)
+
+    def cut(self, rows: Array, columns: Array) -> Part:
+        """The submatrix with these local rows and columns."""
+        piece = sp.csc_array(sp.csc_array(self.matrix[:, columns])[rows])
+        piece.sort_indices()
+        return Part(piece, self.rows[rows], self.columns[columns])
+
+    @property
+    def transposed(self) -> sp.csc_array:
+        """The transpose in canonical form."""
+        turned = sp.csc_array(self.matrix.T)
+        turned.sort_indices()
+        return turned
+
+
+class Search:
+    """One run of the checker on one matrix."""
+
+    def __init__(self, named: NamedMatrix, *, deadline: float, orders: int, seed: int) -> None:
+        self.named = named
+        self.deadline = deadline
+        self.orders = orders
+        self.seed = seed
+        self.steps: list[Step] = []
+        self.divided, self.divisors = divide_rows(named.matrix)
+
+    def run(self, method: str) -> Found | None:
+        """Try one method, or all of them."""
+        place = bad_entry(self.divided)
+        if place is not None:
+            row, column = place
+            self._note("entries", self.divided, "outside {-1, 0, 1}", time.perf_counter())
+            return Found(None, (row,), (column,), "entry")
+        rows, columns = map(int, self.divided.shape)
+        part = Part(ternary(self.divided), np.arange(rows), np.arange(columns))
+        if method in ("auto", "full"):
+            return self._decide(part, 0, full=method == "full")
+        return self._single(part, method)
+
+    def proof(self, found: Found | None) -> tuple[Witness | None, Certificate | None]:
+        """Finish what was found: names, the exact determinant, the division of rows."""
+        if found is None:
+            return None, None
+        if found.certificate is not None:
+            certificate = found.certificate
+            if self.divisors:
+                data = {"rows": list(self.divisors), "divisors": [_plain(value) for value in self.divisors.values()]}
+                certificate = replace(certificate, kind="divided_rows", data=data, parts=(certificate,))
+            return None, certificate
+        entry = found.found_by == "entry"
+        source = self.named.matrix if entry else self.divided
+        value = determinant(source.tocsr()[list(found.rows)][:, list(found.columns)])
+        if value in (-1, 0, 1):
+            raise AssertionError(f"{found.found_by} gave no witness; please report this matrix")
+        divided = not entry and any(row in self.divisors for row in found.rows)
+        return (
+            Witness(
+                found.rows,
+                found.columns,
+                value,
+                found.found_by,
+                self.named.names_of_rows(found.rows),
+                self.named.names_of_columns(found.columns),
+                tuple(self.divisors.get(row, 1) for row in found.rows) if divided else (),
+            ),
+            None,
+        )
+
+    def _note(self, name: str, matrix: sp.csc_array, outcome: str, start: float) -> None:
+        step = Step(
+            name,
+            int(matrix.shape[0]),
+            int(matrix.shape[1]),
+            int(matrix.nnz),
+            outcome,
+            round(time.perf_counter() - start, 6),
+        )
+        if len(self.steps) < MOST_STEPS:
+            self.steps.append(step)
+        else:
+            self.steps[-1] = step
+
+    def _try(self, name: str, part: Part, attempt: Callable[[Part], Found | None]) -> Found | None:
+        start = time.perf_counter()
+        if start > self.deadline:
+            raise TimeIsUp
+        found = attempt(part)
+        outcome = "nothing"
+        if found is not None:
+            outcome = "totally unimodular" if found.certificate is not None else "not totally unimodular"
+        self._note(name, part.matrix, outcome, start)
+        return found
+
+    def _single(self, part: Part, method: str) -> Found | None:
+        return self._try(method, part, METHODS[method](self))
+
+    def _decide(self, part: Part, depth: int, *, full: bool) -> Found | None:
+        """Settle one part: easy proofs, reductions, blocks, then the harder steps."""
+        found = self._easy(part)
+        if found is not None:
+            return found
+        if depth < DEEPEST:
+            smaller = self._reduce(part)
+            if smaller is not None:
+                return self._after_reduction(part, *smaller, depth, full=full)
+            blocks = split_blocks(part.matrix)
+            if len(blocks) > 1:
+                return self._each(part, blocks, depth, full=full)
+        return self._hard(part, full=full)
+
+    def _easy(self, part: Part) -> Found | None:
+        return self._try("heller-tompkins", part, self.try_heller_tompkins) or self._try(
+            "consecutive-ones", part, self.try_consecutive_ones
+        )
+
+    def _reduce(self, part: Part) -> tuple[Array, Array, list[list[Any]]] | None:
+        start = time.perf_counter()
+        reduction = reduce_matrix(part.matrix, seed=self.seed)
+        if len(reduction.line) == 0:
+            return None
+        rows = len(part.rows)
+
+        def name(line: int) -> tuple[str, int]:
+            return ("row", int(part.rows[line])) if line < rows else ("column", int(part.columns[line - rows]))
+
+        operations = [
+            [*name(line), REASONS[why], name(other)[1] if other >= 0 else -1]
+            for line, why, other in zip(
+                reduction.line.tolist(), reduction.why.tolist(), reduction.other.tolist(), strict=True
+            )
+        ]
+        left = f"{len(reduction.rows)} x {len(reduction.columns)} left"
+        self._note("reduction", part.matrix, left, start)
+        return reduction.rows, reduction.columns, operations
+
+    def _after_reduction(
+        self, part: Part, rows: Array, columns: Array, operations: list[list[Any]], depth: int, *, full: bool
+    ) -> Found | None:
+        if len(rows) == 0 or len(columns) == 0:
+            return part.prove("reduction", {"operations": operations})
+        found = self._decide(part.cut(rows, columns), depth + 1, full=full)
+        if found is None or found.certificate is None:
+            return found
+        return part.prove("reduction", {"operations": operations}, (found.certificate,))
+
+    def _each(self, part: Part, blocks: list[tuple[Array, Array]], depth: int, *, full: bool) -> Found | None:
+        """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
+        self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
+        quick = self._refute(part, FIRST_ORDERS) or self._networks(part, 40 * part.matrix.nnz)
+        if quick is not None:
+            return quick
+        proofs: list[Certificate] = []
+        late = False
+        for rows, columns in sorted(blocks, key=lambda block: len(block[0]) + len(block[1])):
+            try:
+                found = self._decide(part.cut(rows, columns), depth + 1, full=full)
+            except TimeIsUp:
+                late = True
+                break
+            if found is not None and found.certificate is None:
+                return found
+            if found is not None and found.certificate is not None:
+                proofs.append(found.certificate)
+        if late:
+            raise TimeIsUp
+        return part.prove("blocks", {}, tuple(proofs)) if len(proofs) == len(blocks) else None
+
+    def _hard(self, part: Part, *, full: bool) -> Found | None:
+        cells = part.matrix.shape[0] * part.matrix.shape[1]
+        if min(part.matrix.shape) <= 8:
+            return self._try("ghouila-houri", part, self.try_ghouila_houri)
+        found = self._refute(part, FIRST_ORDERS) or self._networks(part, 2**62)
+        if found is not None:
+            return found
+        if min(part.matrix.shape) <= LIMIT:
+            return self._try("ghouila-houri", part, self.try_ghouila_houri)
+        found = self._refute(part, self.orders)
+        if found is None and cells <= 1_000_000:
+            found = self._try("pivots", part, self.try_pivots)
+        if found is None and cells <= 1_000_000:
+            found = self._try("eulerian", part, self.try_eulerian)
+        if found is None and full:
+            found = self._try("cmr", part, self.try_cmr)
+        return found
+
+    def _refute(self, part: Part, orders: int) -> Found | None:
+        def attempt(part: Part) -> Found | None:
+            left = max(0.01, (self.deadline - time.perf_counter()) / 4)
+            return _hole(part, camion(part.matrix, orders=orders, seed=self.seed, seconds=left))
+
+        return self._try("camion", part, attempt)
+
+    def _networks(self, part: Part, budget: int) -> Found | None:
+        """Look for a network matrix and for the transpose of one, in turn, each with a growing budget."""
+
+        def attempt(part: Part) -> Found | None:
+            small = max(200_000, 20 * part.matrix.nnz)
+            open_sides = [False, True]
+            while open_sides:
+                for transposed in tuple(open_sides):
+                    result = network_matrix(part.matrix, transposed=transposed, budget=min(small, budget))
+                    found = self._from_network(part, result)
+                    if found is not None:
+                        return found
+                    if result.status == "no":
+                        open_sides.remove(transposed)
+                if small >= budget:
+                    return None
+                small *= 4
+                if time.perf_counter() > self.deadline:
+                    raise TimeIsUp
+            return None
+
+        return self._try("network", part, attempt)
+
+    def _from_network(self, part: Part, result: NetworkResult) -> Found | None:
+        if result.status == "wrong signs":
+            # The support is regular, so one complete pass must find the hole.
+            return _hole(part, camion(part.matrix, orders=2, seed=self.seed, visits=2**62))
+        if result.status != "network":
+            return None
+        data: dict[str, Any] = {"transposed": result.transposed}
+        for key in ("tree_tail", "tree_head", "arc_tail", "arc_head"):
+            data[key] = getattr(result, key).tolist()
+        return part.prove("network", data)
+
+    def try_heller_tompkins(self, part: Part) -> Found | None:
+        """Step 3."""
+        colouring = heller_tompkins(part.matrix)
+        if colouring is None:
+            return None
+        if colouring.odd_cycle is not None:
+            return part.refute(*colouring.odd_cycle, "odd cycle")
+        assert colouring.part is not None
+        return part.prove("heller_tompkins", {"by": colouring.by, "part": colouring.part.tolist()})
+
+    def try_consecutive_ones(self, part: Part) -> Found | None:
+        """Step 4, given order."""
+        by = consecutive_ones(part.matrix)
+        return None if by is None else part.prove("consecutive_ones", {"by": by})
+
+    def try_network(self, part: Part) -> Found | None:
+        """Step 4, network matrices both ways."""
+        return self._networks(part, 2**62)
+
+    def try_camion(self, part: Part) -> Found | None:
+        """Step 5."""
+        return self._refute(part, self.orders)
+
+    def try_ghouila_houri(self, part: Part) -> Found | None:
+        """Step 6, listing all sign vectors of the short side."""
+        if min(part.matrix.shape) > LIMIT:
+            return None
+        by_rows = part.matrix.shape[0] <= part.matrix.shape[1]
+        work = part.matrix if by_rows else part.transposed
+        lines = uncolourable_rows(work)
+        if lines is None:
+            return part.prove("ghouila_houri", {"by": "rows" if by_rows else "columns"})
+        across = square_part(work, lines)
+        return part.refute(*((lines, across) if by_rows else (across, lines)), "uncolourable rows")
+
+    def try_pivots(self, part: Part) -> Found | None:
+        """Step 5 again, in other bases."""
+        from flowlex.validation.unimodularity.pivots import pivoted_hole
+
+        left = max(0.01, (self.deadline - time.perf_counter()) / 4)
+        hole = pivoted_hole(part.matrix, seed=self.seed, seconds=min(left, 10.0))
+        return None if hole is None else part.refute(hole[0], hole[1], "hole in another basis")
+
+    def try_eulerian(self, part: Part) -> Found | None:
+        """Step 6, the integer program."""
+        from flowlex.validation.unimodularity.eulerian_program import eulerian_search, square_witness
+
+        left = max(0.1, self.deadline - time.perf_counter())
+        result = eulerian_search(part.matrix, seconds=left, seed=self.seed)
+        if result.status == "infeasible":
+            return part.prove("eulerian_program")
+        if result.status == "feasible":
+            return part.refute(*square_witness(part.matrix, result.rows, result.columns), "Eulerian submatrix")
+        return None
+
+    def try_cmr(self, part: Part) -> Found | None:
+        """Step 7."""
+        from flowlex.validation.unimodularity.cmr import ask_cmr
+
+        answer = ask_cmr(part.matrix, seconds=max(1.0, self.deadline - time.perf_counter()))
+        if answer.witness is not None:
+            return part.refute(*answer.witness, "CMR")
+        if answer.certificate is not None:
+            return Found(_placed(answer.certificate, part))
+        return None
+
+
+def _placed(certificate: Certificate, part: Part) -> Certificate:
+    """Move a certificate about a part's own indices to its place in the whole."""
+    return replace(
+        certificate,
+        rows=tuple(part.rows[list(certificate.rows)].tolist()),
+        columns=tuple(part.columns[list(certificate.columns)].tolist()),
+        parts=tuple(_placed(child, part) for child in certificate.parts),
+    )
+
+
+def _hole(part: Part, hole: Hole | None) -> Found | None:
+    return None if hole is None else part.refute(hole.rows, hole.columns, "hole")
+
+
+def _plain(value: Any) -> int | str:
+    number = exact(value)
+    return number if isinstance(number, int) else str(number)
+
+
+#: Steps by name; ``auto`` runs all of our own, ``full`` also CMR.
+METHODS: dict[str, Callable[[Search], Callable[[Part], Found | None]]] = {
+    "auto": lambda search: search.try_heller_tompkins,
+    "full": lambda search: search.try_heller_tompkins,
+    "heller-tompkins": lambda search: search.try_heller_tompkins,
+    "consecutive-ones": lambda search: search.try_consecutive_ones,
+    "network": lambda search: search.try_network,
+    "camion": lambda search: search.try_camion,
+    "ghouila-houri": lambda search: search.try_ghouila_houri,
+    "pivots": lambda search: search.try_pivots,
+    "eulerian": lambda search: search.try_eulerian,
+    "cmr": lambda search: search.try_cmr,
+}
