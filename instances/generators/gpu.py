@@ -1,0 +1,345 @@
+"""GPU-assignment instances: the paper's figures and testbed, clusters of any size, and random small ones.
+
+Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022. Reconstructed, because the paper does not
+give it: disk throughput, placement of replicas, which tasks run already and for how long. Between racks a
+transfer gets the slower of its node's link (1 Gbit/s) and a quarter of its rack's uplink (four nodes share
+it): 31.25 MB/s with the "limited" aggregation of 1 Gbit/s, 125 MB/s with the "unlimited" one of 10 Gbit/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
+from flowlex.instances.generators.registry import generator
+from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
+
+__all__ = [
+    "Aggregation",
+    "gpu_figure1",
+    "gpu_figure4",
+    "gpu_random",
+    "gpu_scale",
+    "gpu_testbed",
+    "paper_jobs",
+]
+
+Aggregation = Literal["limited", "unlimited"]
+
+_DISK_MB_PER_S = 200.0
+_LINK_MB_PER_S = 125.0
+_BETWEEN_RACKS_MB_PER_S: dict[Aggregation, float] = {"limited": 31.25, "unlimited": 125.0}
+_TESTBED_RACKS = (4, 4, 4, 3)
+_GPU_GB = 10.0
+#: Sizes that occur in the paper's table; memories of common GPUs and needs that fit some of them only.
+_SIZES_MB = (60.0, 500.0, 1000.0, 2000.0, 3000.0)
+_MIXED_GPU_GB = (8.0, 10.0, 16.0, 24.0)
+_MIXED_NEED_GB = (4.0, 7.5, 9.0, 14.0, 20.0)
+
+
+@generator("gpu-figure1")
+def gpu_figure1(*, seed: int = 0) -> GpuInstance:
+    """Two GPUs, two jobs, three tasks: the paper's figure 1, where fairness costs nothing (seed unused)."""
+
+    def task(name: str, *holders: str) -> Task:
+        return Task(name=name, memory_gb=8.0, shards=(Shard(size_mb=1000.0, replicas=holders),))
+
+    return GpuInstance(
+        name="gpu-figure1",
+        comment="Figure 1: task11 on GPU1 and task21 on GPU2 is fair and moves nothing over the network.",
+        **_bandwidths("limited"),
+        nodes=tuple(
+            Node(name=f"node{n}", rack="rack1", gpus=(Gpu(name=f"GPU{n}", memory_gb=_GPU_GB),)) for n in (1, 2)
+        ),
+        jobs=(
+            Job(name="job1", tasks=(task("task11", "node1", "node2"), task("task12", "node2"))),
+            Job(name="job2", tasks=(task("task21", "node2"),)),
+        ),
+    )
+
+
+@generator("gpu-figure4")
+def gpu_figure4(*, seed: int = 0, replicas: int = 2) -> GpuInstance:
+    """Six GPUs on four nodes, jobs of 4, 3 and 2 tasks: the paper's figure 4, with shards placed at random."""
+    _require(1 <= replicas <= 4, f"replicas={replicas}: the four nodes hold 1 to 4 replicas of a shard")
+    rng = np.random.default_rng(seed)
+    nodes = tuple(
+        _node(name, rack, [_GPU_GB] * gpus)
+        for name, rack, gpus in (("m1", "rack1", 2), ("m2", "rack1", 1), ("m3", "rack2", 1), ("m4", "rack2", 2))
+    )
+    jobs = []
+    for j, count in enumerate((4, 3, 2), 1):
+        placed = [_shards(rng, nodes, [("", 1000.0)], replicas) for _ in range(count)]
+        tasks = (Task(name=f"task{j}{t}", memory_gb=8.0, shards=shards) for t, shards in enumerate(placed, 1))
+        jobs.append(Job(name=f"job{j}", tasks=tuple(tasks)))
+    comment = f"Figure 4: six GPUs, nine tasks. Made with seed {seed}."
+    return GpuInstance(name="gpu-figure4", comment=comment, **_bandwidths("limited"), nodes=nodes, jobs=tuple(jobs))
+
+
+@generator("gpu-testbed")
+def gpu_testbed(
+    *,
+    seed: int = 0,
+    active: int = 6,
+    jobs: str = "",
+    replicas: int = 3,
+    running: float = 0.3,
+    aggregation: Aggregation = "limited",
+) -> GpuInstance:
+    """The paper's testbed, 15 nodes with two 10 GB GPUs in 4 racks, while some of J1-J37 share it.
+
+    Parameters
+    ----------
+    seed
+        Chooses jobs, replicas and running tasks.
+    active
+        How many jobs are active, drawn from J1-J37; not used when ``jobs`` names them.
+    jobs
+        The active jobs by name, such as ``"J1,J9"``.
+    replicas
+        Nodes that hold each shard.
+    running
+        Share of the GPUs (0 to 1) that already run a task.
+    aggregation
+        ``"limited"`` (1 Gbit/s) or ``"unlimited"`` (10 Gbit/s) switch between the racks.
+
+    Raises
+    ------
+    InstanceError
+        A parameter is out of range or names a job that is not in the table.
+    """
+    count = sum(_TESTBED_RACKS)
+    _require(1 <= replicas <= count, f"replicas={replicas}: the testbed holds 1 to {count} replicas of a shard")
+    rng = np.random.default_rng(seed)
+    chosen = _chosen_jobs(rng, active, jobs)
+    racks = [f"rack{rack}" for rack, size in enumerate(_TESTBED_RACKS, 1) for _ in range(size)]
+    nodes = tuple(_node(f"node{n:02}", rack, [_GPU_GB] * 2) for n, rack in enumerate(racks, 1))
+    made = [
+        Job(
+            name=job.name,
+            tasks=tuple(
+                Task(
+                    name=f"{job.name}.t{t}",
+                    memory_gb=job.memory_gb,
+                    shards=_shards(rng, nodes, job.shards, replicas),
+                )
+                for t in range(1, job.tasks + 1)
+            ),
+        )
+        for job in chosen
+    ]
+    named = f"jobs {','.join(job.name for job in chosen)}"
+    return GpuInstance(
+        name="gpu-testbed",
+        comment=f"The testbed of the GPU-assignment paper; {named}, {aggregation} aggregation, seed {seed}.",
+        **_bandwidths(aggregation),
+        nodes=nodes,
+        jobs=_start_some(rng, nodes, made, running),
+    )
+
+
+@generator("gpu-scale")
+def gpu_scale(
+    *,
+    seed: int = 0,
+    gpus: int = 2000,
+    gpus_per_node: int = 4,
+    racks: int = 20,
+    jobs: int = 100,
+    tasks: int = 4000,
+    replicas: int = 3,
+    shards: int = 1,
+    running: float = 0.0,
+    mixed_memory: bool = False,
+    aggregation: Aggregation = "limited",
+) -> GpuInstance:
+    """A cluster of any size; the defaults are the paper's largest case (2000 GPUs, 100 jobs).
+
+    Parameters
+    ----------
+    seed
+        Chooses job sizes, shard sizes, replicas, memories and running tasks.
+    gpus, gpus_per_node
+        GPUs in all and on each node (the last node may have fewer).
+    racks
+        The nodes are dealt out to them evenly.
+    jobs, tasks
+        Jobs, and tasks of all jobs together; each job has at least one.
+    replicas, shards
+        Nodes that hold each shard; shards that each task reads (0 is allowed).
+    running
+        Share of the GPUs (0 to 1) that already run a task.
+    mixed_memory
+        GPUs of 8 to 24 GB, alike on each node, and tasks of 4 to 20 GB; else 10 GB and 8 GB.
+    aggregation
+        As in the testbed.
+
+    Raises
+    ------
+    InstanceError
+        The numbers cannot make a cluster.
+    """
+    _require(gpus >= 1 and gpus_per_node >= 1, f"gpus={gpus}, gpus_per_node={gpus_per_node}: both must be at least 1")
+    count = -(-gpus // gpus_per_node)
+    _require(1 <= racks <= count, f"racks={racks}: {count} nodes fill 1 to {count} racks")
+    _require(1 <= jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
+    _require(1 <= replicas <= count, f"replicas={replicas}: {count} nodes hold 1 to {count} replicas of a shard")
+    _require(shards >= 0, f"shards={shards}: must not be negative")
+    rng = np.random.default_rng(seed)
+    memory = rng.choice(_MIXED_GPU_GB, count) if mixed_memory else np.full(count, _GPU_GB)
+    nodes = tuple(
+        _node(f"n{n}", f"r{n * racks // count}", [gb] * min(gpus_per_node, gpus - n * gpus_per_node))
+        for n, gb in enumerate(memory.tolist())
+    )
+    fitting = [need for need in _MIXED_NEED_GB if need <= memory.max()]
+    needs = rng.choice(fitting, tasks).tolist() if mixed_memory else [8.0] * tasks
+    sizes = rng.choice(_SIZES_MB, (tasks, shards)).tolist()
+    weights = rng.choice([job.tasks for job in paper_jobs()], jobs).astype(float)
+    job_tasks = 1 + rng.multinomial(tasks - jobs, weights / weights.sum())
+    made, first = [], 0
+    for j, size in enumerate(job_tasks.tolist()):
+        members = tuple(
+            Task(
+                name=f"j{j}.t{t - first}", memory_gb=needs[t], shards=_shards(rng, nodes, _unnamed(sizes[t]), replicas)
+            )
+            for t in range(first, first + size)
+        )
+        made.append(Job(name=f"j{j}", tasks=members))
+        first += size
+    return GpuInstance(
+        name="gpu-scale",
+        comment=f"{gpus} GPUs, {jobs} jobs, {tasks} tasks. Made with seed {seed}.",
+        **_bandwidths(aggregation),
+        nodes=nodes,
+        jobs=_start_some(rng, nodes, made, running),
+    )
+
+
+@generator("gpu-random")
+def gpu_random(
+    *,
+    seed: int = 0,
+    nodes: int = 5,
+    racks: int = 2,
+    gpus_per_node: int = 3,
+    jobs: int = 3,
+    tasks: int = 10,
+    shards: int = 3,
+    replicas: int = 3,
+    running: float = 0.4,
+) -> GpuInstance:
+    """A small irregular cluster for tests: mixed memory on a node, nodes without GPUs, tasks without shards.
+
+    Parameters
+    ----------
+    seed
+        Chooses everything that the other parameters bound.
+    nodes, racks
+        Nodes, each in one of at most so many racks.
+    gpus_per_node
+        Most GPUs of a node.
+    jobs, tasks
+        Jobs, and tasks of all jobs together.
+    shards, replicas
+        Most shards of a task, most replicas of a shard.
+    running
+        Share of the GPUs (0 to 1) that already run a task, as far as tasks fit them.
+    """
+    least = {"nodes": nodes, "racks": racks, "gpus_per_node": gpus_per_node, "replicas": replicas, "jobs": jobs}
+    for key, value in least.items():
+        _require(value >= 1, f"{key}={value}: must be at least 1")
+    _require(jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
+    _require(shards >= 0, f"shards={shards}: must not be negative")
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, gpus_per_node + 1, nodes)
+    counts[rng.integers(nodes)] = max(1, counts.max())  # at least one GPU
+    made_nodes = tuple(
+        _node(f"n{n}", f"r{rng.integers(racks)}", rng.choice(_MIXED_GPU_GB, count).tolist())
+        for n, count in enumerate(counts.tolist())
+    )
+    largest = max(gpu.memory_gb for node in made_nodes for gpu in node.gpus)
+    fitting = [need for need in _MIXED_NEED_GB if need <= largest]
+    owners = np.sort(np.concatenate([np.arange(jobs), rng.integers(0, jobs, tasks - jobs)]))
+    members: list[list[Task]] = [[] for _ in range(jobs)]
+    for t, owner in enumerate(owners.tolist()):
+        sizes = rng.integers(1, 5000, rng.integers(0, shards + 1)).astype(float).tolist()
+        copies = int(rng.integers(1, min(replicas, nodes) + 1))
+        reads = _shards(rng, made_nodes, _unnamed(sizes), copies)
+        members[owner].append(Task(name=f"t{t}", memory_gb=float(rng.choice(fitting)), shards=reads))
+    made_jobs = [Job(name=f"j{j}", tasks=tuple(own)) for j, own in enumerate(members)]
+    return GpuInstance(
+        name="gpu-random",
+        comment=f"Made with seed {seed}.",
+        disk_mb_per_s=float(rng.integers(100, 500)),
+        rack_mb_per_s=float(rng.integers(50, 150)),
+        between_racks_mb_per_s=float(rng.integers(10, 100)),
+        nodes=made_nodes,
+        jobs=_start_some(rng, made_nodes, made_jobs, running),
+    )
+
+
+def _require(holds: bool, reason: str) -> None:
+    if not holds:
+        raise InstanceError(reason)
+
+
+def _bandwidths(aggregation: Aggregation) -> dict[str, float]:
+    return {
+        "disk_mb_per_s": _DISK_MB_PER_S,
+        "rack_mb_per_s": _LINK_MB_PER_S,
+        "between_racks_mb_per_s": _BETWEEN_RACKS_MB_PER_S[aggregation],
+    }
+
+
+def _node(name: str, rack: str, memories_gb: Sequence[float]) -> Node:
+    gpus = tuple(Gpu(name=f"{name}.gpu{g}", memory_gb=gb) for g, gb in enumerate(memories_gb))
+    return Node(name=name, rack=rack, gpus=gpus)
+
+
+def _unnamed(sizes_mb: Sequence[float]) -> list[tuple[str, float]]:
+    return [("", size) for size in sizes_mb]
+
+
+def _shards(
+    rng: np.random.Generator, nodes: Sequence[Node], shards: Sequence[tuple[str, float]], replicas: int
+) -> tuple[Shard, ...]:
+    """Shards (name, MB) whose replicas lie on different nodes drawn at random."""
+    made = []
+    for name, size in shards:
+        holders = rng.choice(len(nodes), replicas, replace=False)
+        made.append(Shard(name=name or None, size_mb=size, replicas=tuple(nodes[n].name for n in np.sort(holders))))
+    return tuple(made)
+
+
+def _chosen_jobs(rng: np.random.Generator, active: int, names: str) -> list[PaperJob]:
+    table = {job.name: job for job in paper_jobs()}
+    if names.strip():
+        wanted = [name.strip() for name in names.split(",")]
+        for name in wanted:
+            _require(name in table, f"jobs={names!r}: no job is named {name!r}; they are J1 to J{len(table)}")
+        _require(len(set(wanted)) == len(wanted), f"jobs={names!r}: name each job once")
+        return [table[name] for name in wanted]
+    _require(1 <= active <= len(table), f"active={active}: 1 to {len(table)} jobs can be active")
+    drawn = np.sort(rng.choice(len(table), active, replace=False))
+    return [list(table.values())[index] for index in drawn]
+
+
+def _start_some(rng: np.random.Generator, nodes: Sequence[Node], jobs: list[Job], share: float) -> tuple[Job, ...]:
+    """Let random tasks run on that share of the GPUs, for up to a minute so far, wherever they fit."""
+    _require(0 <= share <= 1, f"running={share}: the share of GPUs that run a task is 0 to 1")
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    waiting = [task for job in jobs for task in job.tasks]
+    order = rng.permutation(len(waiting)).tolist()
+    started: dict[str, Task] = {}
+    for g in rng.permutation(len(gpus))[: round(share * len(gpus))].tolist():
+        place = next((i for i, t in enumerate(order) if waiting[t].memory_gb <= gpus[g].memory_gb), None)
+        elapsed = round(float(rng.uniform(1.0, 60.0)), 1)
+        if place is not None:
+            task = waiting[order.pop(place)]
+            held = Running(gpu=gpus[g].name, elapsed_s=elapsed)
+            started[task.name] = Task(name=task.name, memory_gb=task.memory_gb, shards=task.shards, running=held)
+    return tuple(Job(name=job.name, tasks=tuple(started.get(task.name, task) for task in job.tasks)) for job in jobs)
