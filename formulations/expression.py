@@ -66,7 +66,7 @@ class Expression:
         if isinstance(other, Variables):
             other = other.expression()
         if not isinstance(other, Expression):
-            return Expression(self.row, self.column, self.value, self.constant + np.asarray(other, np.float64))
+            return Expression(self.row, self.column, self.value, self.constant + _each(other, self.count))
         if other.count != self.count:
             raise ValueError(f"cannot add {self.count} expressions to {other.count}")
         return Expression(
@@ -79,7 +79,7 @@ class Expression:
     def __sub__(self, other: Expression | Variables | ArrayLike) -> Expression:
         if isinstance(other, Variables):
             other = other.expression()
-        return self + (other * -1.0 if isinstance(other, Expression) else -np.asarray(other, np.float64))
+        return self + (other * -1.0 if isinstance(other, Expression) else -_each(other, self.count))
 
     def __rsub__(self, other: ArrayLike) -> Expression:
         return self * -1.0 + other
@@ -89,7 +89,9 @@ class Expression:
 
     def __mul__(self, factor: ArrayLike) -> Expression:
         """Multiply every expression by one number or by its own number."""
-        each = np.broadcast_to(np.asarray(factor, np.float64), (self.count,))
+        if isinstance(factor, Expression | Variables):
+            raise TypeError("the product of two expressions is not linear")
+        each = _each(factor, self.count)
         return Expression(self.row, self.column, self.value * each[self.row], self.constant * each)
 
     __radd__ = __add__
@@ -109,7 +111,10 @@ class Expression:
         groups
             How many sums; the largest key plus one when omitted. A group without members is zero.
         """
-        keys = np.asarray(key, np.int64)
+        keys = np.asarray(key)
+        if keys.size and keys.dtype.kind not in "iu":
+            raise ValueError(f"sum_by keys must be integers, got {keys.dtype}")
+        keys = keys.astype(np.int64)
         if keys.shape != (self.count,):
             raise ValueError(f"sum_by needs one key per expression: {self.count}, got shape {keys.shape}")
         number = groups if groups is not None else int(keys.max(initial=-1)) + 1
@@ -174,3 +179,13 @@ class Variables:
     def sum_by(self, key: ArrayLike, groups: int | None = None) -> Expression:
         """Sum the variables that share a key (see `Expression.sum_by`)."""
         return self.expression().sum_by(key, groups)
+
+
+def _each(value: ArrayLike, count: int) -> Floats:
+    """One number per expression; a longer array must not stretch a single expression."""
+    numbers = np.asarray(value, np.float64)
+    if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != count):
+        raise ValueError(f"expected one number or {count}, one per expression; got shape {numbers.shape}")
+    if np.isnan(numbers).any():
+        raise ValueError("NaN is not a number to optimise with")
+    return np.broadcast_to(numbers, (count,))

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from flowlex.formulations.expression import Floats, Integers, Variables
-from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays, block_names
+from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays, block_names, check_labels
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -91,7 +91,7 @@ class FlowNetwork:
     ) -> FlowNetwork:
         """Make a network with one block of nodes (``node``) and one of arcs (``flow``)."""
         builder = NetworkBuilder(name)
-        supplies = _integers(supply, None, "supply")
+        supplies = np.atleast_1d(_integers(supply, None, "supply"))
         builder.nodes("node", len(supplies), supply=supplies, labels=node_labels)
         builder.arcs("flow", tail, head, lower=lower, upper=upper, cost=cost)
         return builder.build()
@@ -230,8 +230,12 @@ class NetworkBuilder:
         """Declare ``count`` nodes and return their numbers."""
         if name in self._node_blocks:
             raise ValueError(f"{self.name}: nodes named {name!r} exist already")
-        start = self.node_count
-        self._node_blocks[name] = Block(name, start, count, labels)
+        check_labels(name, count, labels)
+        block = Block(name, self.node_count, count, labels)
+        if labels is not None and len(set(block.names())) < count:
+            raise ValueError(f"{self.name}: two nodes named {name!r} have one label; a node's name says which it is")
+        start = block.start
+        self._node_blocks[name] = block
         self._supply.append(_integers(supply, count, f"supply of {name}"))
         return np.arange(start, start + count)
 
@@ -249,10 +253,14 @@ class NetworkBuilder:
         """Declare arcs (tails and heads broadcast against each other) and return their numbers."""
         if name in self._arc_blocks:
             raise ValueError(f"{self.name}: arcs named {name!r} exist already")
-        ends = np.broadcast_arrays(
-            np.atleast_1d(_integers(tail, None, "tail")), np.atleast_1d(_integers(head, None, "head"))
+        tails, heads = (
+            np.atleast_1d(_integers(v, None, f"{what} of {name}")) for v, what in ((tail, "tail"), (head, "head"))
         )
+        if len(tails) != len(heads) and 1 not in (len(tails), len(heads)):
+            raise ValueError(f"{name}: {len(tails)} tails and {len(heads)} heads; give as many, or one of either")
+        ends = np.broadcast_arrays(tails, heads)
         count = len(ends[0])
+        check_labels(name, count, labels)
         bounds = [
             _integers(v, count, f"{what} of {name}") for v, what in ((lower, "lower"), (upper, "upper"), (cost, "cost"))
         ]
@@ -274,7 +282,8 @@ class NetworkBuilder:
         columns = [np.concatenate(c) for c in zip(*self._arcs, strict=True)] if self._arcs else [none] * 5
         tail, head, lower, upper, cost = columns
         supply = np.concatenate(self._supply) if self._supply else none
-        network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, self._node_blocks, self._arc_blocks)
+        blocks = dict(self._node_blocks), dict(self._arc_blocks)
+        network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks)
         _check(network)
         return network
 
@@ -305,13 +314,27 @@ def _check(network: FlowNetwork) -> None:
 
 def _integers(value: ArrayLike, count: int | None, what: str) -> Integers:
     array = np.asarray(value)
-    if array.dtype.kind not in "iub":
-        whole = array.dtype.kind == "f" and bool((np.rint(array) == array).all())
-        if array.size and not whole:
-            raise ValueError(f"{what}: networks are exact, every number must be an integer; scale the data first")
-        if array.size and float(np.abs(array).max()) > 2.0**53:
-            raise ValueError(f"{what}: floating-point numbers beyond 2**53 are not exact; pass integers")
-    if array.dtype.kind == "u" and array.size and int(array.max()) > UNBOUNDED:
-        raise ValueError(f"{what}: {int(array.max())} does not fit 64 bits")
+    _check_integral(array, what)
     integers = array.astype(np.int64)
+    if integers.ndim > 1 or (count is not None and integers.ndim and len(integers) != count):
+        wanted = "one number or a vector" if count is None else f"one number or {count}"
+        raise ValueError(f"{what}: expected {wanted}, got shape {integers.shape}")
     return integers if count is None else np.broadcast_to(integers, (count,))
+
+
+def _check_integral(array: NDArray[Any], what: str) -> None:
+    kind = array.dtype.kind
+    if not array.size or kind in "ib":
+        return
+    if kind == "f":
+        if not (np.rint(array) == array).all():  # NaN too
+            raise ValueError(f"{what}: networks are exact, every number must be an integer; scale the data first")
+        if float(np.abs(array).max()) > 2.0**53:
+            raise ValueError(f"{what}: floating-point numbers beyond 2**53 are not exact; pass integers")
+        return
+    numbers = array.ravel().tolist()
+    if not all(isinstance(number, int | np.integer) for number in numbers):
+        raise ValueError(f"{what}: networks are exact, every number must be an integer, not {array.dtype}")
+    largest = max(numbers, key=abs)
+    if abs(largest) > UNBOUNDED:
+        raise ValueError(f"{what}: {largest} does not fit 64 bits; use a coarser unit")

@@ -36,6 +36,7 @@ __all__ = [
     "Relation",
     "VariableBlock",
     "block_names",
+    "check_labels",
 ]
 
 Relation: TypeAlias = Literal["<=", ">=", "=="]
@@ -178,7 +179,8 @@ class LinearProgram:
         Raises
         ------
         ValueError
-            The name is taken, a bound is NaN, or a lower bound exceeds its upper bound (the first is named).
+            The name is taken, there are more or fewer labels than variables, a bound is NaN, or a lower bound
+            exceeds its upper bound (the first is named).
         """
         if name in self.variable_blocks:
             raise ValueError(f"{self.name}: variables named {name!r} exist already")
@@ -186,7 +188,11 @@ class LinearProgram:
             _broadcast(lower, count, f"lower bounds of {name}"),
             _broadcast(upper, count, f"upper bounds of {name}"),
         )
-        block = VariableBlock(name, self.column_count, count, low, high, integer, labels)
+        check_labels(name, count, labels)
+        block = VariableBlock(name, self.column_count, count, low.copy(), high.copy(), integer, labels)
+        if (low == np.inf).any() or (high == -np.inf).any():
+            first = int(np.argmax((low == np.inf) | (high == -np.inf)))
+            raise ValueError(f"{block.names()[first]}: no number lies between bounds {low[first]} and {high[first]}")
         if (low > high).any():
             first = int(np.argmax(low > high))
             raise ValueError(f"{block.names()[first]}: lower bound {low[first]} exceeds upper bound {high[first]}")
@@ -207,13 +213,16 @@ class LinearProgram:
         Raises
         ------
         ValueError
-            The name is taken, the relation unknown, or the right-hand side not finite or of another length.
+            The name is taken, the relation unknown, the right-hand side not finite or of another length, there
+            are more or fewer labels than rows, a coefficient is not finite, or a variable belongs elsewhere.
         """
         if name in self.constraint_blocks:
             raise ValueError(f"{self.name}: constraints named {name!r} exist already")
         if relation not in ("<=", ">=", "=="):
             raise ValueError(f"{name}: unknown relation {relation!r}; one of <=, >=, ==")
         rows = expression.expression() if isinstance(expression, Variables) else expression
+        self._check_terms(name, rows)
+        check_labels(name, rows.count, labels)
         right = _broadcast(rhs, rows.count, f"right-hand sides of {name}") - rows.constant
         if not np.isfinite(right).all():
             raise ValueError(f"{name}: row {int(np.argmin(np.isfinite(right)))} has no finite right-hand side")
@@ -233,7 +242,18 @@ class LinearProgram:
         row = expression.expression() if isinstance(expression, Variables) else expression
         if row.count != 1:
             raise ValueError(f"{self.name}: an objective has one row, this expression has {row.count}; use .sum()")
+        self._check_terms("objective", row)
+        if not np.isfinite(row.constant[0]):
+            raise ValueError(f"objective: the constant {row.constant[0]} is not finite")
         self._objective, self.maximizing = row, maximizing
+
+    def _check_terms(self, name: str, expression: Expression) -> None:
+        if not np.isfinite(expression.value).all():
+            first = int(np.argmin(np.isfinite(expression.value)))
+            value, column = expression.value[first], expression.column[first]
+            raise ValueError(f"{name}: the coefficient {value} of column {column} is not finite")
+        if expression.column.max(initial=-1) >= self.column_count:
+            raise ValueError(f"{name}: an expression uses variables of another program than {self.name!r}")
 
     def arrays(self) -> LinearProgramArrays:
         """Lower the program to solver arrays (a fresh copy each time)."""
@@ -307,6 +327,17 @@ def block_names(name: str, count: int, labels: Labels) -> list[str]:
         ]
     items = labels.tolist() if isinstance(labels, np.ndarray) else labels
     return [f"{name}[{','.join(map(str, item)) if isinstance(item, tuple) else item}]" for item in items]
+
+
+def check_labels(name: str, count: int, labels: Labels) -> None:
+    """Raise unless a block of ``count`` members has one label each, or none at all."""
+    if count < 0:
+        raise ValueError(f"{name}: a block cannot have {count} members")
+    columns = isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels)
+    parts: Any = labels if columns else (labels,)
+    for part in parts:
+        if part is not None and len(part) != count:
+            raise ValueError(f"{name}: {len(part)} labels for {count} members")
 
 
 def _broadcast(value: ArrayLike, count: int, what: str) -> Floats:

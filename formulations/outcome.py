@@ -68,8 +68,8 @@ class SolveOptions:
     solver: str | None = None
 
     def __post_init__(self) -> None:
-        if self.time_limit_s is not None and not self.time_limit_s > 0:
-            raise ValueError(f"time_limit_s must be positive, got {self.time_limit_s}")
+        if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
+            raise ValueError(f"time_limit_s must be a positive number of seconds, got {self.time_limit_s}")
         if not (self.gap >= 0 and math.isfinite(self.gap)):
             raise ValueError(f"gap must be a finite number of at least 0, got {self.gap}")
         if self.seed < 0 or self.seed > 2**31 - 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import lru_cache
 
 import highspy
@@ -11,7 +12,7 @@ import numpy as np
 from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
 from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
 
-__all__ = ["choose_algorithm", "highs_model", "solve_arrays", "solve_program"]
+__all__ = ["choose_algorithm", "highs_model", "pass_model", "solve_arrays", "solve_program"]
 
 #: Above this many columns an interior-point method with crossover beats the simplex method (benchmarks/).
 _LARGE = 20_000
@@ -25,6 +26,8 @@ _STATUS = {
     highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
 }
 _FEASIBLE_POINT = 2  # HiGHS: kSolutionStatusFeasible
+#: An integer optimum whose relative gap to the bound is larger is not proven (HiGHS's own feasibility tolerance).
+_PROVEN = 1e-6
 
 
 def solve_program(program: LinearProgram, options: SolveOptions) -> Outcome:
@@ -43,25 +46,33 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     """Solve solver arrays; values, duals and reduced costs are in the problem's own direction."""
     started = time.perf_counter()
     algorithm = choose_algorithm(arrays, options)
-    solver = _configured(options, algorithm)
-    _pass_model(solver, arrays)
+    solver = _configured(options, algorithm, is_mip=arrays.is_mip)
+    pass_model(solver, arrays)
     solver.run()
-    if solver.getModelStatus() == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-        solver.setOptionValue("presolve", "off")  # presolve cannot tell the two apart; the simplex method can
-        solver.setOptionValue("solver", "simplex")
-        solver.clearSolver()
-        solver.run()
-    return _outcome(solver, arrays, engine, algorithm, time.perf_counter() - started)
+    outcome = _outcome(solver, arrays, engine, algorithm, time.perf_counter() - started)
+    ray = outcome.status is Status.UNBOUNDED and arrays.is_mip  # of the relaxation only
+    if not ray and solver.getModelStatus() != highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        return outcome
+    # One of the two; a run without objective tells which.
+    answer = solve_arrays(replace(arrays, cost=np.zeros_like(arrays.cost), offset=0.0), options, engine)
+    verdict = answer.status if not answer.status.has_answer else Status.UNBOUNDED
+    reason = Infeasibility(str(verdict)) if verdict is Status.INFEASIBLE else None
+    seconds = time.perf_counter() - started
+    return replace(outcome, status=verdict, message=str(verdict).capitalize(), infeasibility=reason, seconds=seconds)
 
 
 def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:
     """The HiGHS algorithm: the one asked for, or the quickest for this size (measured in benchmarks/)."""
     if options.algorithm == "hipo" and not _has_hipo():
         raise EngineError("this HiGHS has no HiPO solver; install highspy[extras] or choose another algorithm")
+    if arrays.is_mip and options.algorithm == "pdlp":
+        raise EngineError("algorithm 'pdlp' cannot solve the relaxations of an integer program; choose another")
     if options.algorithm != "auto":
         return options.algorithm
-    if arrays.is_mip or len(arrays.cost) <= _LARGE:
-        return "choose" if arrays.is_mip else "simplex"
+    if arrays.is_mip:
+        return "choose"
+    if len(arrays.cost) <= _LARGE:
+        return "simplex"
     return "hipo" if _has_hipo() else "ipm"
 
 
@@ -94,14 +105,15 @@ def _has_hipo() -> bool:
     return bool(solver.setOptionValue("solver", "hipo") == highspy.HighsStatus.kOk)
 
 
-def _configured(options: SolveOptions, algorithm: str) -> highspy.Highs:
+def _configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highspy.Highs:
     solver = highspy.Highs()
     settings: dict[str, bool | int | float | str] = {
         "output_flag": options.log,
         "random_seed": options.seed,
         "mip_rel_gap": options.gap,
         "mip_abs_gap": 1e-9,
-        "solver": algorithm,
+        # For an integer program HiGHS documents "solver" as dropping the integrality: say which relaxations to use.
+        "mip_lp_solver" if is_mip else "solver": algorithm,
     }
     if options.threads is not None:
         settings["threads"] = options.threads
@@ -114,7 +126,8 @@ def _configured(options: SolveOptions, algorithm: str) -> highspy.Highs:
     return solver
 
 
-def _pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
+def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
+    """Hand HiGHS the whole program in one call, as a minimisation."""
     matrix = arrays.matrix
     sign = -1.0 if arrays.maximize else 1.0  # always minimise, so that duals have one sign convention
     if arrays.matrix.nnz > np.iinfo(np.int32).max:
@@ -140,6 +153,11 @@ def _pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
         raise EngineError("HiGHS refuses the model; check it for coefficients beyond 1e15")
 
 
+def _zero_is_feasible(arrays: LinearProgramArrays) -> bool:
+    """HiGHS calls a program without columns empty, whatever its rows say."""
+    return bool((arrays.row_lower <= 0).all() and (arrays.row_upper >= 0).all())
+
+
 def _outcome(
     solver: highspy.Highs, arrays: LinearProgramArrays, engine: str, algorithm: str, seconds: float
 ) -> Outcome:
@@ -151,6 +169,8 @@ def _outcome(
     message = str(solver.modelStatusToString(model_status))
     if status is Status.TIME_LIMIT and info.primal_solution_status == _FEASIBLE_POINT:
         status = Status.FEASIBLE
+    if model_status == highspy.HighsModelStatus.kModelEmpty and not _zero_is_feasible(arrays):
+        status, message = Status.INFEASIBLE, "Infeasible"
     common = {"engine": engine, "algorithm": algorithm, "iterations": iterations, "seconds": seconds}
     if not status.has_answer:
         reason = Infeasibility(message) if status is Status.INFEASIBLE else None
@@ -162,7 +182,9 @@ def _outcome(
     duals = reduced = None
     if arrays.is_mip:
         bound = sign * float(info.mip_dual_bound)
-    elif solution.dual_valid:
+        if status is Status.OPTIMAL and abs(objective - bound) > _PROVEN * max(1.0, abs(objective)):
+            status = Status.FEASIBLE  # HiGHS says optimal when it stops at the gap that was asked for
+    elif solution.dual_valid and status is Status.OPTIMAL:
         duals = sign * np.array(solution.row_dual)
         reduced = sign * np.array(solution.col_dual)
     return Outcome(

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
-from flowlex.formulations.outcome import Infeasibility, Outcome
+from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions
 
 __all__ = ["explain_cut", "explain_network", "explain_program"]
 
 _SHOWN = 8
 #: HiGHS iis_strategy: search the linear program for a set that is irreducible.
 _IIS_IRREDUCIBLE = 2 + 4
+#: An explanation may not take longer than this; a larger set is then named instead.
+_IIS_SECONDS = 60.0
 
 
 def explain_program(program: LinearProgram, arrays: LinearProgramArrays, outcome: Outcome) -> Outcome:
@@ -25,15 +27,15 @@ def explain_program(program: LinearProgram, arrays: LinearProgramArrays, outcome
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("iis_strategy", _IIS_IRREDUCIBLE)
+    solver.setOptionValue("iis_time_limit", _IIS_SECONDS)
     relaxation = replace(arrays, integrality=np.zeros_like(arrays.integrality))
-    from flowlex.formulations.engines.highs_engine import _pass_model
+    from flowlex.formulations.engines.highs_engine import pass_model
 
-    _pass_model(solver, relaxation)
+    pass_model(solver, relaxation)
     _, iis = solver.getIis()
     rows, columns = program.row_names(), program.column_names()
     if not iis.row_index_ and not iis.col_index_:
-        text = "Without the integer requirements there are feasible answers; with them there are none."
-        return replace(outcome, infeasibility=Infeasibility(text))
+        return replace(outcome, infeasibility=Infeasibility(_without_set(relaxation, arrays.is_mip)))
     constraints = tuple(rows[i] for i in iis.row_index_)
     free = highspy.IisBoundStatus.kIisBoundStatusFree
     bounds = tuple(columns[j] for j, kind in zip(iis.col_index_, iis.col_bound_, strict=True) if kind != int(free))
@@ -42,6 +44,20 @@ def explain_program(program: LinearProgram, arrays: LinearProgramArrays, outcome
         text += f" The bounds of {_some(bounds)} take part."
     text += " Relax or remove any one of them."
     return replace(outcome, infeasibility=Infeasibility(text, constraints, bounds))
+
+
+def _without_set(relaxation: LinearProgramArrays, is_mip: bool) -> str:
+    """Say why HiGHS names no set; only a solved relaxation may be called feasible."""
+    from flowlex.formulations.engines.highs_engine import solve_arrays
+
+    if is_mip:
+        answer = solve_arrays(replace(relaxation, cost=np.zeros_like(relaxation.cost)), SolveOptions(time_limit_s=60.0))
+        if answer.status.has_answer:
+            return "Without the integer requirements there are feasible answers; with them there are none."
+    return (
+        "HiGHS found no smaller set of constraints that explains it; the program may be infeasible by a hair: "
+        "check its scaling, or leave constraints out until it has an answer."
+    )
 
 
 def explain_network(network: FlowNetwork) -> Infeasibility:
@@ -63,8 +79,9 @@ def explain_cut(network: FlowNetwork, inside: NDArray[np.bool_]) -> Infeasibilit
     nodes = tuple(np.array(network.node_names, dtype=object)[inside].tolist())
     complement = tuple(np.array(network.node_names, dtype=object)[~inside].tolist())
     if len(complement) < len(nodes):  # say the same of the smaller side
-        who, verb = _some(complement), f"must take in {supply + forced}"
-        text = f"{_subject(complement)} {who} {verb}, but the arcs into them carry at most {out}"
+        who, them = _some(complement), "it" if len(complement) == 1 else "them"
+        text = f"{_subject(complement)} {who} must take in {supply + forced}, "
+        text += f"but the arcs into {them} carry at most {out}"
         nodes = complement
     else:
         carried = f"{supply}" + (f" of their own and {forced} that lower bounds force in" if forced else "")

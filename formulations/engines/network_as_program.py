@@ -34,7 +34,7 @@ def solve_network_as_program(network: FlowNetwork, engine: EngineName, options: 
     else:
         from flowlex.formulations.engines.pulp_engine import solve_with_pulp
 
-        outcome = solve_with_pulp(network.to_linear_program(), options)
+        outcome = solve_with_pulp(network.to_linear_program(), options, explain=False)
     if outcome.status is Status.INFEASIBLE:
         from flowlex.formulations.engines.infeasibility import explain_network
 
@@ -47,14 +47,31 @@ def solve_network_as_program(network: FlowNetwork, engine: EngineName, options: 
 
 def _in_integers(network: FlowNetwork, outcome: Outcome, started: float) -> Outcome:
     assert outcome.values is not None
-    flow = _rounded(outcome.values, "flow", outcome)
+    if outcome.status is not Status.OPTIMAL and not _is_flow(network, np.rint(outcome.values).astype(np.int64)):
+        return _without_answer(outcome, time.perf_counter() - started)  # stopped away from any vertex
+    optimal = outcome.status is Status.OPTIMAL
+    flow = _rounded(outcome.values, "flow", outcome) if optimal else np.rint(outcome.values).astype(np.int64)
     objective = network.total_cost(flow)
     answer = replace(outcome, objective=objective, bound=None, values=flow, seconds=time.perf_counter() - started)
-    if outcome.status is not Status.OPTIMAL:
+    if not optimal:
         return replace(answer, duals=None, reduced_costs=None)
     start = np.zeros(network.node_count) if outcome.duals is None else outcome.duals
     potentials = exact_potentials(network, flow, np.rint(start).astype(np.int64))
     return replace(answer, bound=objective, duals=potentials, reduced_costs=network.reduced_costs(potentials))
+
+
+def _is_flow(network: FlowNetwork, flow: Integers) -> bool:
+    within = (flow >= network.lower) & (flow <= network.upper)
+    balance = network.supply.copy()
+    np.subtract.at(balance, network.tail, flow)
+    np.add.at(balance, network.head, flow)
+    return bool(within.all() and not balance.any())
+
+
+def _without_answer(outcome: Outcome, seconds: float) -> Outcome:
+    return Outcome(
+        Status.TIME_LIMIT, outcome.engine, algorithm=outcome.algorithm, seconds=seconds, message=outcome.message
+    )
 
 
 def exact_potentials(network: FlowNetwork, flow: Integers, start: Integers) -> Integers:

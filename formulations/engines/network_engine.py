@@ -8,10 +8,12 @@ optimum can reach.
 
 from __future__ import annotations
 
-import multiprocessing
+import os
+import signal
 import time
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, Pipe
+from typing import NoReturn
 
 import numpy as np
 import pylmcf
@@ -26,6 +28,8 @@ __all__ = ["NormalForm", "check_magnitudes", "infeasible_cut", "solve_network"]
 
 #: Path costs and flows stay below this, so that no sum in the network simplex can leave 64 bits.
 _SAFE = 2**60
+#: ``poll`` counts milliseconds in 32 bits.
+_LONGEST_WAIT_S = 1e6
 
 
 @dataclass(frozen=True)
@@ -101,21 +105,23 @@ def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
     check_magnitudes(network)
     if options.time_limit_s is None:
         return _solve(network)
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    worker = context.Process(target=_solve_into, args=(network, sender), daemon=True)
-    worker.start()
+    receiver, sender = Pipe(duplex=False)
+    # A bare fork: multiprocessing allows no children to its daemonic workers, and a batch may run in one.
+    child = os.fork()
+    if not child:
+        receiver.close()
+        _solve_into(network, sender)
     sender.close()
     try:
-        if not receiver.poll(options.time_limit_s):
+        if not receiver.poll(min(options.time_limit_s, _LONGEST_WAIT_S)):
             message = f"stopped after {options.time_limit_s} s"
             return Outcome(Status.TIME_LIMIT, "network", seconds=options.time_limit_s, message=message)
         answer = receiver.recv()
     except EOFError as error:
         raise EngineError("the network simplex process ended without an answer") from error
     finally:
-        worker.kill()
-        worker.join()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         receiver.close()
     if isinstance(answer, Exception):
         raise answer
@@ -123,11 +129,15 @@ def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
     return answer
 
 
-def _solve_into(network: FlowNetwork, sender: Connection) -> None:
+def _solve_into(network: FlowNetwork, sender: Connection) -> NoReturn:
+    """Solve in the forked child, which ends here whatever happens."""
     try:
-        sender.send(_solve(network))
-    except Exception as error:  # handed to the parent, which raises it
-        sender.send(error)
+        try:
+            sender.send(_solve(network))
+        except Exception as error:  # handed to the parent, which raises it
+            sender.send(error)
+    finally:
+        os._exit(0)
 
 
 def _solve(network: FlowNetwork) -> Outcome:
@@ -162,12 +172,19 @@ def _without_arcs(network: FlowNetwork, normal: NormalForm, started: float) -> O
 def _outcome(
     network: FlowNetwork, normal: NormalForm, result: Integers, potentials: Integers, started: float
 ) -> Outcome:
-    flow = normal.flows(result)
-    endless = (network.upper == UNBOUNDED) & (flow >= normal.upper)
+    reduced, missing = network.reduced_costs(potentials), network.upper == UNBOUNDED
+    # A bounded optimum stays below every stand-in capacity, so no optimal price can push against one.
+    endless = missing & (reduced < 0)
     if endless.any():
         arc = network.describe_arc(int(np.argmax(endless)))
         message = f"a cycle of negative cost through {arc} has no capacity; bound one of its arcs"
         return Outcome(Status.UNBOUNDED, "network", seconds=time.perf_counter() - started, message=message)
+    flow = normal.flows(result)
+    if (missing & (flow >= normal.upper)).any():
+        # A cycle that costs nothing runs at its stand-in capacity; priced anew, no such arc starts out full.
+        priced = _solve(replace(network, cost=reduced))
+        assert priced.values is not None and priced.duals is not None
+        flow, potentials = priced.values, potentials + priced.duals
     objective = network.total_cost(flow)
     return Outcome(
         Status.OPTIMAL,
@@ -225,7 +242,13 @@ def _finite_upper(network: FlowNetwork) -> Integers:
     missing = network.upper == UNBOUNDED
     if not missing.any():
         return network.upper
-    sendable = np.abs(network.supply).sum() + np.abs(network.lower).sum() + np.abs(network.upper[~missing]).sum()
+    sendable = int(np.abs(network.supply).sum() + np.abs(network.lower).sum() + np.abs(network.upper[~missing]).sum())
+    filled = int((missing & (network.cost < 0)).sum())  # start out full, so their capacities are summed
+    if (filled + 2) * (sendable + 1) >= _SAFE:
+        raise EngineError(
+            f"integer overflow: {filled} arcs of negative cost have no capacity and supplies and bounds sum to "
+            f"{sendable}; the limit of their product is {_SAFE}. Use a coarser unit of flow, or bound these arcs"
+        )
     return np.where(missing, np.maximum(network.lower, 0) + sendable + 1, network.upper)
 
 

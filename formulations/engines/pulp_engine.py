@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from itertools import repeat
+from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -85,28 +86,36 @@ def to_pulp(program: LinearProgram, *, minimizing: bool = False) -> pulp.LpProbl
     minimizing
         State a maximisation as the minimisation of its negative.
     """
-    problem, _, _ = _lower(program, minimizing=minimizing)
+    problem, _, _ = _lower(program, program.arrays(), minimizing=minimizing)
     return problem
 
 
-def solve_with_pulp(program: LinearProgram, options: SolveOptions) -> Outcome:
-    """Compile to PuLP and solve there, with HiGHS or with ``options.solver``."""
+def solve_with_pulp(program: LinearProgram, options: SolveOptions, *, explain: bool = True) -> Outcome:
+    """Compile to PuLP and solve there, with HiGHS or with ``options.solver``.
+
+    Parameters
+    ----------
+    explain
+        Look for an irreducible infeasible set when there is no answer.
+    """
     started = time.perf_counter()
-    problem, variables, constraints = _lower(program, minimizing=True)
-    solver = _solver(options)
-    if not isinstance(solver, BulkHighs):
+    arrays, solver = program.arrays(), _solver(options)
+    problem, variables, constraints = _lower(program, arrays, minimizing=True)
+    if isinstance(solver, BulkHighs):
         problem.solve(solver)
-        return _foreign_outcome(program, problem, variables, constraints, options, time.perf_counter() - started)
-    problem.solve(solver)
-    outcome = solver.outcome
-    assert outcome is not None  # set by actualSolve, or it raised
-    if outcome.status is Status.INFEASIBLE:
+        assert solver.outcome is not None  # set by actualSolve, or it raised
+        outcome = solver.outcome
+    else:
+        status = _solve_elsewhere(problem, solver, options, arrays)
+        outcome = Outcome(status, "pulp", algorithm=str(options.solver))
+    outcome = replace(outcome, seconds=time.perf_counter() - started)
+    if outcome.status is Status.INFEASIBLE and explain:
         from flowlex.formulations.engines.infeasibility import explain_program
 
-        return explain_program(program, program.arrays(), outcome)
+        return explain_program(program, arrays, outcome)
     if not outcome.status.has_answer:
         return outcome
-    return _collect(program, outcome.status, variables, constraints, outcome.bound, outcome)
+    return _collect(arrays, variables, constraints, outcome)
 
 
 def problem_arrays(
@@ -118,8 +127,10 @@ def problem_arrays(
     position = {id(variable): index for index, variable in enumerate(variables)}
     lengths = np.fromiter((len(c.expr) for c in constraints), np.int64, len(constraints))
     total = int(lengths.sum())
-    columns = np.fromiter((position[id(v)] for c in constraints for v in c.expr), np.int64, total)
-    values = np.fromiter((x for c in constraints for x in c.expr.values()), np.float64, total)
+    expressions = [constraint.expr for constraint in constraints]
+    members = map(id, chain.from_iterable(expressions))
+    columns = np.fromiter(map(position.__getitem__, members), np.int64, total)
+    values = np.fromiter(chain.from_iterable(e.values() for e in expressions), np.float64, total)
     pointer = np.concatenate([[0], np.cumsum(lengths)])
     matrix = sparse.csr_array((values, columns, pointer), shape=(len(constraints), len(variables))).tocsc()
     matrix.eliminate_zeros()
@@ -147,7 +158,10 @@ def safe_names(names: list[str]) -> list[str]:
 
     ``x[a-1]`` and ``x[a+1]`` become ``x_a_1`` and ``x_a_1_2``.
     """
-    safe = [name.translate(_UNSAFE).rstrip("_") or "_" for name in names]
+    joined = "\n".join(names).translate(_UNSAFE).split("\n")  # one call for all of them
+    if len(joined) != len(names):  # somebody's name holds a line break
+        joined = [name.translate(_UNSAFE).replace("\n", "_") for name in names]
+    safe = [name.rstrip("_") or "_" for name in joined]
     if len(set(safe)) == len(safe):
         return safe
     taken, times = set(safe), dict[str, int]()
@@ -165,9 +179,8 @@ def safe_names(names: list[str]) -> list[str]:
 
 
 def _lower(
-    program: LinearProgram, *, minimizing: bool
+    program: LinearProgram, arrays: LinearProgramArrays, *, minimizing: bool
 ) -> tuple[pulp.LpProblem, list[pulp.LpVariable], list[pulp.LpConstraint]]:
-    arrays = program.arrays()
     flip = minimizing and arrays.maximize
     direction = pulp.LpMaximize if arrays.maximize and not flip else pulp.LpMinimize
     problem = pulp.LpProblem(program.name.translate(_UNSAFE), direction)
@@ -230,61 +243,43 @@ def _solver(options: SolveOptions) -> pulp.LpSolver:
     return solver
 
 
-def _foreign_outcome(
-    program: LinearProgram,
-    problem: pulp.LpProblem,
-    variables: list[pulp.LpVariable],
-    constraints: list[pulp.LpConstraint],
-    options: SolveOptions,
-    seconds: float,
-) -> Outcome:
+def _solve_elsewhere(
+    problem: pulp.LpProblem, solver: pulp.LpSolver, options: SolveOptions, arrays: LinearProgramArrays
+) -> Status:
+    """Solve with a solver of PuLP's and say how it ended; only a proven optimum is optimal."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            problem.solve(solver)
+    except pulp.PulpError as error:
+        raise EngineError(f"PuLP's {options.solver} failed: {error}. Set log=True to see why") from error
     status = _STATUS.get(problem.sol_status, Status.ERROR)
-    common = Outcome(status, "pulp", algorithm=str(options.solver), seconds=seconds)
-    if status is Status.INFEASIBLE:
-        from flowlex.formulations.engines.infeasibility import explain_program
-
-        return explain_program(program, program.arrays(), common)
-    if not status.has_answer:
-        return common
-    return _collect(program, status, variables, constraints, None, common)
+    if status is Status.OPTIMAL and arrays.is_mip and options.gap > 0:
+        return Status.FEASIBLE  # it may have stopped at the gap, and PuLP has no bound to tell
+    if status is Status.TIME_LIMIT and options.time_limit_s is None:
+        return Status.ERROR
+    return status
 
 
 def _collect(
-    program: LinearProgram,
-    status: Status,
+    arrays: LinearProgramArrays,
     variables: list[pulp.LpVariable],
     constraints: list[pulp.LpConstraint],
-    bound: float | int | None,
-    common: Outcome,
+    outcome: Outcome,
 ) -> Outcome:
     """Read values and duals back in the program's own order and direction."""
-    arrays = program.arrays()
     sign = -1.0 if arrays.maximize else 1.0
     values = np.array([v.varValue for v in variables], dtype=np.float64)
     objective = float(arrays.cost @ values) + arrays.offset
+    optimal = outcome.status is Status.OPTIMAL
     duals = reduced = None
-    if not arrays.is_mip and (not constraints or constraints[0].pi is not None):
+    if optimal and not arrays.is_mip and (not constraints or constraints[0].pi is not None):
         duals = sign * np.array([c.pi for c in constraints], dtype=np.float64)
         reduced = arrays.cost - arrays.matrix.T @ duals
-    if status is Status.OPTIMAL and not arrays.is_mip:
+    bound = None if outcome.bound is None else sign * outcome.bound
+    if optimal and (bound is None or not arrays.is_mip):
         bound = objective
-    elif bound is not None:
-        bound = sign * bound
-    elif status is Status.OPTIMAL:
-        bound = objective
-    return Outcome(
-        status,
-        "pulp",
-        objective,
-        bound,
-        values,
-        duals,
-        reduced,
-        common.algorithm,
-        common.iterations,
-        common.seconds,
-        common.message,
-    )
+    return replace(outcome, objective=objective, bound=bound, values=values, duals=duals, reduced_costs=reduced)
 
 
 def _or_none(values: Any) -> Any:

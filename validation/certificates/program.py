@@ -25,6 +25,9 @@ def certify_program(program: LinearProgram, outcome: Outcome, *, tolerance: floa
     values = outcome.values
     if values is None or outcome.objective is None:
         return Certificate("feasible", False, (Check("has an answer", False, detail=f"status {outcome.status}"),))
+    shape = _shape(program, outcome)
+    if not shape.ok:
+        return Certificate("feasible", False, (shape,), tolerance)
     checks = _primal(program, arrays, values, float(outcome.objective), tolerance)
     if arrays.is_mip:
         checks += _integer(program, arrays, values, outcome, tolerance)
@@ -32,6 +35,7 @@ def certify_program(program: LinearProgram, outcome: Outcome, *, tolerance: floa
     if outcome.status is not Status.OPTIMAL or outcome.duals is None:
         return Certificate("feasible", False, tuple(checks), tolerance)
     checks += _dual(program, arrays, outcome.duals, float(outcome.objective), tolerance)
+    checks += _stated(program, arrays, outcome, tolerance)
     return Certificate("optimal", False, tuple(checks), tolerance)
 
 
@@ -57,9 +61,41 @@ def _integer(
     checks = [_small("integer variables are integers", off, program.column_names, tolerance)]
     if outcome.bound is not None and outcome.objective is not None:
         gain = float(outcome.bound - outcome.objective) * (-1.0 if arrays.maximize else 1.0)
-        ok = gain <= tolerance * (1.0 + abs(float(outcome.objective)))
+        accepted = tolerance * (1.0 + abs(float(outcome.objective)))
         detail = f"solver's bound {outcome.bound:.10g}, objective {outcome.objective:.10g}"
-        checks.append(Check("the answer does not beat the bound", ok, max(gain, 0.0), detail))
+        checks.append(Check("the answer does not beat the bound", gain <= accepted, max(gain, 0.0), detail))
+        if outcome.status is Status.OPTIMAL:
+            checks.append(Check("an optimum meets the bound", abs(gain) <= accepted, abs(gain), detail))
+    return checks
+
+
+def _shape(program: LinearProgram, outcome: Outcome) -> Check:
+    sizes = (
+        ("values", outcome.values, program.column_count),
+        ("duals", outcome.duals, program.row_count),
+        ("reduced costs", outcome.reduced_costs, program.column_count),
+    )
+    wrong = [
+        f"{count} {what} expected, got shape {np.asarray(a).shape}" for what, a, count in sizes if _differs(a, count)
+    ]
+    return Check("one number per row and column", not wrong, detail="; ".join(wrong))
+
+
+def _differs(array: Floats | None, count: int) -> bool:
+    return array is not None and np.shape(array) != (count,)
+
+
+def _stated(program: LinearProgram, arrays: LinearProgramArrays, outcome: Outcome, tolerance: float) -> list[Check]:
+    """What the outcome says beyond its values and duals."""
+    checks = []
+    assert outcome.duals is not None and outcome.objective is not None
+    if outcome.bound is not None:
+        checks.append(_equal("the stated bound is the objective", float(outcome.objective), outcome.bound, tolerance))
+    if outcome.reduced_costs is not None:
+        off = np.abs(arrays.cost - arrays.matrix.T @ outcome.duals - outcome.reduced_costs)
+        scale = 1.0 + np.abs(arrays.cost) + abs(arrays.matrix).T @ np.abs(outcome.duals)
+        name = "reduced costs recomputed from the duals"
+        checks.append(_small(name, off / scale, program.column_names, tolerance))
     return checks
 
 
