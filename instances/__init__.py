@@ -3,14 +3,17 @@
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import json_schema, read_instance, write_instance
+from flowlex.instances.generators import GENERATORS, generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.network import NetworkInstance
 
 __all__ = [
+    "GENERATORS",
     "GpuInstance",
     "Instance",
     "InstanceError",
     "NetworkInstance",
+    "generate",
     "json_schema",
     "read_instance",
     "write_dimacs",

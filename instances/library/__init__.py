@@ -1,0 +1,44 @@
+"""Ready instance files, small enough to look into: ``read_instance(library()["gpu-testbed"])``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from flowlex.instances.dimacs import write_dimacs
+from flowlex.instances.files import write_instance
+from flowlex.instances.generators import generate
+from flowlex.instances.network import NetworkInstance
+
+__all__ = ["RECIPES", "library", "write_library"]
+
+_ENDINGS = (".json", ".json.gz", ".min", ".min.gz")
+
+#: How each file was made: generator, seed and parameters. ``write_library`` makes it again.
+RECIPES: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
+    "gpu-figure1.json": ("gpu-figure1", 0, {}),
+    "gpu-figure4.json": ("gpu-figure4", 4, {}),
+    "gpu-testbed.json": ("gpu-testbed", 1, {}),
+    "network-random.min.gz": ("network-random", 3, {"nodes": 12, "arcs": 40, "lower": 0.3, "unbounded": 0.1}),
+}
+
+
+def library() -> dict[str, Path]:
+    """Return the ready files by name (without ending), sorted."""
+    folder = Path(str(files("flowlex.instances.library")))
+    found = [path for path in folder.iterdir() if path.name.endswith(_ENDINGS)]
+    return {path.name.partition(".")[0]: path for path in sorted(found)}
+
+
+def write_library(folder: str | Path) -> None:
+    """Make all ready files anew in a folder; to renew the shipped ones, give it ``instances/library``."""
+    for name, (generator, seed, parameters) in RECIPES.items():
+        instance = generate(generator, seed=seed, **parameters)
+        path = Path(folder) / name
+        if ".min" in path.suffixes:
+            assert isinstance(instance, NetworkInstance)
+            write_dimacs(instance, path)
+        else:
+            write_instance(instance, path)
