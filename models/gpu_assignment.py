@@ -36,6 +36,7 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.gpu_costs import Penalties, TransferCosts
 from flowlex.models.gpu_network import AssignmentNetwork, build_compact, build_paper
+from flowlex.models.gpu_placement import Placement
 from flowlex.models.gpu_round import Policy, Round, plan_round
 from flowlex.models.gpu_solution import GpuSolution
 from flowlex.validation.certificates import Check
@@ -156,10 +157,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
             duals=duals,
             message=outcome.message,
             infeasibility=outcome.infeasibility,
-            view=plan.view,
+            placement=Placement(plan.view, self.costs, gpu),
             round=plan,
-            gpu=gpu,
-            costs=self.costs,
             transfer_units=transfer,
         )
 
