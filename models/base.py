@@ -152,7 +152,7 @@ class Solution:
         return _table(f"{self.model}: {self.instance}", facts)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model(ABC, Generic[InstanceT, SolutionT]):
     """A scheduling problem stated as mathematics. Immutable; options are typed fields of the subclass.
 
@@ -169,6 +169,9 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
     unknowns: ClassVar[tuple[Symbol, ...]] = ()
     objective: ClassVar[str] = ""
     equations: ClassVar[tuple[Equation, ...]] = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.instance.kind} {self.instance.name!r}>"
 
     @cached_property
     def formulation(self) -> LinearProgram | FlowNetwork:
@@ -245,6 +248,10 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
             return {"formulation": "flow network", "nodes": formulation.node_count, "arcs": formulation.arc_count}
         kind = "integer program" if formulation.is_mip else "linear program"
         return {"formulation": kind, "columns": formulation.column_count, "rows": formulation.row_count}
+
+    def details(self) -> list[tuple[str, pd.DataFrame]]:
+        """Tables that ``flowlex show`` prints below the sizes: (caption, frame); none by default."""
+        return []
 
     @classmethod
     def to_latex(cls) -> str:

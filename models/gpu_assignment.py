@@ -45,7 +45,7 @@ from flowlex.validation.certificates.gpu import check_placements
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GpuAssignment(Model[GpuInstance, GpuSolution]):
     """One scheduling round of a GPU cluster (see the module).
 

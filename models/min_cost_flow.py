@@ -98,7 +98,7 @@ class FlowSolution(Solution):
         return _draw(self.network, self.flow, axes, f"{self.instance}: cost {self.objective}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MinCostFlow(Model[NetworkInstance, FlowSolution]):
     """Minimum-cost flow over any network (see the module)."""
 
