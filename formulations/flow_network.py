@@ -290,9 +290,11 @@ class NetworkBuilder:
 
 def exact_dot(a: Integers, b: Integers) -> int:
     """Return ``sum(a * b)`` exactly, in 64 bits where that is safe and in Python integers where it is not."""
-    estimate = float(np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))) if len(a) else 0.0
-    if estimate < 2.0**62:
-        return int(a @ b) if len(a) else 0
+    if not len(a):
+        return 0
+    largest = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min())))
+    if largest * len(a) < 2**63:
+        return int((a * b).sum())
     return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
 
 

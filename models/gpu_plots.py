@@ -24,7 +24,16 @@ _COLOURS = {
     "kept running": "#9ecae1",
     "idle": "#eeeeee",
 }
-_LAYERS = ("S", "job", "unscheduled", "task", "cluster", "rack", "node", "own_gpu", "gpu", "pool", "E")
+#: Blocks of nodes from left to right; those of one column stand below one another.
+_COLUMNS = (
+    ("S",),
+    ("job",),
+    ("task", "unscheduled"),
+    ("cluster",),
+    ("rack",),
+    ("node", "own_gpu", "gpu", "pool"),
+    ("E",),
+)
 _MOST_DRAWN = 80
 
 
@@ -83,21 +92,27 @@ def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | 
 
     if network.node_count > _MOST_DRAWN:
         raise ModelError(f"a drawing of {network.node_count} nodes is unreadable; draw one of at most {_MOST_DRAWN}")
-    layers = [network.node_blocks[name] for name in _LAYERS if name in network.node_blocks]
+    columns = [tuple(b for b in names if b in network.node_blocks) for names in _COLUMNS]
+    columns = [names for names in columns if names]
     if ax is None:
-        _, ax = plt.subplots(figsize=(2.2 * len(layers), 7))
-    place, names = {}, {}
-    for column, block in enumerate(layers):
-        ax.text(column, block.count / 2 + 0.2, block.name, ha="center", fontsize=8, style="italic")
-        for row, name in enumerate(block.names()):
-            place[block.start + row] = (float(column), (block.count - 1) / 2 - row)
-            names[block.start + row] = block.name if block.count == 1 else name[len(block.name) + 1 : -1]
+        _, ax = plt.subplots(figsize=(2.2 * len(columns), 8))
+    place, labels = {}, {}
+    for column, names in enumerate(columns):
+        blocks = [network.node_blocks[name] for name in names]
+        row = sum(block.count + 1.5 for block in blocks) / 2
+        for block in blocks:
+            ax.text(column, row, block.name, ha="center", fontsize=8, style="italic")
+            for index, name in enumerate(block.names()):
+                row -= 1
+                place[block.start + index] = (float(column), row)
+                labels[block.start + index] = block.name if block.count == 1 else name[len(block.name) + 1 : -1]
+            row -= 1.5
     arcs = list(zip(network.tail.tolist(), network.head.tolist(), strict=True))
     graph = nx.DiGraph(arcs)
     active = [] if flow is None else [arc for arc, units in zip(arcs, flow.tolist(), strict=True) if units]
     nx.draw_networkx_edges(graph, place, ax=ax, edge_color="#cccccc", width=0.6, arrowsize=5)
     nx.draw_networkx_edges(graph, place, edgelist=active, ax=ax, edge_color="#1f77b4", width=2.0, arrowsize=9)
     nx.draw_networkx_nodes(graph, place, ax=ax, node_size=260, node_color="#ffffff", edgecolors="#444444")
-    nx.draw_networkx_labels(graph, place, names, ax=ax, font_size=6)
+    nx.draw_networkx_labels(graph, place, labels, ax=ax, font_size=6)
     ax.set_axis_off()
     return ax

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,15 +81,15 @@ def _conservation(network: FlowNetwork, flow: Integers) -> Check:
     excess = -network.supply if size < _SAFE else -network.supply.astype(object)
     np.add.at(excess, network.tail, flow)
     np.subtract.at(excess, network.head, flow)
-    return _all_zero("flow conservation at every node", excess, network.node_names)
+    return _all_zero("flow conservation at every node", excess, lambda node: network.node_names[node])
 
 
 def _bounds(network: FlowNetwork, flow: Integers) -> list[Check]:
     below = np.where(flow < network.lower, _wide(network.lower) - flow, 0)
     above = np.where(flow > network.upper, flow - _wide(network.upper), 0)
     return [
-        _all_zero("flow at least the lower bound", below, network),
-        _all_zero("flow at most the capacity", above, network),
+        _all_zero("flow at least the lower bound", below, network.describe_arc),
+        _all_zero("flow at most the capacity", above, network.describe_arc),
     ]
 
 
@@ -120,8 +122,8 @@ def _slackness(network: FlowNetwork, flow: Integers, reduced: Integers) -> list[
     cheaper_up = np.where(flow < network.upper, np.maximum(-reduced, 0), 0)
     cheaper_down = np.where(flow > network.lower, np.maximum(reduced, 0), 0)
     return [
-        _all_zero("no arc with room has a negative reduced cost", cheaper_up, network),
-        _all_zero("no arc with flow to spare has a positive reduced cost", cheaper_down, network),
+        _all_zero("no arc with room has a negative reduced cost", cheaper_up, network.describe_arc),
+        _all_zero("no arc with flow to spare has a positive reduced cost", cheaper_down, network.describe_arc),
     ]
 
 
@@ -149,7 +151,7 @@ def _stated_reduced(network: FlowNetwork, reduced: Integers, stated: Integers) -
     return Check(name, False, _distance(int(reduced[first]), stated[first]), detail)
 
 
-def _all_zero(name: str, violation: Integers, where: FlowNetwork | list[str]) -> Check:
+def _all_zero(name: str, violation: Integers, where: Callable[[int], str]) -> Check:
     size = np.abs(violation)
     if not len(size):
         return Check(name, True)
@@ -157,5 +159,4 @@ def _all_zero(name: str, violation: Integers, where: FlowNetwork | list[str]) ->
     if not worst:
         return Check(name, True)
     first = int(np.argmax(size))
-    place = where.describe_arc(first) if isinstance(where, FlowNetwork) else where[first]
-    return Check(name, False, worst, f"{place} is off by {worst}")
+    return Check(name, False, worst, f"{where(first)} is off by {worst}")
