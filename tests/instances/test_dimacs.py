@@ -176,7 +176,9 @@ def test_largest_integers_are_kept_exactly():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.lists(st.sampled_from(["1", "-2", "30", "+4", "-", "", " ", "5-6", "1.5", str(2**62), "a", "\t"]), max_size=7)
+        st.lists(
+            st.sampled_from(["1", "-2", "30", "+4", "-", "", " ", "5-6", "1.5", str(2**62), "a", "\t"]), max_size=7
+        )
     )
 )
 def test_the_quick_parser_reads_what_the_careful_one_reads(rows):
