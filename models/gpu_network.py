@@ -153,10 +153,9 @@ class _Compact:
         job = net.nodes("job", len(view.job_names), labels=view.job_names, supply=job_supply)
         source = None if with_shares else net.nodes("S", 1, supply=plan.total)
         task = net.nodes("task", len(tasks), labels=names[tasks])
-        self.x, self.r, self.n = (
-            net.nodes(what, len(places.place), labels=(places.place, places.memory_class))
-            for what, places in (("cluster", self.cluster), ("rack", self.rack), ("node", self.node))
-        )
+        self.x = self._place_nodes(net, "cluster", self.cluster, ("all",))
+        self.r = self._place_nodes(net, "rack", self.rack, view.rack_names)
+        self.n = self._place_nodes(net, "node", self.node, view.node_names)
         self.own = net.nodes("own_gpu", len(self.own_gpu), labels=np.array(view.gpu_names, dtype=object)[self.own_gpu])
         sink = net.nodes("E", 1, supply=-(len(tasks) if with_shares else plan.total))
         if source is not None:
@@ -167,6 +166,10 @@ class _Compact:
         _leave_waiting(net, plan, job, sink, alpha * factor, pooled=True)
         network = net.build()
         return AssignmentNetwork(network, factor, alpha, lambda flow: self._gpus(network, flow))
+
+    def _place_nodes(self, net: NetworkBuilder, what: str, places: Places, names: tuple[str, ...]) -> Integers:
+        labels = (np.array(names, dtype=object)[places.place], self.memory[places.memory_class])
+        return net.nodes(what, len(places.place), labels=labels)
 
     def _task_arcs(self, net: NetworkBuilder, task: Integers, factor: int) -> None:
         """Arcs from tasks to the places where they would run."""

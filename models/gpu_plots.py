@@ -92,7 +92,9 @@ def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | 
 
     if network.node_count > _MOST_DRAWN:
         raise ModelError(f"a drawing of {network.node_count} nodes is unreadable; draw one of at most {_MOST_DRAWN}")
-    columns = [tuple(b for b in names if b in network.node_blocks) for names in _COLUMNS]
+    columns = [
+        tuple(b for b in names if b in network.node_blocks and network.node_blocks[b].count) for names in _COLUMNS
+    ]
     columns = [names for names in columns if names]
     if ax is None:
         _, ax = plt.subplots(figsize=(2.2 * len(columns), 8))
