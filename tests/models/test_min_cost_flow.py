@@ -1,0 +1,80 @@
+"""Minimum-cost flow: a hand-solved network, every engine, infeasible and unbounded ones, pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+
+from flowlex.instances.generators import generate
+from flowlex.instances.network import NetworkInstance
+from flowlex.models.base import ModelError
+from flowlex.models.min_cost_flow import MinCostFlow
+
+mpl.use("Agg")
+
+ENGINES = ("pulp", "highs", "network")
+
+
+def network(**changes: Any) -> NetworkInstance:
+    """Two units from 0 to 2: over 1 at 1 + 1 (one unit fits), or directly at 5. Optimum 2 + 5."""
+    data: dict[str, Any] = {
+        "name": "hand",
+        "supply": (2, 0, -2),
+        "tail": (0, 1, 0),
+        "head": (1, 2, 2),
+        "lower": (0, 0, 0),
+        "upper": (1, None, 4),
+        "cost": (1, 1, 5),
+    }
+    return NetworkInstance(**{**data, **changes})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hand_solved(engine: Any) -> None:
+    solution = MinCostFlow(network()).solve(engine)
+    assert (solution.status, solution.objective, solution.bound, solution.gap) == ("optimal", 7, 7, 0.0)
+    assert solution.to_frame()["flow"].tolist() == [1, 1, 1]
+    assert solution.metrics() == {"cost": 7, "arcs with flow": 3, "arcs at capacity": 1}
+    assert solution.duals["flow"].tolist()[0] == -3  # one more unit over node 1 saves 5 - 2
+    assert solution.certificate is not None
+    assert solution.certificate.exact
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_infeasible_names_the_cut_and_the_certificate_proves_it(engine: Any) -> None:
+    solution = MinCostFlow(network(supply=(6, 0, -6))).solve(engine)
+    assert solution.status == "infeasible"
+    assert solution.infeasibility is not None
+    assert "short by 1" in solution.infeasibility.message
+    assert solution.certificate is not None
+    assert solution.certificate.claim == "infeasible"
+    with pytest.raises(ModelError, match="there is no answer"):
+        solution.to_frame()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_unbounded(engine: Any) -> None:
+    cycle = network(tail=(0, 1, 0), head=(1, 0, 2), upper=(None, None, 4), cost=(-1, 0, 1))
+    assert MinCostFlow(cycle).solve(engine).status == "unbounded"
+
+
+def test_engines_agree_on_generated_networks() -> None:
+    for seed in range(5):
+        model = MinCostFlow(generate("network-random", seed=seed))  # type: ignore[arg-type]
+        assert len({model.solve(engine).objective for engine in ENGINES}) == 1  # type: ignore[arg-type]
+
+
+def test_pictures_small_and_large() -> None:
+    assert "cost 7" in MinCostFlow(network()).solve("network").plot().get_title()
+    large = MinCostFlow(generate("network-random", seed=1, nodes=100, arcs=400))  # type: ignore[arg-type]
+    assert large.solve("network").plot().get_xlabel() == "flow on an arc"
+    mpl.pyplot.close("all")
+
+
+def test_solution_file_has_flows_and_potentials() -> None:
+    answer = MinCostFlow(network()).solve("network").to_dict()
+    assert answer["flow"] == [1, 1, 1]
+    assert len(answer["potential"]) == 3
+    assert answer["certificate"]["ok"] is True
