@@ -1,13 +1,12 @@
-"""Cut an integer bipartite b-matching over L equal slots into L integer matchings, one per slot.
+"""Cut integer amounts on a bipartite graph over L equal slots into L parts, as evenly as whole numbers allow.
 
-Given amounts on the edges of a bipartite multigraph that respect ``L * capacity`` at every node, there are L
-integer parts, each within ``capacity``, in which every edge carries its mean rounded down or up (integer
-decomposition of a bipartite b-matching; edge colouring is the special case of capacity one).
+In every part each edge carries its mean rounded down or up, and so does each node. Amounts that respect
+``L * capacity`` at every node therefore give parts that respect ``capacity`` (integer decomposition of a bipartite
+b-matching; edge colouring is the special case of capacity one).
 
-The parts start with every edge split evenly. While a node exceeds its capacity in one part, that part and another
-in which the node has least are split anew: edges that differ between the two (by one) form a simple bipartite
-graph, and colouring its trails alternately leaves no node with a difference above one. The sum of squared loads
-falls each time, so this ends.
+The parts start with every edge split evenly. While a node's loads in two parts differ by two or more, these parts
+are split anew: edges that differ between the two (by one) form a simple bipartite graph, and colouring its trails
+alternately leaves no node with a difference above one. The sum of squared loads falls each time, so this ends.
 
 Source: de Werra, "Equitable colorations of graphs" (1971); the argument is reconstructed here.
 """
@@ -22,14 +21,7 @@ from flowlex.formulations.expression import Integers
 __all__ = ["alternate", "decompose"]
 
 
-def decompose(
-    left: Integers,
-    right: Integers,
-    amount: Integers,
-    slots: int,
-    left_capacity: Integers,
-    right_capacity: Integers,
-) -> Integers:
+def decompose(left: Integers, right: Integers, amount: Integers, slots: int) -> Integers:
     """Split every edge's amount into ``slots`` whole parts.
 
     Parameters
@@ -40,38 +32,34 @@ def decompose(
         (edges,) non-negative.
     slots
         Number of parts, L.
-    left_capacity, right_capacity
-        (nodes,) most a node may carry in one part.
 
     Returns
     -------
-    (edges, slots) int64: every row sums to the amount and has entries ``amount // L`` or one more.
+    (edges, slots) int64: rows sum to the amounts; entries of an edge, and sums at a node, differ by at most one.
 
     Raises
     ------
     ValueError
-        The amounts at a node exceed L times its capacity, or an edge occurs twice.
+        An edge occurs twice.
     """
-    for side, node, capacity in (("left", left, left_capacity), ("right", right, right_capacity)):
-        total = np.bincount(node, weights=amount, minlength=len(capacity)).astype(np.int64)
-        if (total > slots * capacity).any():
-            worst = int(np.argmax(total - slots * capacity))
-            raise ValueError(f"{side} node {worst} carries {total[worst]}, above {slots} x {capacity[worst]}")
     if len(np.unique(np.stack([left, right]), axis=1).T) < len(left):
         raise ValueError("an edge occurs twice; add its amounts first")
-    # Shifted phases spread the remainders, so that few nodes start above their capacity.
+    # Shifted phases spread the remainders, so that most nodes start nearly even.
     phases = (np.arange(len(amount)) * 0.6180339887498949) % 1.0
     parts = np.array([even_split(int(a), slots, p) for a, p in zip(amount, phases, strict=True)], dtype=np.int64)
     parts = parts.reshape(len(amount), slots)
-    for node, capacity in ((left, left_capacity), (right, right_capacity)):
+    for node in (left, right):
+        load = np.zeros((int(node.max(initial=-1)) + 1, slots), np.int64)
+        np.add.at(load, node, parts)
         while True:
-            load = np.zeros((len(capacity), slots), np.int64)
-            np.add.at(load, node, parts)
-            over = np.argwhere(load > capacity[:, None])
-            if not len(over):
+            uneven = np.flatnonzero(load.max(axis=1, initial=0) - load.min(axis=1, initial=1 << 62) > 1)
+            if not len(uneven):
                 break
-            v, a = over[0].tolist()
-            _rebalance(parts, left, right, a, int(load[v].argmin()))
+            a, b = int(load[uneven[0]].argmax()), int(load[uneven[0]].argmin())
+            _rebalance(parts, left, right, a, b)
+            load[:, [a, b]] = 0
+            for slot in (a, b):
+                np.add.at(load[:, slot], node, parts[:, slot])
     return parts
 
 

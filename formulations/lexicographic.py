@@ -104,8 +104,9 @@ class Stage:
     bound
         Proven lower bound: of the linear program (rounded up), or of the integer program.
     duals
-        By constraint name of the base program, from the linear program of this stage; ``levels`` holds the
-        multipliers of the levels fixed before (level to non-negative price), ``first`` that of the objective before.
+        By constraint name of the base program, and ``level_link`` for the loads, from the linear program.
+    multipliers
+        Level to non-negative price of the levels fixed before; key ``levels + 1`` is the objective before all.
     """
 
     level: int
@@ -354,7 +355,8 @@ class _Run:
         }
         if "first_fixed" in duals:
             prices[self.problem.levels + 1] = max(-float(duals["first_fixed"][0]), 0.0)
-        own = {name: price for name, price in duals.items() if name in self.problem.base.constraint_blocks}
+        kept = {*self.problem.base.constraint_blocks, "level_link"}
+        own = {name: price for name, price in duals.items() if name in kept}
         return outcome, Stage(level, whole, whole, value, own, prices)
 
     def _counts(self, values: Floats, top: int) -> dict[int, float]:

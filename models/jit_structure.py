@@ -59,6 +59,10 @@ class Bands:
         """The lower bound K on the largest load."""
         return int(self.band.max(initial=-1)) + 1
 
+    def largest_of(self, transfers: Integers) -> int:
+        """The lower bound on the largest load of some transfers."""
+        return int(self.transfer_band[:, transfers].max(initial=-1)) + 1
+
 
 def find_bands(grid: Grid, load: Load) -> Bands:
     """Balance every pair or port on its own."""
@@ -94,7 +98,7 @@ def _balance_groups(grid: Grid, group: Integers, entries: Runs, band: Integers, 
         if len(members) == 1:
             k = int(members[0])
             length, amount = int(grid.stop[k] - grid.start[k]), int(grid.units[k])
-            at = int(entries.entry(group[k], grid.start[k]))
+            at = int(entries.entry(group[members], grid.start[members])[0])
             band[at : at + length] = -(-amount // length) - 1
             if rate is not None:
                 # A phase of its own for every transfer, so that single units do not all meet in one slot.
@@ -102,7 +106,7 @@ def _balance_groups(grid: Grid, group: Integers, entries: Runs, band: Integers, 
                 rate[columns.offset[k] : columns.offset[k + 1]] = even_split(amount, length, phase)
             continue
         balanced = balance(grid.start[members], grid.stop[members], grid.units[members])
-        at = int(entries.entry(group[members[0]], np.int64(balanced.first)))
+        at = int(entries.entry(group[members[:1]], np.array([balanced.first]))[0])
         band[at : at + len(balanced.band)] = balanced.band
         if rate is not None:
             chosen = members[balanced.item]
