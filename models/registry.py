@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +16,7 @@ from flowlex.models.base import Model, ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["compare", "model_class", "model_for", "model_options"]
+__all__ = ["compare", "model_class", "model_for", "model_options", "read_options"]
 
 #: Kind of instance: module and class of its model (imported when used).
 _MODELS = {
@@ -54,17 +54,28 @@ def model_for(instance: Instance, **options: Any) -> Model[Any, Any]:
     ModelError
         Unknown option or value, or an instance that breaks one of the model's assumptions.
     """
-    known = model_options(instance.kind)
+    return model_class(instance.kind)(instance, **read_options(instance.kind, options))
+
+
+def read_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read options of a kind's model as their declared types.
+
+    Raises
+    ------
+    ModelError
+        Unknown kind, option or value.
+    """
+    known = model_options(kind)
     values: dict[str, Any] = {}
     for key, value in options.items():
         if key not in known:
             have = ", ".join(known) or "none"
-            raise ModelError(f"the model of {instance.kind!r} has no option {key!r}; it has: {have}")
+            raise ModelError(f"the model of {kind!r} has no option {key!r}; it has: {have}")
         try:
             values[key] = TypeAdapter(known[key]).validate_python(value)
         except ValidationError as error:
             raise ModelError(f"{key}={value!r}: {error.errors()[0]['msg']}") from error
-    return model_class(instance.kind)(instance, **values)
+    return values
 
 
 def compare(instance: Instance, **options: Any) -> pd.DataFrame:

@@ -1,0 +1,43 @@
+"""The commands by name. Everything heavy is imported when a command runs, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flowlex.cli.catalog import library, schema
+from flowlex.cli.export import export
+from flowlex.cli.generate import generate
+from flowlex.cli.group import FlowlexGroup
+from flowlex.cli.plot import plot
+from flowlex.cli.show import show
+from flowlex.cli.solve import solve
+from flowlex.cli.versions import print_versions
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="flowlex",
+    cls=FlowlexGroup,
+    help="Cluster-scheduling problems as linear and integer programs: from an instance file to a proven optimum.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Versions of flowlex, Python and the solvers.", callback=print_versions, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+for _command in (generate, show, solve, export, plot, schema, library):
+    app.command()(_command)

@@ -1,0 +1,112 @@
+"""A run over many instances: what is left to do, who does it, what is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flowlex.cli.inputs import solution_name
+from flowlex.cli.journal import Fingerprint, Journal
+from flowlex.cli.output import note
+from flowlex.cli.pool import Finished, solve_all
+from flowlex.cli.record import SOLVED
+
+__all__ = ["Batch"]
+
+#: Runs of at most this many instances print each answer as a table.
+_DISPLAYED = 1
+
+
+class Batch:
+    """Solve files, write results down as they come, and count them.
+
+    Parameters
+    ----------
+    files
+        Instance files, each once.
+    options
+        ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``compare``: what may change an answer.
+    journal
+        Where results go, open; None keeps nothing.
+    jobs
+        Worker processes.
+    resume
+        Skip what the journal holds.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], options: dict[str, Any], *, journal: Journal | None, jobs: int, resume: bool
+    ) -> None:
+        self.options, self.journal = options, journal
+        self.before: list[Finished] = []
+        self.tasks: list[dict[str, Any]] = []
+        self.marks = {path: Fingerprint.of(path) for path in files}
+        todo = []
+        for path, mark in self.marks.items():
+            record = journal.done(mark, options) if journal is not None and resume else None
+            if record is None:
+                todo.append(path)
+            else:
+                self.before.append(Finished({}, record))
+        self.total, self.skipped = len(files), len(self.before)
+        self.finished = self.unsolved = self._misused = 0
+        self.jobs = min(jobs, max(1, len(todo)))
+        self._prepare(todo)
+        threads = 1 if self.jobs > 1 else None
+        for path in todo:
+            solution = self._solutions.get(path)
+            self.tasks.append(
+                {
+                    "instance": str(path),
+                    "path": str(path),
+                    **options,
+                    "threads": threads,
+                    "solution": None if journal is None else str(journal.folder / str(solution)),
+                    "display": self.total <= _DISPLAYED,
+                    "mark": vars(self.marks[path]),
+                }
+            )
+
+    @property
+    def exit_code(self) -> int:
+        """0: every instance has an answer; 2: no instance understands the options; 1: otherwise."""
+        if self._misused and self._misused == self.total:
+            return 2
+        return 1 if self.unsolved else 0
+
+    def run(self) -> Iterator[Finished]:
+        """Yield what was done before, then each instance as it finishes, after it was written down."""
+        for item in self.before:
+            self._count(item)
+            yield item
+        if not self.tasks:
+            return
+        for item in solve_all(self.tasks, self.jobs):
+            item.record["options"], item.record["input"] = self.options, item.task["mark"]
+            if self.journal is not None:
+                self.journal.append(item.record)
+            self._count(item)
+            yield item
+
+    def _count(self, item: Finished) -> None:
+        self.finished += 1
+        self.unsolved += item.record["status"] not in SOLVED
+        self._misused += item.usage
+
+    def _prepare(self, todo: Sequence[Path]) -> None:
+        """Repair and open the journal; give each instance a solution file of its own."""
+        self._solutions: dict[Path, str] = {}
+        if self.journal is None:
+            return
+        torn = self.journal.dropped
+        again = {self.marks[path].path for path in todo}
+        if self.journal.begin(again):
+            note(f"earlier results of these instances are now in {self.journal.folder / 'results.previous.jsonl'}")
+        if torn:
+            note(f"{self.journal.path}: dropped {torn} half-written line(s); their instances are solved again")
+        taken = {str(record["solution"]) for record in self.journal.records.values() if record.get("solution")}
+        for path in todo:
+            name = solution_name(path, taken)
+            taken.add(name)
+            self._solutions[path] = name

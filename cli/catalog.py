@@ -1,0 +1,75 @@
+"""``flowlex schema`` and ``flowlex library``: what files look like, and those that are shipped."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowlex.cli.output import console, note, printable, rows_table, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["library", "schema"]
+
+
+def schema(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind; without it, the kinds are listed.")] = "",
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="Where to; '-': standard output.")
+    ] = "-",
+) -> None:
+    """Print the JSON Schema of a kind of instance file."""
+    from flowlex.cli.registry import load_kinds
+    from flowlex.instances.base import Instance
+    from flowlex.instances.files import json_schema
+
+    load_kinds()
+    kinds = sorted(Instance.registry)
+    if not kind:
+        typer.echo("\n".join(kinds))
+        return
+    if kind not in kinds:
+        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {', '.join(kinds)}", param_hint="KIND")
+    write_output(output, (json.dumps(json_schema(kind), indent=1) + "\n").encode())
+
+
+def library(
+    names_only: Annotated[bool, typer.Option("--paths", help="Print nothing but the paths.")] = False,
+) -> None:
+    """List the instance files that are shipped, with the paths to give to other commands."""
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import read_instance
+
+    paths = list(_shipped())
+    if names_only:
+        for path in paths:
+            typer.echo(printable(path))
+        return
+    if not paths:
+        note("This installation ships no instance files; make some with `flowlex generate`.")
+        return
+    from flowlex.cli.registry import load_kinds
+
+    load_kinds()
+    rows = []
+    for path in paths:
+        try:
+            instance = read_instance(path)
+            rows.append((path.name, instance.kind, instance.name, instance.comment.partition("\n")[0]))
+        except InstanceError as error:
+            rows.append((path.name, "error", "", error.reason))
+    console().print(rows_table("Library", ("file", "kind", "name", "comment"), rows))
+    typer.echo(f"in {printable(paths[0].parent)}")
+
+
+def _shipped() -> Iterator[Path]:
+    from flowlex.cli.inputs import has_instance_name
+
+    with resources.as_file(resources.files("flowlex.instances") / "library") as folder:
+        if folder.is_dir():
+            yield from sorted(path for path in folder.rglob("*") if has_instance_name(path) and path.is_file())

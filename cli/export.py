@@ -1,0 +1,100 @@
+"""``flowlex export``: the mathematics of an instance as an MPS or LP file."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowlex.cli.options import InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.output import note, write_output
+
+if TYPE_CHECKING:
+    from flowlex.formulations.linear_program import LinearProgram
+
+__all__ = ["Format", "export", "legal_names", "program_bytes"]
+
+
+class Format(StrEnum):
+    """File formats that solvers read."""
+
+    MPS = "mps"
+    LP = "lp"
+
+
+#: What the formats cannot hold in a name (found by reading back every character; a test repeats it).
+_ILLEGAL = {Format.MPS: re.compile(r"[\s\x00-\x1f\x7f]"), Format.LP: re.compile(r"[^\w!\"#$%&(),.?@~{}]", re.ASCII)}
+
+
+def export(
+    file: InstanceFile,
+    to: Annotated[Format, typer.Option("--to", help="Format of the file.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="Gzip if it ends in .gz; '-': standard output.")
+    ],
+    policy: PolicyOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """Write the linear or integer program of an instance, for any solver."""
+    from flowlex.cli.registry import load_kinds
+    from flowlex.formulations.flow_network import FlowNetwork
+    from flowlex.instances.files import read_instance
+    from flowlex.models.registry import model_for
+
+    values = parse_settings(settings, policy=policy)
+    load_kinds()
+    formulation = model_for(read_instance(file), **values).formulation
+    program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
+    data, changed = program_bytes(program, to)
+    write_output(output, gzip.compress(data, mtime=0) if output.endswith(".gz") else data)
+    if output != "-":
+        note(f"{output}: {program.column_count} columns, {program.row_count} rows")
+    if changed:
+        note(f"{changed} names hold characters that {to} files cannot; '[' became '(', others '_'")
+
+
+def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
+    """Return the file's content, and how many names had to be changed for the format."""
+    import highspy
+
+    from flowlex.formulations.outcome import EngineError
+
+    model = program.to_highs()
+    columns, rows = program.column_names(), program.row_names()
+    model.col_names_, model.row_names_ = legal_names(columns, to), legal_names(rows, to)
+    model.model_name_ = "_".join(program.name.split())
+    changed = sum(a != b for a, b in zip(columns + rows, [*model.col_names_, *model.row_names_], strict=True))
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    if solver.passModel(model) == highspy.HighsStatus.kError:
+        raise EngineError("HiGHS refuses the model; check it for coefficients beyond 1e15")
+    with tempfile.TemporaryDirectory(prefix="flowlex-") as folder:
+        path = Path(folder, f"program.{to}")
+        if solver.writeModel(str(path)) == highspy.HighsStatus.kError:
+            raise EngineError(f"HiGHS cannot write this model as {to}; try the other format")
+        return path.read_bytes(), changed
+
+
+def legal_names(names: list[str], to: Format) -> list[str]:
+    """Names that the format keeps; as they are when it can hold them, and distinct in any case."""
+    illegal = _ILLEGAL[to]
+    if to is Format.LP:
+        names = [name.replace("[", "(").replace("]", ")") for name in names]
+        names = [f"_{name}" if name[:1].isdigit() or name[:1] in (".", "") else name for name in names]
+    taken: set[str] = set()
+    result = []
+    originals = set(names)
+    for name in names:
+        legal = illegal.sub("_", name) or "_"
+        candidate, count = legal, 1
+        while candidate in taken or (candidate != name and candidate in originals):
+            count += 1
+            candidate = f"{legal}_{count}"
+        taken.add(candidate)
+        result.append(candidate)
+    return result

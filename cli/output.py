@@ -1,0 +1,110 @@
+"""What people read: messages on standard error, tables on standard output, files written whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = [
+    "complain",
+    "console",
+    "facts_table",
+    "frame_rows",
+    "note",
+    "printable",
+    "rows_table",
+    "text_of",
+    "write_output",
+]
+
+#: Rows of a long table that are printed.
+PREVIEW_ROWS = 20
+
+
+def complain(message: str) -> None:
+    """Print an error for a person on standard error."""
+    typer.secho(f"Error: {printable(message)}", err=True, fg="red")
+
+
+def note(message: str) -> None:
+    """Print a remark on standard error."""
+    typer.echo(printable(message), err=True)
+
+
+def console() -> Console:
+    """Rich console on standard output; wide when it is no terminal, so that nothing is cut."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+
+
+def printable(text: object) -> str:
+    """Text that any stream can take: names of files may hold bytes that are no characters."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def text_of(value: Any) -> str:
+    """A cell of a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return printable(value)
+
+
+def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
+    """Two columns: what, and how much."""
+    return rows_table(title, ("", ""), facts.items(), header=False)
+
+
+def rows_table(
+    title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, header: bool = True, total: int | None = None
+) -> Table:
+    """Make a table of any values; ``total`` says how many rows there are when only some are shown."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(printable(title)), title_justify="left", show_header=header)
+    for column in columns:
+        table.add_column(Text(printable(column)), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text_of(cell)) for cell in row))
+    if total is not None and total > table.row_count:
+        table.caption = f"{table.row_count} of {total} rows"
+    return table
+
+
+def frame_rows(title: str, frame: pd.DataFrame) -> dict[str, Any]:
+    """Columns and first rows of a frame as plain data for `rows_table`; a named index becomes a column."""
+    flat = frame.reset_index() if frame.index.name or frame.index.nlevels > 1 else frame
+    head = flat.head(PREVIEW_ROWS).astype(object)
+    return {
+        "title": title,
+        "columns": [str(column) for column in flat.columns],
+        "rows": [[text_of(cell) for cell in row] for row in head.itertuples(index=False)],
+        "total": len(flat),
+    }
+
+
+def write_output(path: str, data: bytes) -> None:
+    """Write a file whole or not at all; ``-`` is standard output."""
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    from flowlex.instances.files import write_atomically
+
+    try:
+        write_atomically(Path(path), data)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror or error}", path) from error

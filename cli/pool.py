@@ -1,0 +1,246 @@
+"""Processes that solve instances side by side, and a supervisor that no instance can take down.
+
+Why not joblib or dask: both hand tasks to a pool whose unit of failure is the pool. A task that hangs in compiled
+code (a network simplex, a read from a dead disk) cannot be stopped without breaking the executor, and a worker
+killed for its memory takes down every task in flight. Here each worker is a process of its own in a process group
+of its own, with one instance at a time and a pipe: stopping an instance is killing its group, and the pool starts
+another worker. Workers are reused, since importing numpy and the solvers takes half a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from flowlex.cli.record import blank
+
+__all__ = ["Finished", "PoolError", "grace_s", "solve_all"]
+
+_START_S = 120.0
+#: Workers that may end one after the other without having begun an instance.
+_PATIENCE = 3
+
+
+class PoolError(RuntimeError):
+    """No worker process can be started."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of one task: its record, tables for a person, and whether the options were wrong."""
+
+    task: dict[str, Any]
+    record: dict[str, Any]
+    display: dict[str, Any] = field(default_factory=dict)
+    usage: bool = False
+
+
+def grace_s(time_limit_s: float) -> float:
+    """Seconds after the time limit at which a process that has not answered is killed."""
+    return 2.0 + time_limit_s / 10
+
+
+class _Worker:
+    """One process and what it is doing."""
+
+    def __init__(self, engine: str) -> None:
+        self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
+        command = [sys.executable, "-P", "-m", "flowlex.cli.worker", str(os.getpid()), engine]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None  # we asked for pipes
+        self.inbox, self.outbox = self.process.stdin, self.process.stdout
+        self.unread = b""
+        self.ready = False
+        self.task: dict[str, Any] | None = None
+        self.stage = ""
+        self.reply: dict[str, Any] = {}
+        self.deadline = time.monotonic() + _START_S
+
+    def give(self, task: dict[str, Any]) -> None:
+        self.task, self.stage, self.reply = task, "", {}
+        self._restart_clock()
+        self.log.truncate(0)
+        with contextlib.suppress(BrokenPipeError):  # it ended just now, which reading from it will tell
+            self.inbox.write(json.dumps(task).encode() + b"\n")
+            self.inbox.flush()
+
+    def begin(self, event: dict[str, Any]) -> None:
+        """Note the stage that began and what is known so far."""
+        self.stage = event["stage"]
+        self.reply = {key: event[key] for key in ("record", "display", "usage") if key in event}
+        if self.stage == "comparing":
+            self._restart_clock()
+
+    def _restart_clock(self) -> None:
+        limit = None if self.task is None else self.task["time_limit_s"]
+        self.deadline = float("inf") if limit is None else time.monotonic() + limit + grace_s(limit)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Messages that have arrived; raises EOFError when the process has ended."""
+        data = os.read(self.outbox.fileno(), 1 << 20)
+        if not data:
+            raise EOFError
+        *lines, self.unread = (self.unread + data).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+
+    def last_words(self) -> str:
+        """The last line on its standard error."""
+        self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - 2000))
+        lines = self.log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def kill(self) -> int:
+        """End the process and all it started; return its exit code."""
+        with contextlib.suppress(ProcessLookupError):  # ended before
+            os.killpg(self.process.pid, signal.SIGKILL)
+        code = self.process.wait()
+        for stream in (self.inbox, self.outbox, self.log):
+            with contextlib.suppress(BrokenPipeError):  # what was left to say to it
+                stream.close()
+        return code
+
+
+def solve_all(tasks: Iterable[dict[str, Any]], jobs: int) -> Iterator[Finished]:
+    """Solve tasks on ``jobs`` processes; yields each as it finishes, whatever happened to it.
+
+    Parameters
+    ----------
+    tasks
+        See `flowlex.cli.worker.solve_task`.
+    jobs
+        Worker processes.
+
+    Raises
+    ------
+    PoolError
+        Workers end before they begin to work.
+    """
+    pool = _Pool(deque(tasks), jobs)
+    try:
+        while pool.waiting or pool.workers:
+            yield from pool.step()
+    finally:
+        pool.close()
+
+
+class _Pool:
+    def __init__(self, waiting: deque[dict[str, Any]], jobs: int) -> None:
+        self.waiting, self.jobs = waiting, jobs
+        self.workers: list[_Worker] = []
+        self.selector = selectors.DefaultSelector()
+        self.stillborn = 0
+
+    def step(self) -> Iterator[Finished]:
+        """Hand out work, wait for news, and report what finished."""
+        self._staff()
+        if not self.workers:
+            return
+        nearest = min(worker.deadline for worker in self.workers)
+        timeout = None if nearest == float("inf") else max(0.0, nearest - time.monotonic())
+        for key, _ in self.selector.select(timeout):
+            yield from self._hear(key.data)
+        now = time.monotonic()
+        for worker in [w for w in self.workers if w.deadline <= now]:
+            yield from self._stop(worker)
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in list(self.workers):
+            self._dismiss(worker)
+        self.selector.close()
+
+    def _staff(self) -> None:
+        idle = [worker for worker in self.workers if worker.ready and worker.task is None]
+        for worker in idle:
+            if self.waiting:
+                worker.give(self.waiting.popleft())
+            else:
+                self._dismiss(worker)
+        starting = sum(not worker.ready for worker in self.workers)
+        while len(self.workers) < self.jobs and starting < len(self.waiting):
+            try:
+                worker = _Worker(self.waiting[0]["engine"])
+            except OSError as error:
+                raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
+            self.workers.append(worker)
+            self.selector.register(worker.outbox, selectors.EVENT_READ, worker)
+            starting += 1
+
+    def _dismiss(self, worker: _Worker) -> int:
+        self.selector.unregister(worker.outbox)
+        self.workers.remove(worker)
+        return worker.kill()
+
+    def _hear(self, worker: _Worker) -> Iterator[Finished]:
+        try:
+            for event in worker.read():
+                if event["event"] == "done":
+                    task, worker.task, worker.deadline = worker.task, None, float("inf")
+                    assert task is not None  # it answers only when asked
+                    yield Finished(task, event["record"], event["display"], event["usage"])
+                elif event["event"] == "stage":
+                    self.stillborn = 0
+                    worker.begin(event)
+                else:
+                    worker.ready, worker.deadline = True, float("inf")
+        except EOFError:
+            yield from self._bury(worker)
+
+    def _bury(self, worker: _Worker) -> Iterator[Finished]:
+        words = worker.last_words()
+        code = self._dismiss(worker)
+        if not worker.stage:  # it never began: nobody's fault, try another
+            if worker.task is not None:
+                self.waiting.appendleft(worker.task)
+            self.stillborn += 1
+            if self.stillborn >= _PATIENCE:
+                raise PoolError(f"worker processes end before they begin: {words or _cause(code)}")
+            return
+        if worker.task is not None:
+            message = f"the process that was {worker.stage} it ended: {_cause(code)}"
+            yield self._cut_off(worker, "error", f"{message} {words}".strip())
+
+    def _stop(self, worker: _Worker) -> Iterator[Finished]:
+        self._dismiss(worker)
+        if worker.task is None:
+            raise PoolError(f"a worker process was not ready after {_START_S:g} s: {worker.last_words()}")
+        limit = worker.task["time_limit_s"]
+        yield self._cut_off(worker, "time_limit", f"stopped while {worker.stage or 'starting'} it: limit {limit:g} s")
+
+    def _cut_off(self, worker: _Worker, status: str, message: str) -> Finished:
+        task = worker.task
+        assert task is not None  # only called for a worker with a task
+        record = worker.reply.get("record") or blank(task["instance"], task["engine"])
+        if worker.stage == "comparing":  # the instance itself is solved
+            record["comparison"] = {"message": message}
+        else:
+            record |= {"status": status, "message": message}
+        return Finished(task, record, worker.reply.get("display", {}))
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}."
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"{name} (out of memory?)." if name == "SIGKILL" else f"{name}."

@@ -1,0 +1,99 @@
+"""What is reported of one instance: plain JSON with the same keys whatever happened.
+
+===============  =====================================================================================
+key              value
+===============  =====================================================================================
+``instance``     the file, as it was named
+``name``         the instance's own name; null when the file could not be read
+``kind``         kind of instance; null when the file could not be read
+``model``        name of the model
+``engine``       ``pulp``, ``highs`` or ``network``
+``status``       ``optimal``, ``feasible``, ``infeasible``, ``unbounded``, ``time_limit`` or ``error``
+``objective``    number or null
+``bound``        proven bound on the objective, or null
+``gap``          relative gap, or null
+``certificate``  ``ok`` (null when there is nothing to certify), ``claim``, ``exact``, ``checks``, ...
+``seconds``      ``load``, ``compile``, ``solve``, ``check``; null where it was not reached
+``message``      what the solver or the error says
+``explanation``  why there is no answer: ``message``, ``constraints``, ``bounds``, ``nodes``; or null
+``metrics``      the figures of the model's answer
+``comparison``   with ``--compare``: ``rows`` or ``message``
+``solution``     name of the solution file in the folder of results, or null
+``options``      options that may change the answer
+``input``        path, size and time of change of the file
+===============  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flowlex.models.base import Solution
+
+__all__ = ["SOLVED", "blank", "fill", "plain"]
+
+#: Statuses that come with an answer.
+SOLVED = ("optimal", "feasible")
+
+
+def blank(instance: str, engine: str) -> dict[str, Any]:
+    """A record before anything is known."""
+    return {
+        "instance": instance,
+        "name": None,
+        "kind": None,
+        "model": None,
+        "engine": engine,
+        "status": "error",
+        "objective": None,
+        "bound": None,
+        "gap": None,
+        "certificate": {"ok": None, "claim": None, "checks": []},
+        "seconds": {"load": None, "compile": None, "solve": None, "check": None},
+        "message": "",
+        "explanation": None,
+        "metrics": {},
+        "solution": None,
+    }
+
+
+def fill(record: dict[str, Any], solution: Solution, building_s: float) -> None:
+    """Enter a solution; ``building_s`` is what making the model took before `solve`."""
+    seconds = solution.seconds
+    record["seconds"] |= {
+        "compile": building_s + seconds.compile,
+        "solve": seconds.solve,
+        "check": seconds.check,
+    }
+    record |= {
+        "engine": solution.engine,
+        "status": str(solution.status),
+        "objective": plain(solution.objective),
+        "bound": plain(solution.bound),
+        "gap": plain(solution.gap),
+        "message": solution.message,
+        "metrics": plain(solution.metrics()) if solution.status.has_answer else {},
+    }
+    if solution.certificate is not None:
+        record["certificate"] = plain(solution.certificate.to_dict())
+    if solution.infeasibility is not None:
+        record["explanation"] = plain(vars(solution.infeasibility))
+
+
+def plain(value: Any) -> Any:
+    """The same value as strict JSON can hold it; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+        return plain(value.tolist())
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return str(value)

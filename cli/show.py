@@ -1,0 +1,39 @@
+"""``flowlex show``: what is in an instance file, and how large its model is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flowlex.cli.options import InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.output import console, facts_table, frame_rows, rows_table
+
+__all__ = ["show"]
+
+
+def show(file: InstanceFile, policy: PolicyOption = None, settings: SettingsOption = None) -> None:
+    """Print what an instance holds, the options of its model and the sizes of the formulation."""
+    from flowlex.cli.registry import load_kinds
+    from flowlex.instances.files import read_instance
+    from flowlex.models.base import ModelError
+    from flowlex.models.registry import model_class, model_for, model_options
+
+    values = parse_settings(settings, policy=policy)
+    load_kinds()
+    instance = read_instance(file)
+    out = console()
+    facts: dict[str, Any] = {"file": file, "kind": instance.kind, "name": instance.name}
+    if instance.comment:
+        facts["comment"] = instance.comment
+    out.print(facts_table("Instance", facts | instance.summary()))
+    try:
+        title = model_class(instance.kind).title
+    except ModelError as error:
+        if values:
+            raise
+        out.print(f"No model: {error}", markup=False)
+        return
+    model = model_for(instance, **values)
+    options = {f"--set {name}=": getattr(model, name) for name in model_options(instance.kind)}
+    out.print(facts_table(f"Model: {title}", {**model.sizes(), **options}))
+    for caption, frame in model.details():
+        out.print(rows_table(**frame_rows(caption, frame)))

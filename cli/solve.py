@@ -1,0 +1,142 @@
+"""``flowlex solve``: one instance file or thousands, each to a certified answer or a reason why not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowlex.cli.options import (
+    Engine,
+    EngineOption,
+    GapOption,
+    PolicyOption,
+    SettingsOption,
+    TimeLimitOption,
+    parse_settings,
+)
+from flowlex.cli.output import complain, note
+
+if TYPE_CHECKING:
+    from flowlex.cli.batch import Batch
+    from flowlex.cli.pool import Finished
+
+__all__ = ["solve"]
+
+_PATHS = "Instance files, or folders: then every instance file directly in them (*.json, *.min, *.dimacs, *.net, .gz)."
+
+
+def solve(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help=_PATHS)],
+    policy: PolicyOption = None,
+    engine: EngineOption = Engine.PULP,
+    time_limit: TimeLimitOption = None,
+    gap: GapOption = 0.0,
+    settings: SettingsOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for solution files and results.jsonl."),
+    ] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="One JSON object per instance on standard output.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip what results.jsonl in DIR already holds.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Also tabulate the policies and baselines.")] = False,
+) -> None:
+    """Solve instance files to certified answers.
+
+    Exit code 0: every instance has an answer (optimal or feasible). 1: some have none (infeasible, unbounded, time
+    limit, error). 2: wrong usage, such as a path that does not exist, or options that no instance understands.
+
+    The time limit covers reading, building and solving one instance; a process that does not stop by itself is
+    killed a little later (2 s and a tenth of the limit). With several jobs each solver uses one thread.
+
+    With --resume, instances are skipped whose file (path, size, time of change) and options are those of a line in
+    results.jsonl; errors are tried again. Without it, everything is solved anew and the old lines of these instances
+    move to results.previous.jsonl.
+    """
+    from flowlex.cli.batch import Batch
+    from flowlex.cli.inputs import discover
+    from flowlex.cli.journal import Journal, JournalError
+    from flowlex.cli.pool import PoolError
+
+    values = parse_settings(settings, policy=policy)
+    if resume and output is None:
+        raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
+    try:
+        inputs = discover(paths)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="PATH") from error
+    if inputs.left_out:
+        names = ", ".join(path.name for path in inputs.left_out[:5]) + (", ..." if len(inputs.left_out) > 5 else "")
+        note(f"left out {len(inputs.left_out)} files that are no instance files by name or beginning: {names}")
+    if not inputs.files:
+        raise typer.BadParameter(f"no instance files in {', '.join(map(str, paths))}", param_hint="PATH")
+    options: dict[str, Any] = {
+        "engine": engine.value,
+        "settings": values,
+        "time_limit_s": time_limit,
+        "gap": gap,
+        "compare": compare,
+    }
+    with ExitStack() as stack:
+        try:
+            journal = None if output is None else stack.enter_context(Journal(output))
+            batch = Batch(inputs.files, options, journal=journal, jobs=jobs, resume=resume)
+            code = _run(batch, json_lines=json_lines)
+        except (JournalError, PoolError) as error:
+            complain(str(error))
+            code = 2
+        except KeyboardInterrupt:
+            note("interrupted" + ("; go on with --resume" if output is not None else ""))
+            code = 130
+    raise typer.Exit(code)
+
+
+def _run(batch: Batch, *, json_lines: bool) -> int:
+    from flowlex.cli.report import print_json, print_report
+
+    finished = _with_progress(batch)
+    if json_lines:
+        for item in finished:
+            print_json(item.record)
+    else:
+        print_report(list(finished))
+    return batch.exit_code
+
+
+def _with_progress(batch: Batch) -> Iterator[Finished]:
+    """Yield what finishes; troubles go to standard error at once, with a progress bar when there are several."""
+    from rich import progress
+    from rich.console import Console
+
+    from flowlex.cli.report import trouble
+
+    visible = batch.total > 1 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    bar = progress.Progress(
+        progress.TextColumn("solving"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[bad]}", style="red"),
+        console=Console(stderr=True),
+        redirect_stdout=False,
+        disable=not visible,
+    )
+    with bar:
+        task = bar.add_task("solve", total=batch.total, completed=batch.skipped, bad="")
+        if batch.skipped:
+            note(f"{batch.skipped} of {batch.total} were done before")
+        for item in batch.run():
+            problem = trouble(item.record)
+            if problem:
+                complain(problem)
+            bar.update(task, completed=batch.finished, bad=f"{batch.unsolved} without answer" if batch.unsolved else "")
+            yield item

@@ -1,0 +1,41 @@
+"""``flowlex --version``: everything that may change an answer."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+import typer
+
+__all__ = ["print_versions", "versions"]
+
+_PACKAGES = ("flowlex", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy", "pylmcf", "pydantic")
+
+
+def versions() -> dict[str, str]:
+    """Version by name; the HiGHS solver itself is asked."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    try:
+        import highspy
+    except ImportError:
+        found["HiGHS"] = "not installed"
+    else:
+        found["HiGHS"] = str(highspy.Highs().version())
+    return found
+
+
+def print_versions(wanted: bool) -> None:
+    """Print the versions and end, when asked to."""
+    if not wanted:
+        return
+    found = versions()
+    typer.echo(f"flowlex {found.pop('flowlex')}")
+    width = max(map(len, found))
+    for name, version in found.items():
+        typer.echo(f"  {name:<{width}}  {version}")
+    raise typer.Exit

@@ -1,0 +1,194 @@
+"""A worker process: solves one instance after the other, each named by a line of JSON on standard input.
+
+It answers on what was its standard output with lines of JSON: ``ready`` once, ``stage`` when a stage of an instance
+begins (with what is known so far, so that a stopped instance still tells its kind), ``done`` with the record.
+Whatever libraries print goes to standard error. It dies with the process that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from flowlex.cli.options import Engine, solver_options
+from flowlex.cli.record import blank, fill, plain
+
+if TYPE_CHECKING:
+    from flowlex.instances.base import Instance
+    from flowlex.models.base import Solution
+
+__all__ = ["main", "solve_task"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Channel:
+    """Lines of JSON to the parent."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def send(self, event: str, **content: Any) -> None:
+        """Send one line."""
+        self._stream.write(json.dumps({"event": event, **content}, allow_nan=False).encode() + b"\n")
+        self._stream.flush()
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    parent = int(sys.argv[1])
+    die_with_parent()
+    os.register_at_fork(after_in_child=die_with_parent)  # engines may fork; nothing outlives a killed run
+    if os.getppid() != parent:
+        return
+    channel = Channel(os.fdopen(os.dup(1), "wb"))
+    os.dup2(2, 1)
+    _preload(Engine(sys.argv[2]))
+    channel.send("ready")
+    for line in sys.stdin.buffer:
+        task = json.loads(line)
+        channel.send("done", **solve_task(task, channel))
+
+
+def _preload(engine: Engine) -> None:
+    """Import what solving needs, before the clock of the first instance starts."""
+    import flowlex.models
+    from flowlex.cli.registry import load_kinds
+    from flowlex.instances.base import Instance
+    from flowlex.models.registry import model_class
+
+    load_kinds()
+    for kind in Instance.registry:
+        with contextlib.suppress(flowlex.models.ModelError):  # not every kind has a model
+            model_class(kind)
+    importlib.import_module(f"flowlex.formulations.engines.{engine}_engine")
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process when the one that made it ends; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Solve one instance; whatever goes wrong becomes part of the answer.
+
+    Parameters
+    ----------
+    task
+        ``path``, ``instance``, ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``threads``, ``solution`` (path of
+        the solution file or None), ``compare``, ``display``.
+
+    Returns
+    -------
+    dict
+        ``record`` (see `flowlex.cli.record`), ``display`` (tables for a person), ``usage`` (whether the options
+        themselves were wrong).
+    """
+    record = blank(task["instance"], task["engine"])
+    reply: dict[str, Any] = {"record": record, "display": {}, "usage": False}
+    try:
+        _solve(task, channel, reply)
+    except MemoryError:
+        record |= {"status": "error", "message": "not enough memory"}
+    except Exception as error:  # a batch goes on whatever one instance does
+        record |= {"status": "error", "message": _explained(error)}
+    return reply
+
+
+def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
+    from flowlex.instances.files import read_instance
+    from flowlex.models.base import ModelError
+    from flowlex.models.registry import model_class, read_options
+
+    record = reply["record"]
+    channel.send("stage", stage="reading", record=record)
+    started = time.perf_counter()
+    instance = read_instance(Path(task["path"]))
+    loaded = time.perf_counter()
+    record |= {"name": instance.name, "kind": instance.kind}
+    record["seconds"]["load"] = loaded - started
+    cls = model_class(instance.kind)
+    record["model"] = cls.name
+    try:
+        options = read_options(instance.kind, task["settings"])
+    except ModelError:
+        reply["usage"] = True
+        raise
+    channel.send("stage", stage="solving", record=record)
+    model = cls(instance, **options)
+    built = time.perf_counter()
+    limit = task["time_limit_s"]
+    left = None if limit is None else max(limit - (built - started), 0.001)
+    engine = Engine(task["engine"])
+    solver = solver_options(engine, time_limit_s=left, gap=task["gap"], threads=task["threads"])
+    solution = model.solve(engine.value, **solver)
+    fill(record, solution, built - loaded)
+    if task["display"]:
+        reply["display"] = _display(solution)
+    if task["solution"] is not None and solution.status.has_answer:
+        record["solution"] = _write_solution(task, instance, solution)
+    if task["compare"]:
+        channel.send("stage", stage="comparing", **reply)
+        record["comparison"] = _compared(instance)
+
+
+def _write_solution(task: dict[str, Any], instance: Instance, solution: Solution) -> str:
+    from flowlex.instances.files import write_atomically
+
+    path = Path(task["solution"])
+    document = {"kind": f"{instance.kind}-solution", "file": task["instance"], **solution.to_dict()}
+    try:
+        write_atomically(path, json.dumps(plain(document), indent=1, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path)) from error
+    return path.name
+
+
+def _compared(instance: Instance) -> dict[str, Any]:
+    from flowlex.models.base import ModelError
+    from flowlex.models.registry import compare
+
+    try:
+        frame = compare(instance)
+    except ModelError as error:
+        return {"message": str(error)}
+    flat = frame.reset_index() if frame.index.name or frame.index.nlevels > 1 else frame
+    return {"rows": plain(flat.to_dict(orient="records"))}
+
+
+def _display(solution: Solution) -> dict[str, Any]:
+    from flowlex.cli.output import frame_rows
+
+    shown: dict[str, Any] = {}
+    if solution.certificate is not None:
+        shown["certificate"] = str(solution.certificate)
+    if solution.status.has_answer:
+        with contextlib.suppress(NotImplementedError):  # not every answer is a table
+            shown["table"] = frame_rows("Answer", solution.to_frame())
+    return shown
+
+
+def _explained(error: Exception) -> str:
+    from flowlex.cli.group import explanation
+
+    known = explanation(error)
+    if known is not None:
+        return known
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    return f"unexpected {type(error).__name__}{place}: {error}; please report this with the instance"
+
+
+if __name__ == "__main__":
+    main()
