@@ -20,7 +20,7 @@ __all__ = ["band_proofs", "largest_proof", "stage_proofs"]
 def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[LevelProof, ...]:
     """Levels of a schedule within the bands: 0 and 1 prices, judged without tolerance.
 
-    At level k the slots of band k-1 and above have price 1, and so have transfers confined to them.
+    At level k the slots of band k-1 and above have price 1; transfers confined to them must pay it.
     """
     mine = np.zeros(len(bands.entries.first), np.bool_)
     for group in grid.groups(load):
@@ -29,12 +29,10 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
     top = int(bands.band[of_part].max(initial=-1)) + 1
     proofs = []
     for level in range(top, 1, -1):
-        alpha = (bands.transfer_band[:, part] >= level - 1).sum(axis=0)
         priced = np.flatnonzero(of_part & (bands.band >= level - 1))
         proofs.append(
             LevelProof(
                 level=level,
-                alpha=alpha.astype(np.int64),
                 load=bands.entries.row[priced],
                 load_slot=bands.entries.slot[priced],
                 rho=np.ones(len(priced), np.int64),
@@ -70,7 +68,6 @@ def _stage_proof(
 ) -> LevelProof:
     machines, duals = len(cells.grid.out_units), stage.duals
     unit, cell, _ = cells.load_entries(load)
-    alpha = duals.get("size", np.zeros(len(cells.which)))
     rho = np.maximum(duals.get("level_link", np.zeros(len(unit))), 0.0)
     port, place, pi = [], [], []
     for side, (name, key) in enumerate(zip(("egress", "ingress"), cells.entry_keys, strict=True)):
@@ -86,16 +83,15 @@ def _stage_proof(
     ports, port_slot, port_price = _over_slots(cells, ports, places, price)
     mu = {s: p for s, p in stage.multipliers.items() if s != lateness_stage}
     nu = 1.0 if first else stage.multipliers.get(lateness_stage or -1, 0.0)
-    whole = _tidy(alpha, load_price, port_price)
+    whole = _tidy(load_price, port_price)
     return LevelProof(
         level=LATENESS if first else stage.level,
-        alpha=whole[0],
         load=load_at,
         load_slot=load_slot,
-        rho=whole[1],
+        rho=whole[0],
         port=ports,
         port_slot=port_slot,
-        pi=whole[2],
+        pi=whole[1],
         mu={s: float(round(p)) if abs(p - round(p)) < 1e-7 else p for s, p in mu.items()},
         nu=float(round(nu)) if abs(nu - round(nu)) < 1e-7 else nu,
         solver_bound=bound,
@@ -138,7 +134,7 @@ def largest_proof(
     rho = np.maximum(-duals.get("largest_link", np.zeros(0)), 0.0)
     scale = 1.0 / rho.max(initial=0.0) if rho.max(initial=0.0) > 0 else 1.0
     level = int(np.ceil(float(outcome.objective or 0.0) - 1e-6))
-    scaled = {name: values * scale for name, values in duals.items() if name in ("size", "egress", "ingress")}
+    scaled = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress")}
     stage = Stage(level, 1.0, 1.0, 1.0, {**scaled, "level_link": rho * scale})
     bound = 1.0 if outcome.bound is not None and outcome.bound > level - 1 + 1e-6 else 0.0
     return (_stage_proof(cells, load, stage, False, None, bound, every_row=True),)

@@ -2,18 +2,19 @@
 
 Windows, sizes, ports and whole numbers are recomputed from the instance. Optimality is judged by linear programming
 duality, one level after another. With ``N_s`` the number of loads (pair or port, in one slot) of at least s, level k
-claims: no schedule whose ``N_s`` for s > k are as small as ours has a smaller ``N_k``. Its proof is a price ``alpha``
-per unit of every transfer, ``pi >= 0`` per unit of port capacity, ``rho >= 0`` per unit of load, and ``mu_s >= 0`` for
-the levels above. Whatever the prices, every schedule has ::
+claims: no schedule whose ``N_s`` for s > k are as small as ours has a smaller ``N_k``. Its proof are prices
+``pi >= 0`` per unit of port capacity, ``rho >= 0`` per unit of load, and ``mu_s >= 0`` for the levels above. Whatever
+the prices, every schedule has ::
 
-    N_k  >=  sum_f alpha_f d_f  -  sum_(port,t) C pi  -  sum_(u,t) max_m (rho m - F(m))  -  sum_(s>k) mu_s N_s
-             - sum_(f,t) cap_f max(0, alpha_f - rho - pi - nu late_(f,t))  -  nu L
+    N_k  >=  sum_f cheapest_f  -  sum_(port,t) C pi  -  sum_(u,t) max_m (rho m - F(m))
+             -  sum_(s>k) mu_s N_s  -  nu L
 
-where ``F(m)`` counts a load of m with weight 1 at level k and ``mu_s`` above, and ``nu`` prices the total lateness L.
-``N_k`` is a whole number, so a bound above ``N_k - 1`` proves it. Prices that are whole are judged without tolerance.
+where ``cheapest_f`` sends all units of transfer f in the slots where ``rho + pi + nu late`` is least (at most its
+ports' capacity in each; that is the best price of its size constraint), ``F(m)`` counts a load of m with weight 1 at
+level k and ``mu_s`` above, and ``nu`` prices the total lateness L. ``N_k`` is a whole number, so a bound above ``N_k - 1`` proves it. Prices that are whole are judged without tolerance.
 
 Total lateness, where there is any, is minimised before all levels; its proof has the number `LATENESS` for a level,
-``nu = 1``, and no other terms than alpha, pi and the last sum.
+``nu = 1``, and no other terms than the first two sums.
 
 The transfers may fall into parts that share no load; each is proven on its own, with the ports all to itself (which
 can only lower the bound).
@@ -49,8 +50,6 @@ class LevelProof:
 
     Attributes
     ----------
-    alpha
-        (transfers of the part,).
     port, port_slot, pi
         Port (ingress of machine j is ``machines + j``), slot and price.
     load, load_slot, rho
@@ -64,7 +63,6 @@ class LevelProof:
     """
 
     level: int
-    alpha: NDArray[Any]
     load: Ints
     load_slot: Ints
     rho: NDArray[Any]
@@ -308,19 +306,16 @@ def level_bound(
     if min(proof.pi.min(initial=0), proof.rho.min(initial=0), proof.nu, *proof.mu.values(), 0) < 0:
         return -np.inf
     horizon = max(view.horizon, 1)
-    alpha = np.zeros(len(view.units), proof.alpha.dtype)
-    alpha[part.transfers] = proof.alpha
     row, slot = view.row[columns], view.slot[columns]
-    over = alpha[row] - proof.nu * view.late[columns]
     rho = _dense(proof.load, proof.load_slot, proof.rho, horizon, max(int(g.max(initial=0)) for g in view.groups))
+    price = proof.nu * view.late[columns] if proof.nu else np.zeros(len(row), rho.dtype)
     for group in view.groups:
-        over = over - rho[group[row] * horizon + slot]
+        price = price + rho[group[row] * horizon + slot]
     if len(proof.pi):
         pi = _dense(proof.port, proof.port_slot, proof.pi, horizon, 2 * view.machines)
         for port in view.ports:
-            over = over - pi[port[row] * horizon + slot]
-    total = (proof.alpha * view.units[part.transfers]).sum()
-    total = total - (np.maximum(over, 0) * view.cap[row]).sum()
+            price = price + pi[port[row] * horizon + slot]
+    total = _cheapest(row, price, view.cap, view.units)
     if len(proof.pi):
         total = total - (view.capacity[proof.port] * proof.pi).sum()
     top = max(counts, default=0)
@@ -333,6 +328,16 @@ def level_bound(
     return float(total - proof.nu * (view.late * view.schedule.rate)[columns].sum())
 
 
+def _cheapest(row: Ints, price: NDArray[Any], cap: Ints, units: Ints) -> Any:
+    """Cost of sending every transfer whole in its cheapest slots."""
+    order = np.lexsort((price, row))
+    rows = row[order]
+    filled = np.cumsum(cap[rows])
+    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    before = filled - cap[rows] - np.repeat((filled - cap[rows])[first], np.diff(first, append=len(rows)))
+    return (price[order] * np.clip(units[rows] - before, 0, cap[rows])).sum()
+
+
 def _dense(row: Ints, slot: Ints, price: NDArray[Any], horizon: int, rows: int) -> NDArray[Any]:
     """Prices of all rows and slots, flat."""
     table = np.zeros((rows + 1) * horizon, price.dtype)
@@ -341,7 +346,7 @@ def _dense(row: Ints, slot: Ints, price: NDArray[Any], horizon: int, rows: int) 
 
 
 def _whole_prices(proof: LevelProof) -> bool:
-    prices = (proof.alpha, proof.rho, proof.pi)
+    prices = (proof.rho, proof.pi)
     return all(np.issubdtype(p.dtype, np.integer) for p in prices) and all(
         float(p).is_integer() for p in (*proof.mu.values(), proof.nu)
     )
