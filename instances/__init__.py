@@ -1,10 +1,12 @@
 """What is to be scheduled: schema, files, generators, importers (imports nothing else of flowlex)."""
 
 from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.coflow_trace import read_coflow_trace
 from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import json_schema, read_instance, write_instance
 from flowlex.instances.generators import GENERATORS, generate
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.jit import JitInstance
 from flowlex.instances.network import NetworkInstance
 
 __all__ = [
@@ -12,9 +14,11 @@ __all__ = [
     "GpuInstance",
     "Instance",
     "InstanceError",
+    "JitInstance",
     "NetworkInstance",
     "generate",
     "json_schema",
+    "read_coflow_trace",
     "read_instance",
     "write_dimacs",
     "write_instance",

@@ -21,6 +21,7 @@ __all__ = ["compare", "model_class", "model_for", "model_options", "read_options
 #: Kind of instance: module and class of its model (imported when used).
 _MODELS = {
     "gpu-assignment": ("flowlex.models.gpu_assignment", "GpuAssignment"),
+    "jit-bandwidth": ("flowlex.models.jit_bandwidth", "JitBandwidth"),
     "min-cost-flow": ("flowlex.models.min_cost_flow", "MinCostFlow"),
 }
 #: Kind of instance: module and function that tabulates its policies and baselines.

@@ -9,9 +9,10 @@ the prices, every schedule has ::
     N_k  >=  sum_f cheapest_f  -  sum_(port,t) C pi  -  sum_(u,t) max_m (rho m - F(m))
              -  sum_(s>k) mu_s N_s  -  nu L
 
-where ``cheapest_f`` sends all units of transfer f in the slots where ``rho + pi + nu late`` is least (at most its
-ports' capacity in each; that is the best price of its size constraint), ``F(m)`` counts a load of m with weight 1 at
-level k and ``mu_s`` above, and ``nu`` prices the total lateness L. ``N_k`` is a whole number, so a bound above ``N_k - 1`` proves it. Prices that are whole are judged without tolerance.
+where ``cheapest_f`` is the cost of sending transfer f in the slots where ``rho + pi + nu late`` is least (at most
+its ports' capacity in each; that is the best price of its size constraint), ``F(m)`` counts a load of m with weight 1
+at level k and ``mu_s`` above, and ``nu`` prices the total lateness L. ``N_k`` is a whole number, so a bound above
+``N_k - 1`` proves it. Whole prices are judged without tolerance.
 
 Total lateness, where there is any, is minimised before all levels; its proof has the number `LATENESS` for a level,
 ``nu = 1``, and no other terms than the first two sums.
