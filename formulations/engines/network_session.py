@@ -132,6 +132,7 @@ class NetworkSession:
             np.add.at(self._supply, nodes, amounts)
             kernels.change_supplies(self._t, nodes, amounts)
             self._supplies.clear()
+        kernels.reconnect(self._t)
 
     def solve(self, *, cold: bool = False) -> None:
         """Bring the flow to minimum cost, from the last tree or (``cold``) from nothing.
@@ -250,7 +251,16 @@ class NetworkSession:
             previous=np.full(nodes, -1, small),
             touched=np.zeros(arcs, small),
             before=np.full(arcs, -1, wide),
-            counters=np.zeros(4, wide),
+            counters=np.zeros(8, wide),
+            first_out=np.full(nodes, -1, small),
+            next_out=np.full(arcs, -1, small),
+            back_out=np.full(arcs, -1, small),
+            first_in=np.full(nodes, -1, small),
+            next_in=np.full(arcs, -1, small),
+            back_in=np.full(arcs, -1, small),
+            loose=np.zeros(nodes, small),
+            is_loose=np.zeros(nodes, np.bool_),
+            stamp=np.zeros(nodes, wide),
         )
         return t
 
@@ -287,6 +297,11 @@ class NetworkSession:
             getattr(new, name)[:old_room] = getattr(old, name)
         move = 2 * (nodes - old_room)
         new.pred[:old_room] = np.where(old.pred >= 2 * old_room, old.pred + move, old.pred)
+        for name in ("next_out", "back_out", "next_in", "back_in"):
+            getattr(new, name)[shifted] = _moved(getattr(old, name)[real], move)
+        for name in ("first_out", "first_in"):
+            getattr(new, name)[:old_room] = _moved(getattr(old, name), move)
+        new.is_loose[:old_room], new.loose[:old_room] = old.is_loose, old.loose
         count = int(old.counters[1])
         touched = old.touched[:count]
         new.touched[:count] = np.where(touched >= 2 * old_room, touched + move, touched)
@@ -299,3 +314,6 @@ class NetworkSession:
         self._supply = supply
         self._hang_new(old_room, nodes)
 
+
+def _moved(arcs: NDArray[Any], move: int) -> NDArray[Any]:
+    return np.where(arcs >= 0, arcs + move, arcs)

@@ -22,6 +22,7 @@ __all__ = [
     "change_arcs",
     "change_supplies",
     "optimise",
+    "reconnect",
     "star",
     "violations",
 ]
@@ -32,7 +33,10 @@ ARTIFICIAL_COST = 2**58
 ENDLESS = 2**60
 
 # Places in `Basis.counters`.
-_NEXT, _TOUCHED, _PIVOTS, _END = 0, 1, 2, 3
+#: Where pricing continues, touched arcs, pivots, end of the arcs in use, loose nodes, last stamp.
+_NEXT, _TOUCHED, _PIVOTS, _END, _LOOSE, _STAMP = 0, 1, 2, 3, 4, 5
+#: Arcs looked at around a loose subtree before it is left to ordinary pricing.
+_LOOK = 30_000
 
 
 class Basis(NamedTuple):
@@ -53,7 +57,16 @@ class Basis(NamedTuple):
     previous: Any  # (N,) int32, previous sibling or -1
     touched: Any  # (A,) int32, arcs whose flow may have changed
     before: Any  # (A,) int64, their flow at first touch, -1 for an arc that is not touched
-    counters: Any  # (4,) int64: where pricing continues, touched arcs, pivots, end of the arcs in use
+    counters: Any  # (8,) int64, see the places above
+    first_out: Any  # (N,) int32, list of the arcs that leave a node (real arcs only)
+    next_out: Any  # (A,) int32
+    back_out: Any  # (A,) int32
+    first_in: Any  # (N,) int32, list of the arcs that enter a node
+    next_in: Any  # (A,) int32
+    back_in: Any  # (A,) int32
+    loose: Any  # (N,) int32, stack of nodes that were hung on an artificial arc
+    is_loose: Any  # (N,) bool
+    stamp: Any  # (N,) int64, marks the subtree under search
 
 
 @njit(cache=True)
@@ -204,6 +217,124 @@ def _settle(t, arc):
 
 
 @njit(cache=True)
+def _loosen(t, v):
+    if not t.is_loose[v]:
+        t.is_loose[v] = True
+        t.loose[t.counters[_LOOSE]] = v
+        t.counters[_LOOSE] += 1
+
+
+@njit(cache=True)
+def _list(t, arc):
+    """Enter an arc in the lists of its ends; a loop (a slot given up) is in none."""
+    u, v = t.tail[arc], t.head[arc]
+    if u == v:
+        return
+    t.next_out[arc], t.back_out[arc] = t.first_out[u], -1
+    if t.first_out[u] >= 0:
+        t.back_out[t.first_out[u]] = arc
+    t.first_out[u] = arc
+    t.next_in[arc], t.back_in[arc] = t.first_in[v], -1
+    if t.first_in[v] >= 0:
+        t.back_in[t.first_in[v]] = arc
+    t.first_in[v] = arc
+
+
+@njit(cache=True)
+def _unlist(t, arc):
+    if t.tail[arc] == t.head[arc]:
+        return
+    left, right = t.back_out[arc], t.next_out[arc]
+    if left >= 0:
+        t.next_out[left] = right
+    else:
+        t.first_out[t.tail[arc]] = right
+    if right >= 0:
+        t.back_out[right] = left
+    left, right = t.back_in[arc], t.next_in[arc]
+    if left >= 0:
+        t.next_in[left] = right
+    else:
+        t.first_in[t.head[arc]] = right
+    if right >= 0:
+        t.back_in[right] = left
+
+
+@njit(cache=True)
+def _best_around(t, top):
+    """Find the arc between the subtree of ``top`` and the settled rest that improves most, or -1.
+
+    As the subtree is priced by an artificial arc, this is the ratio test of the dual simplex: taking the arc
+    leaves every other arc around the subtree with a reduced cost of the right sign.
+    """
+    t.counters[_STAMP] += 1
+    stamp = t.counters[_STAMP]
+    v = top
+    while True:  # mark the subtree
+        t.stamp[v] = stamp
+        if t.child[v] >= 0:
+            v = t.child[v]
+            continue
+        while v != top and t.following[v] < 0:
+            v = t.parent[v]
+        if v == top:
+            break
+        v = t.following[v]
+    best, chosen, looked = 0, -1, 0
+    far = ARTIFICIAL_COST // 2
+    v = top
+    while True:
+        arc = t.first_out[v]
+        while arc >= 0:
+            w = t.head[arc]
+            if t.state[arc] != 0 and t.stamp[w] != stamp and -far < t.pi[w] < far:
+                reduced = t.state[arc] * (t.cost[arc] - t.pi[v] + t.pi[w])
+                if reduced < best:
+                    best, chosen = reduced, arc
+            looked += 1
+            arc = t.next_out[arc]
+        arc = t.first_in[v]
+        while arc >= 0:
+            w = t.tail[arc]
+            if t.state[arc] != 0 and t.stamp[w] != stamp and -far < t.pi[w] < far:
+                reduced = t.state[arc] * (t.cost[arc] - t.pi[w] + t.pi[v])
+                if reduced < best:
+                    best, chosen = reduced, arc
+            looked += 1
+            arc = t.next_in[arc]
+        if looked > _LOOK:
+            return -1
+        if t.child[v] >= 0:
+            v = t.child[v]
+            continue
+        while v != top and t.following[v] < 0:
+            v = t.parent[v]
+        if v == top:
+            return chosen
+        v = t.following[v]
+
+
+@njit(cache=True)
+def reconnect(t):
+    """Hang every loose subtree on the rest again by its best arc; returns the pivots made."""
+    pivots = 0
+    while t.counters[_LOOSE] > 0:
+        t.counters[_LOOSE] -= 1
+        v = t.loose[t.counters[_LOOSE]]
+        t.is_loose[v] = False
+        for _ in range(2000):
+            if t.pred[v] != 2 * v and t.pred[v] != 2 * v + 1:
+                break
+            arc = _best_around(t, v)
+            if arc < 0:
+                break
+            _push(t, arc, t.state[arc] > 0)
+            pivots += 1
+    t.counters[_PIVOTS] += pivots
+    return pivots
+
+
+@njit(cache=True)
 def _inject(t, v, amount):
     """Balance ``amount`` more (or less) supply at ``v`` by its artificial arcs."""
     if v == 0 or amount == 0:
@@ -221,6 +352,8 @@ def _inject(t, v, amount):
         _shift(t, v, t.pi[0] + (ARTIFICIAL_COST if used == over else -ARTIFICIAL_COST) - t.pi[v])
     t.state[spare] = 1
     _settle(t, used)
+    if t.pred[v] == used:
+        _loosen(t, v)
 
 
 @njit(cache=True)
@@ -232,6 +365,7 @@ def _expel(t, v):
     _attach(t, v, 0, used)
     t.state[used] = 0
     _shift(t, v, t.pi[0] + (ARTIFICIAL_COST if used == over else -ARTIFICIAL_COST) - t.pi[v])
+    _loosen(t, v)
 
 
 @njit(cache=True)
@@ -248,7 +382,11 @@ def _change(t, arc, tail, head, capacity, cost):
             _expel(t, hung)
             hung = -1
         t.flow[arc] = keep
+        if moved:
+            _unlist(t, arc)
         t.tail[arc], t.head[arc], t.capacity[arc], t.cost[arc] = tail, head, capacity, cost
+        if moved:
+            _list(t, arc)
         _rest(t, arc)
         _inject(t, u, flow - keep)
         _inject(t, v, keep - flow)
@@ -285,6 +423,8 @@ def star(t, supply, count):
         t.state[arc] = 1 if t.capacity[arc] > 0 else 0
     t.parent[0], t.pred[0], t.depth[0], t.child[0] = -1, -1, 0, -1
     t.pi[0] = 0
+    t.counters[_LOOSE] = 0
+    t.is_loose[:] = False
     for v in range(1, count):
         used = 2 * v if supply[v] >= 0 else 2 * v + 1
         t.child[v] = -1
