@@ -191,7 +191,8 @@ def register(
         try:
             registration = Registration(
                 name=name,
-                command=command,
+                program=command[0],
+                arguments=command[1:],
                 kind=kind,
                 interval_s=interval_s,
                 timeout_s=timeout_s,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.journal import Journal
-from flowlex.telemetry.runner import SHIPPED, Run, allowed_programs, run_command
+from flowlex.telemetry.runner import SHIPPED, allowed_programs, run_command
 from flowlex.telemetry.schemas import AgentHello, Assignment, Assignments, Heartbeat, Sample
 
 __all__ = ["Agent", "AgentSettings", "JournalInUse"]
@@ -162,7 +162,7 @@ class Agent:
 
     # Collecting
 
-    def collect(self, assignment: Assignment) -> Sample | None:
+    def collect(self, assignment: Assignment, cancel: threading.Event | None = None) -> Sample | None:
         """Run an assignment once and put the result on disk; None when there is nothing to record."""
         if len(self.journal) >= self.settings.max_buffered:
             _LOG.error("%d samples wait for the service; %s pauses", len(self.journal), assignment.name)
@@ -175,13 +175,16 @@ class Agent:
                 _LOG.info("processor %s has no input: %s", assignment.name, error)
                 return None
         now = time.time()
-        run: Run = run_command(
-            assignment.command,
+        run = run_command(
+            [assignment.program, *assignment.arguments],
             self.settings.folders,
             timeout_s=assignment.timeout_s,
             stdin=stdin,
             environment={"FLOWLEX_NODE": self.node, **self.settings.environment},
+            cancel=cancel,
         )
+        if run is None:
+            return None
         sample = Sample(
             name=assignment.name,
             time=now,
@@ -261,7 +264,7 @@ class _Slot(threading.Thread):
         due = time.monotonic()
         while not self.end.wait(max(0.0, due - time.monotonic())):
             try:
-                self._agent.collect(self.assignment)
+                self._agent.collect(self.assignment, self.end)
             except Exception:  # a slot outlives whatever one run does
                 _LOG.exception("run of %s failed", self.assignment.name)
             # Missed turns are skipped, not made up for.

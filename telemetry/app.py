@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.routing import compile_path
 
 from flowlex.telemetry import routes_data, routes_manage
 from flowlex.telemetry.limits import BodyLimit
@@ -73,7 +74,16 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail = error.detail if isinstance(error.detail, dict) else {"reason": "refused", "message": error.detail}
-    return JSONResponse({"detail": detail}, error.status_code, headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # the framework names the first route's methods only
+        headers["allow"] = ", ".join(_methods(request))
+    return JSONResponse({"detail": detail}, error.status_code, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    paths = request.app.openapi()["paths"]
+    fitting = (verbs for path, verbs in paths.items() if compile_path(path)[0].match(request.url.path))
+    return sorted({verb.upper() for verbs in fitting for verb in verbs})
 
 
 async def _no_store(request: Request, answer: Callable[[Request], Awaitable[Any]]) -> Any:

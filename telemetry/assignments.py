@@ -27,7 +27,7 @@ def assign(registrations: Sequence[Registration], alive: Sequence[AgentRow]) -> 
             for agent in alive
             if (not named or agent.node in named)
             and registration.labels.items() <= agent.labels.items()
-            and registration.command[0] in programs[agent.node]
+            and registration.program in programs[agent.node]
         ]
         if registration.replicas is not None and len(fit) > registration.replicas:
             fit = sorted(fit, key=lambda node: _rank(registration.name, node))[: registration.replicas]

@@ -28,18 +28,21 @@ class BodyLimit:
         if declared.isdigit() and int(declared) > self._max_bytes:
             await self._refuse(scope, receive, send)
             return
-        seen, started = 0, False
+        seen, started, too_long = 0, False, False
 
         async def counted() -> Message:
-            nonlocal seen
+            nonlocal seen, too_long
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._max_bytes:
+                too_long = True
                 raise _TooLong
             return message
 
         async def watched(message: Message) -> None:
             nonlocal started
+            if too_long and not started:
+                return  # the application turned the exception into an answer of its own
             started = True
             await send(message)
 
@@ -48,6 +51,7 @@ class BodyLimit:
         except _TooLong:
             if started:
                 raise
+        if too_long and not started:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:

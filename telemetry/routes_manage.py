@@ -25,7 +25,7 @@ from flowlex.telemetry.store import DuplicateRegistration
 __all__ = ["Health", "router"]
 
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not known"}}
-_CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "Exists already"}}
+_CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "Exists already, or another name"}}
 _BAD_BODY: dict[int | str, dict[str, Any]] = {400: {"model": Problem, "description": "The body is not JSON"}}
 
 router = APIRouter(prefix="/v1", responses=ERRORS)
@@ -77,11 +77,11 @@ def read_registration(service: ServiceDep, who: Reader, name: PathName) -> Regis
     return registration
 
 
-@router.put("/registrations/{name}", tags=["registration"], responses={**_NOT_FOUND, **_BAD_BODY})
+@router.put("/registrations/{name}", tags=["registration"], responses={**_NOT_FOUND, **_CONFLICT, **_BAD_BODY})
 def update_registration(service: ServiceDep, who: Admin, name: PathName, registration: Registration) -> Registration:
     """Replace a registration; agents follow with their next heartbeat."""
     if registration.name != name:
-        raise refuse(422, "name_differs", f"the document is named {registration.name}, the address {name}")
+        raise refuse(409, "name_differs", f"the document is named {registration.name}, the address {name}")
     if not service.store.update_registration(registration):
         raise refuse(404, "unknown", f"no registration is named {name}")
     service.plan_changed()

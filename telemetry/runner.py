@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ SHIPPED = Path(__file__).resolve().parent / "commands"
 _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 #: Exit codes of runs that did not end by themselves, as of timeout(1) and a shell.
 TIMED_OUT, NOT_ALLOWED, BAD_OUTPUT = 124, 126, 65
+#: How soon a cancelled run ends.
+POLL_S = 0.2
 
 
 class CommandRefused(Exception):
@@ -88,11 +91,13 @@ def run_command(
     stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
     max_bytes: int = MAX_VALUE_BYTES,
-) -> Run:
+    cancel: threading.Event | None = None,
+) -> Run | None:
     """Run a command and read its standard output as the value.
 
     Output that is JSON is stored as such (so ``0.25`` is a number), other text as a string without the
-    white space around it. The whole process group is killed at the time limit or when it prints too much.
+    white space around it. The whole process group is killed at the time limit or when it prints too much;
+    and when ``cancel`` is set, and then the answer is None.
     """
     try:
         program = find_program(command[0], folders)
@@ -113,7 +118,9 @@ def run_command(
             )
         except OSError as error:
             return Run(None, NOT_ALLOWED, _short(f"cannot be started: {error.strerror or error}"))
-        output, reason = _read(process, time.monotonic() + timeout_s, max_bytes)
+        output, reason = _read(process, time.monotonic() + timeout_s, max_bytes, cancel)
+        if cancel is not None and cancel.is_set() and reason:
+            return None
         if reason:
             return Run(None, TIMED_OUT, f"{reason} (limits: {timeout_s:g} s, {max_bytes} bytes)")
         if process.returncode:
@@ -122,7 +129,9 @@ def run_command(
     return _value(output)
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, str]:
+def _read(
+    process: subprocess.Popen[bytes], deadline: float, max_bytes: int, cancel: threading.Event | None
+) -> tuple[bytes, str]:
     """Read to the end of the output, or kill the group and say why."""
     assert process.stdout is not None
     output, reason = b"", ""
@@ -133,7 +142,9 @@ def _read(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> 
             left = deadline - time.monotonic()
             if left <= 0:
                 reason = "stopped: it ran too long"
-            elif selector.select(left):
+            elif cancel is not None and cancel.is_set():
+                reason = "cancelled"
+            elif selector.select(min(left, POLL_S)):
                 chunk = process.stdout.read(65_536)
                 if not chunk:
                     break
@@ -163,7 +174,6 @@ def _value(output: bytes) -> Run:
     try:
         value = json.loads(text)
         encode_value(value)
-        json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a surrogate pair is no text
     except (ValueError, RecursionError):
         value = text
     try:

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 __all__ = [
     "MAX_BATCH",
@@ -49,49 +58,65 @@ ProgramName = Annotated[str, StringConstraints(pattern=_NAME), Field(examples=["
 Label = Annotated[str, StringConstraints(pattern=_PRINTABLE, max_length=100)]
 Unit = Annotated[str, StringConstraints(pattern=_PRINTABLE, max_length=40)]
 Argument = Annotated[str, StringConstraints(pattern=_PRINTABLE, max_length=200)]
+Arguments = Annotated[list[Argument], Field(max_length=20)]
+Labels = Annotated[dict[DataName, Label], Field(max_length=50, json_schema_extra={"additionalProperties": False})]
 Source = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 Message = Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)]
 UnixTime = Annotated[float, Field(ge=0, le=MAX_TIME, allow_inf_nan=False)]
+
+
+def _whole(value: Any) -> Any:
+    """Take 2.0 for the integer 2, as JSON Schema does; a string or a boolean is none."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+class _Request(_Document):
+    # Strict: "1" is no number, so that what is stored is what was meant.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+
 def encode_value(value: JsonValue) -> str:
-    """Return a value's JSON text, or raise ``ValueError`` when it is too long or not finite."""
+    """Return a value's JSON text; ``ValueError`` when it is too long, not finite, or half a surrogate pair."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    if "\\ud" in text:
+        json.dumps(value, ensure_ascii=False).encode()
     if len(text) > MAX_VALUE_BYTES:
         raise ValueError(f"the value is {len(text)} bytes as JSON; at most {MAX_VALUE_BYTES} are stored")
     return text
 
 
-class Registration(_Document):
-    """What is to be collected: a data name and the command whose output becomes its value.
+_BY_KIND: dict[str, Any] = {
+    "if": {"properties": {"kind": {"const": "processor"}}, "required": ["kind"]},
+    "then": {"properties": {"inputs": {"minItems": 1}}, "required": ["inputs"]},
+    "else": {"properties": {"inputs": {"maxItems": 0}, "window_s": {"maximum": 0}}},
+}
+
+
+class Registration(_Request):
+    """What is to be collected: a data name and the program whose output becomes its value.
 
     ``nodes`` and ``labels`` both narrow where it runs (empty: no narrowing); ``replicas`` bounds on how many
     of the live nodes that remain.
     """
 
+    model_config = ConfigDict(json_schema_extra=_BY_KIND)
+
     name: DataName
-    command: Annotated[list[Argument], Field(min_length=1, max_length=20, examples=[["cpu_free"]])]
+    program: ProgramName
+    arguments: Arguments = []
     kind: Literal["collector", "processor"] = "collector"
     interval_s: Annotated[float, Field(ge=0.1, le=86_400)] = 10.0
     timeout_s: Annotated[float, Field(ge=0.05, le=3_600)] = 5.0
     nodes: Annotated[list[NodeName], Field(max_length=10_000)] = []
-    labels: Annotated[dict[DataName, Label], Field(max_length=50)] = {}
-    replicas: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    labels: Labels = {}
+    replicas: Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)] | None = None
     unit: Unit = ""
     inputs: Annotated[list[DataName], Field(max_length=20)] = []
     window_s: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-
-    @field_validator("command")
-    @classmethod
-    def _program(cls, command: list[str]) -> list[str]:
-        program = command[0]
-        if "/" in program or not program or program.startswith((".", "-")):
-            raise ValueError(f"the program {program!r} must be a plain file name of the agent's command folder")
-        return command
 
     @model_validator(mode="after")
     def _inputs_of_processors(self) -> Self:
@@ -102,25 +127,26 @@ class Registration(_Document):
         return self
 
 
-class AgentHello(_Document):
+class AgentHello(_Request):
     """An agent introduces itself: labels of its node and the programs its command folder allows."""
 
-    labels: Annotated[dict[DataName, Label], Field(max_length=50)] = {}
+    labels: Labels = {}
     programs: Annotated[list[ProgramName], Field(max_length=1_000)] = []
 
 
-class Heartbeat(_Document):
+class Heartbeat(_Request):
     """An agent is alive: what it runs and how many samples wait in its journal."""
 
     running: Annotated[list[DataName], Field(max_length=1_000)] = []
-    buffered: Annotated[int, Field(ge=0, le=2**53)] = 0
+    buffered: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = 0
 
 
 class Assignment(_Document):
     """One slot of an agent."""
 
     name: DataName
-    command: list[Argument]
+    program: ProgramName
+    arguments: Arguments = []
     kind: Literal["collector", "processor"]
     interval_s: float
     timeout_s: float
@@ -149,7 +175,7 @@ class AgentState(_Document):
     alive: bool
 
 
-class Sample(_Document):
+class Sample(_Request):
     """One run of a command, wrapped: value, unit, time stamp, exit code.
 
     ``value`` is null for a run that failed. ``seq`` numbers the samples of one ``source``; a sample that
@@ -160,9 +186,9 @@ class Sample(_Document):
     time: UnixTime
     value: JsonValue = None
     unit: Unit = ""
-    exit_code: Annotated[int, Field(ge=-255, le=255)] = 0
+    exit_code: Annotated[int, Field(ge=-255, le=255), BeforeValidator(_whole)] = 0
     error: Message = ""
-    seq: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    seq: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = None
 
     @field_validator("value")
     @classmethod
@@ -171,18 +197,12 @@ class Sample(_Document):
         return value
 
 
-class WriteBatch(_Document):
-    """Samples of one node. All of them are stored, or none."""
+class WriteBatch(_Request):
+    """Samples of one node. All of them are stored, or none; without ``source`` numbers count per node."""
 
     node: NodeName
     source: Source | None = None
     samples: Annotated[list[Sample], Field(min_length=1, max_length=MAX_BATCH)]
-
-    @model_validator(mode="after")
-    def _numbered(self) -> Self:
-        if self.source is None and any(sample.seq is not None for sample in self.samples):
-            raise ValueError("samples with a seq need the batch's source")
-        return self
 
 
 class WriteAnswer(_Document):

@@ -58,7 +58,7 @@ _SAMPLE = sa.Table(
     sa.Column("unit", sa.String(40), nullable=False),
     sa.Column("exit_code", sa.Integer, nullable=False),
     sa.Column("error", sa.Text, nullable=False),
-    sa.Column("source", sa.String(64)),
+    sa.Column("source", sa.String(128)),
     sa.Column("seq", sa.BigInteger),
     sa.UniqueConstraint("source", "seq", name="sample_once"),
     sa.Index("sample_history", "name", "node", "time"),
@@ -200,6 +200,7 @@ class Store:
         """Store a new registration, or raise `DuplicateRegistration`."""
         values = {"name": registration.name, "document": registration.model_dump_json()}
         statement = self._insert(_REGISTRATION).values(values).on_conflict_do_nothing()
+        statement = statement.execution_options(preserve_rowcount=True)
         with self._engine.begin() as connection:
             if connection.execute(statement).rowcount != 1:
                 raise DuplicateRegistration(registration.name)
@@ -414,7 +415,7 @@ def _sample_row(node: str, source: str | None, sample: Sample, now: float) -> di
         "unit": sample.unit,
         "exit_code": sample.exit_code,
         "error": sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
-        "source": None if sample.seq is None else source,
+        "source": None if sample.seq is None else source or f"node {node}",
         "seq": sample.seq,
     }
 

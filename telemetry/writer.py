@@ -40,22 +40,29 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: queue.Queue[_Item | None] = queue.Queue(MAX_WAITING)
-        self._thread = threading.Thread(target=self._work, name="telemetry-writer", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def submit(self, batch: WriteBatch) -> Future[int]:
-        """Queue a batch, or raise `BusyError`."""
+        """Queue a batch, or raise `BusyError`; the thread starts with the first."""
         done: Future[int] = Future()
-        try:
-            self._waiting.put_nowait((batch, done))
-        except queue.Full as error:
-            raise BusyError from error
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="telemetry-writer", daemon=True)
+                self._thread.start()
+            try:
+                self._waiting.put_nowait((batch, done))
+            except queue.Full as error:
+                raise BusyError from error
         return done
 
     def close(self) -> None:
         """Commit what waits, then stop."""
-        self._waiting.put(None)
-        self._thread.join()
+        with self._lock:
+            if self._thread is not None:
+                self._waiting.put(None)
+                self._thread.join()
+                self._thread = None
 
     def _work(self) -> None:
         open_ = True

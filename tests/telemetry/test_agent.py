@@ -1,0 +1,274 @@
+"""The agent against a server that comes, goes, and refuses; and the journal that keeps what it collected."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from flowlex.telemetry.agent import Agent, AgentSettings, JournalInUse
+from flowlex.telemetry.app import create_app
+from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.telemetry.journal import Journal
+from flowlex.telemetry.schemas import Registration, Sample
+from flowlex.telemetry.service import Settings
+from flowlex.telemetry.store import Store
+
+Eventually = Callable[[Callable[[], bool], float], None]
+
+
+class Line(httpx.BaseTransport):
+    """A network line to an application in memory that can be cut, before or after the server works."""
+
+    def __init__(self, api: TestClient) -> None:
+        self.api = api
+        self.cut = False
+        self.lose_answers = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self.cut:
+            raise httpx.ConnectError("cut", request=request)
+        content = request.read()
+        answer = self.api.request(request.method, str(request.url), content=content, headers=dict(request.headers))
+        if self.lose_answers and request.url.path.endswith("/data"):
+            self.lose_answers -= 1
+            raise httpx.ReadTimeout("answer lost", request=request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content, request=request)
+
+
+@pytest.fixture
+def line(sqlite_store: Store) -> Iterator[Line]:
+    app = create_app(sqlite_store, Settings(require_token=False, alive_s=5))
+    with TestClient(app, base_url="http://127.0.0.1") as api:
+        yield Line(api)
+
+
+@pytest.fixture
+def client(line: Line) -> Iterator[TelemetryClient]:
+    with TelemetryClient("http://127.0.0.1", transport=line) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    for name, script in {"one": "echo 1", "bad": "exit 4", "sum": "cat", "hang": "sleep 60"}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def agents(client: TelemetryClient, folder: Path, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+    running: list[tuple[Agent, threading.Thread]] = []
+
+    def start(node: str = "w1") -> Agent:
+        settings = AgentSettings(folders=[folder], heartbeat_s=0.1, most_backoff_s=0.3)
+        agent = Agent(node, client, tmp_path / f"{node}.db", settings)
+        thread = threading.Thread(target=agent.run, daemon=True)
+        thread.start()
+        running.append((agent, thread))
+        return agent
+
+    yield start
+    for agent, thread in running:
+        agent.stop.set()
+        thread.join(10)
+
+
+def register(client: TelemetryClient, name: str, program: str, **more: Any) -> Registration:
+    fields = {"interval_s": 0.1, "timeout_s": 1.0, **more}
+    return client.add(Registration(name=name, program=program, **fields))
+
+
+def values(client: TelemetryClient, name: str) -> list[Any]:
+    return [sample.value for sample in client.history([name]).samples]
+
+
+def test_slots_start_change_and_stop(
+    client: TelemetryClient, agents: Callable[..., Agent], eventually: Eventually
+) -> None:
+    register(client, "a", "one", unit="things")
+    agents()
+    eventually(lambda: len(values(client, "a")) >= 3, 10)
+    reading = client.last("a", "w1", max_age=5)
+    assert (reading.value, reading.unit, reading.node, reading.last_exit_code) == (1, "things", "w1", 0)
+    register(client, "b", "bad")
+    eventually(lambda: any(s.exit_code == 4 for s in client.history(["b"]).samples), 10)
+    client.update(Registration(name="a", program="one", interval_s=3600))
+    time.sleep(1.5)  # heartbeat and plan have passed
+    before = len(values(client, "a"))
+    time.sleep(0.5)
+    assert len(values(client, "a")) == before
+    client.remove("b")
+    eventually(lambda: client.agents()[0].running == ["a"], 10)
+
+
+def test_a_hanging_command_delays_no_other(
+    client: TelemetryClient, agents: Callable[..., Agent], eventually: Eventually
+) -> None:
+    register(client, "slow", "hang", timeout_s=30.0)
+    register(client, "a", "one")
+    agents()
+    eventually(lambda: len(values(client, "a")) >= 5, 10)
+    started = time.monotonic()
+    client.read(["a", "slow"], ["w1"])
+    assert time.monotonic() - started < 1  # a read never waits for a collection
+
+
+def test_processors_turn_stored_data_into_better_data(
+    client: TelemetryClient, agents: Callable[..., Agent], eventually: Eventually
+) -> None:
+    register(client, "a", "one")
+    register(client, "p", "sum", kind="processor", inputs=["a"], window_s=60.0, interval_s=0.3)
+    agents()
+    eventually(lambda: any(v["last"].get("a", {}).get("value") == 1 for v in values(client, "p")), 10)
+
+
+def test_nothing_collected_is_lost_while_the_server_is_away(
+    client: TelemetryClient, line: Line, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
+) -> None:
+    register(client, "a", "one")
+    agent = agents()
+    eventually(lambda: len(values(client, "a")) >= 2, 10)
+    line.cut = True
+    before = sqlite_store.count_samples()
+    eventually(lambda: len(agent.journal) >= 5, 10)
+    assert sqlite_store.count_samples() == before
+    line.cut = False
+    eventually(lambda: sqlite_store.count_samples() >= before + 5, 10)
+    numbers = sqlite_store.sequence_numbers(agent.journal.source)
+    assert numbers == set(range(1, max(numbers) + 1))
+
+
+def test_a_lost_answer_doubles_nothing(
+    client: TelemetryClient, line: Line, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
+) -> None:
+    line.lose_answers = 3
+    register(client, "a", "one")
+    agent = agents()
+    eventually(lambda: line.lose_answers == 0 and sqlite_store.count_samples() >= 10, 15)
+    samples = client.history(["a"]).samples
+    assert len({s.time for s in samples}) == len(samples)
+    assert sqlite_store.count_samples() == len(sqlite_store.sequence_numbers(agent.journal.source))
+
+
+def test_a_forgotten_node_introduces_itself_again(
+    client: TelemetryClient, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
+) -> None:
+    agents()
+    eventually(lambda: len(client.agents()) == 1, 10)
+    sqlite_store.remove_agent("w1")
+    eventually(lambda: len(client.agents()) == 1, 10)
+
+
+def test_a_restarted_agent_collects_though_the_server_is_away(
+    client: TelemetryClient, line: Line, agents: Callable[..., Agent], eventually: Eventually, tmp_path: Path
+) -> None:
+    register(client, "a", "one")
+    first = agents()
+    eventually(lambda: len(values(client, "a")) >= 1, 10)
+    with pytest.raises(JournalInUse, match="another agent uses"):
+        agents()
+    first.stop.set()
+    line.cut = True
+    again: list[Agent] = []
+
+    def restarted() -> bool:
+        try:
+            again.append(agents())
+        except JournalInUse:
+            return False
+        return True
+
+    eventually(restarted, 10)
+    eventually(lambda: len(again[0].journal) >= 2, 10)
+
+
+def test_one_sample_that_is_refused_blocks_no_other(
+    client: TelemetryClient, folder: Path, tmp_path: Path, sqlite_store: Store
+) -> None:
+    agent = Agent("w1", client, tmp_path / "j.db", AgentSettings(folders=[folder]))
+    for i in range(10):
+        agent.journal.append(Sample(name="a", time=1.0, value=i))
+    agent.journal.append(Sample.model_construct(name="a", time=-5.0, value=0, unit="", exit_code=0, error=""))
+    agent.journal.append(Sample(name="a", time=1.0, value="last"))
+    read = Journal.oldest
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sample, "model_validate_json", classmethod(_unchecked))
+        assert agent.deliver_once() == 11
+    assert read is Journal.oldest
+    assert sqlite_store.count_samples() == 11 and len(agent.journal) == 0
+    ((number, reason),) = agent.journal.refused()
+    assert number == 11 and "greater than or equal to 0" in reason
+
+
+def _unchecked(cls: type[Sample], text: str) -> Sample:
+    import json
+
+    return Sample.model_construct(**json.loads(text))
+
+
+def test_a_full_journal_pauses_and_drops_nothing(client: TelemetryClient, folder: Path, tmp_path: Path) -> None:
+    settings = AgentSettings(folders=[folder], max_buffered=3)
+    agent = Agent("w1", client, tmp_path / "j.db", settings)
+    work = client.introduce("w1", _hello())
+    assert work.run == []
+    register(client, "a", "one")
+    (assignment,) = client.introduce("w1", _hello()).run
+    collected = [agent.collect(assignment) for _ in range(5)]
+    assert [sample is not None for sample in collected] == [True, True, True, False, False]
+    assert len(agent.journal) == 3
+
+
+def _hello() -> Any:
+    from flowlex.telemetry.schemas import AgentHello
+
+    return AgentHello(programs=["one"])
+
+
+def test_the_journal_survives_and_never_reuses_a_number(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    source = journal.source
+    for i in range(3):
+        journal.append(Sample(name="a", time=1.0, value=i))
+    journal.forget(journal.oldest(10))
+    assert len(journal) == 0
+    again = Journal(tmp_path / "j.db")  # the first is not closed: as after kill -9
+    assert again.source == source
+    assert again.append(Sample(name="a", time=1.0, value="x")) == 4
+    assert [(s.seq, s.value) for s in again.oldest(10)] == [(4, "x")]
+
+
+def test_batches_stay_small(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    for _ in range(5):
+        journal.append(Sample(name="a", time=1.0, value="x" * 1000))
+    assert [len(journal.oldest(10, max_bytes=n)) for n in (10, 2500, 100_000)] == [1, 2, 5]
+
+
+def test_back_off_doubles_to_a_limit_and_starts_anew() -> None:
+    backoff = Backoff(1.0, 8.0, seed=0)
+    waits = [backoff.next() for _ in range(6)]
+    for wait, most in zip(waits, [1, 2, 4, 8, 8, 8], strict=True):
+        assert most / 2 <= wait <= most
+    backoff.reset()
+    assert backoff.next() <= 1
+
+
+def test_client_errors_are_two_kinds(client: TelemetryClient, line: Line) -> None:
+    with pytest.raises(Refused, match="nothing named a was ever written on node w1") as refusal:
+        client.last("a", "w1")
+    assert (refusal.value.status, refusal.value.reason) == (404, "unknown")
+    line.cut = True
+    with pytest.raises(Unreachable, match="does not answer: cut"):
+        client.read()
+    with pytest.raises(ValueError, match="give http://host:port"):
+        TelemetryClient("localhost:80")

@@ -1,0 +1,165 @@
+"""Processes of their own on this machine: one server, four agents, real collectors, and kill -9 at random."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowlex.telemetry.client import TelemetryClient
+from flowlex.telemetry.journal import Journal
+from flowlex.telemetry.schemas import Registration, Sample
+from flowlex.telemetry.store import Store
+
+NODES = [f"worker-{i}" for i in range(1, 5)]
+Eventually = Callable[[Callable[[], bool], float], None]
+
+
+def start_agent(processes: Any, port: int, node: str, *more: str) -> Any:
+    return processes.start(
+        *("agent", "--node", node, "--server", f"http://127.0.0.1:{port}", "--heartbeat-s", "0.3", *more)
+    )
+
+
+def test_a_partition_from_live_values(
+    processes: Any, port: int, tmp_path: Path, eventually: Eventually, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from flowlex.instances.from_telemetry import from_telemetry
+    from flowlex.models.load_partition import LoadPartition
+
+    processes.serve(f"sqlite:///{tmp_path}/s.db", port)
+    secrets = json.loads((tmp_path / "flowlex-telemetry-tokens.json").read_text())
+    assert (tmp_path / "flowlex-telemetry-tokens.json").stat().st_mode & 0o077 == 0
+    url = f"http://127.0.0.1:{port}"
+    for node in NODES:
+        start_agent(processes, port, node, "--token-file", "flowlex-telemetry-tokens.json")
+    with (
+        TelemetryClient(url, secrets["admin"]) as admin,
+        TelemetryClient(url, secrets["agent"]) as writer,
+        TelemetryClient(url, secrets["reader"]) as reader,
+    ):
+        for name, program, more in (
+            ("cpu_free", "cpu_free", {}),
+            ("cpu_cores", "cpu_cores", {}),
+            ("cpu_performance", "cpu_performance", {"kind": "processor", "inputs": ["cpu_free"]}),
+            (
+                "processing_speed",
+                "processing_speed",
+                {"kind": "processor", "inputs": ["run_history"], "window_s": 600.0},
+            ),
+        ):
+            admin.add(Registration(name=name, program=program, interval_s=0.5, timeout_s=5.0, **more))
+        now = time.time()
+        for i, node in enumerate(NODES):  # what the inference program writes: its runs, and the items it holds
+            runs = [Sample(name="run_history", time=now, value={"items": 10 * (i + 1), "seconds": 2.0})]
+            writer.write(node, [*runs, Sample(name="items", time=now, value=100)])
+        writer.write("gone", [Sample(name="items", time=now - 9_000, value=50)])
+        writer.write("gone", [Sample(name="cpu_cores", time=now - 9_000, value=2)])
+        names = ["cpu_free", "cpu_cores", "cpu_performance", "processing_speed"]
+        eventually(lambda: _good(reader, names) == {(name, node) for name in names for node in NODES}, 40)
+        speeds = reader.read(["processing_speed"], NODES).readings
+        assert [reading.value for reading in speeds] == [5.0, 10.0, 15.0, 20.0]
+
+        instance = from_telemetry(url, token=secrets["reader"], max_age_s=3_600)
+        assert [node.name for node in instance.nodes] == NODES
+        assert "gone" in instance.comment
+        solution = LoadPartition(instance, capacity="history").solve()
+        assert solution.targets == {"worker-1": 40, "worker-2": 80, "worker-3": 120, "worker-4": 160}
+    for process in list(processes.running):
+        assert processes.stop(process) == 0
+    log = processes.text() + str(capfd.readouterr())
+    assert not any(secret in log for secret in secrets.values())
+
+
+def _good(reader: TelemetryClient, names: list[str]) -> set[tuple[str, str]]:
+    return {(r.name, r.node) for r in reader.read(names, NODES).readings if r.last_exit_code == 0}
+
+
+def _soak(processes: Any, url: str, port: int, folder: Path, seconds: float, seed: int) -> dict[str, int]:
+    """Kill and restart server and agents at random; return for each count what must hold."""
+    rng = random.Random(seed)
+    commands = folder / "commands"
+    commands.mkdir()
+    (commands / "tick").write_text("#!/bin/sh\necho 1\n")
+    (commands / "tick").chmod(0o755)
+    serve = ("--no-auth", "--alive-s", "2")
+    running: dict[str, Any] = {"server": processes.serve(url, port, *serve)}
+    allow = ("--no-shipped", "--commands", str(commands))
+    for node in NODES:
+        running[node] = start_agent(processes, port, node, *allow)
+    acknowledged: set[int] = set()
+    kills = 0
+    with TelemetryClient(f"http://127.0.0.1:{port}", timeout_s=3.0) as client:
+        client.add(Registration(name="tick", program="tick", interval_s=0.1, timeout_s=5.0))
+        until = time.monotonic() + seconds
+        next_kill, number = time.monotonic() + 3.0, 0
+        while time.monotonic() < until:
+            number += 1
+            try:
+                client.write("direct", [Sample(name="d", time=time.time(), value=number, seq=number)], "direct")
+                acknowledged.add(number)
+            except Exception:
+                time.sleep(0.05)
+            if time.monotonic() > next_kill:
+                name = rng.choice(["server", "server", *NODES])
+                processes.kill(running[name])
+                kills += 1
+                time.sleep(rng.uniform(0, 0.5))
+                if name == "server":
+                    running[name] = processes.serve(url, port, *serve)
+                else:
+                    running[name] = start_agent(processes, port, name, *allow)
+                next_kill = time.monotonic() + rng.uniform(0.2, 1.5)
+    _settle(processes, running, folder)
+    return {"kills": kills, **_count_losses(url, folder, acknowledged)}
+
+
+def _settle(processes: Any, running: dict[str, Any], folder: Path) -> None:
+    """Agents deliver what they have, then everything ends in order."""
+    time.sleep(4.0)
+    for node in NODES:
+        assert processes.stop(running[node]) == 0
+    assert processes.stop(running["server"]) == 0
+
+
+def _count_losses(url: str, folder: Path, acknowledged: set[int]) -> dict[str, int]:
+    store = Store(url)
+    lost, delivered, waiting = len(acknowledged - store.sequence_numbers("direct")), 0, 0
+    missing = doubled = 0
+    for node in NODES:
+        journal = Journal(folder / f"flowlex-agent-{node}.db")
+        stored = store.sequence_numbers(journal.source)
+        pending = {sample.seq for sample in journal.oldest(100_000, 10**9)}
+        last = max(stored | {number or 0 for number in pending}, default=0)
+        missing += len(set(range(1, last + 1)) - stored - pending)
+        delivered, waiting = delivered + len(stored), waiting + len(pending)
+    doubled = store.count_samples() - len(store.sequence_numbers("direct")) - delivered
+    store.close()
+    return {
+        "acknowledged": len(acknowledged),
+        "lost": lost,
+        "delivered": delivered,
+        "waiting": waiting,
+        "missing": missing,
+        "doubled": doubled,
+    }
+
+
+def test_kill_and_restart_loses_nothing(processes: Any, port: int, tmp_path: Path) -> None:
+    result = _soak(processes, f"sqlite:///{tmp_path}/s.db", port, tmp_path, seconds=12.0, seed=1)
+    assert result["kills"] >= 3 and result["acknowledged"] > 20 and result["delivered"] > 50
+    assert (result["lost"], result["missing"], result["doubled"]) == (0, 0, 0), result
+
+
+@pytest.mark.slow
+def test_kill_and_restart_for_a_while(processes: Any, port: int, tmp_path: Path, database_url: str) -> None:
+    seconds = float(os.environ.get("FLOWLEX_SOAK_S", "120"))
+    result = _soak(processes, database_url, port, tmp_path, seconds=seconds, seed=2)
+    print(result)
+    assert (result["lost"], result["missing"], result["doubled"]) == (0, 0, 0), result
