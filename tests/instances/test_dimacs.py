@@ -128,6 +128,8 @@ BAD = {
     "long node line": (TEXT.replace("n 2 1", "n 2 1 1"), "line 5", "must be 'n NODE SUPPLY'"),
     "tail out of range": (TEXT.replace("a 1 4", "a 6 4"), "line 10", "touches node 6, which does not exist"),
     "head out of range": (TEXT.replace("a 1 4", "a 1 0"), "line 10", "touches node 0, which does not exist"),
+    "tail zero": (TEXT.replace("a 1 4", "a 0 4"), "line 10", "touches node 0, which does not exist"),
+    "head too large": (TEXT.replace("a 1 4", "a 1 6"), "line 10", "touches node 6, which does not exist"),
     "lower above upper": (TEXT.replace("0 1 0", "2 1 0"), "line 11", "lower bound 2 is above capacity 1"),
     "negative lower": (TEXT.replace("0 1 0", "-2 1 0"), "line 11", "lower bound -2 is negative"),
     "negative capacity": (TEXT.replace("0 1 0", "0 -2 0"), "line 11", "capacity -2 is negative"),
