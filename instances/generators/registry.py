@@ -73,9 +73,7 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
     values: dict[str, Any] = {}
     for key, value in parameters.items():
         if key not in spec.parameters:
-            raise InstanceError(
-                f"no parameter {key!r}; it has: {', '.join(spec.parameters) or 'none'}", place=name
-            )
+            raise InstanceError(f"no parameter {key!r}; it has: {', '.join(spec.parameters) or 'none'}", place=name)
         try:
             values[key] = TypeAdapter(spec.types[key]).validate_python(value)
         except ValidationError as error:
