@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["blocks", "camion_pass", "reduce_lines"]
+__all__ = ["block_lines", "blocks", "camion_pass", "reduce_lines"]
 
 
 @njit(cache=True)
@@ -80,6 +80,39 @@ def blocks(lines, ptr, adj):
                             break
                     count += 1
     return block, count
+
+
+@njit(cache=True)
+def block_lines(lines, ptr, adj, block, count):
+    """List the lines of every block; returns ``(start, line)``, block k holding ``line[start[k]:start[k+1]]``."""
+    start = np.zeros(count + 1, np.int64)
+    for e in range(len(adj)):
+        if block[e] >= 0:
+            start[block[e] + 1] += 1
+    for k in range(count):
+        start[k + 1] += start[k]
+    near = np.empty(start[count], np.int64)
+    far = np.empty(start[count], np.int64)
+    fill = start[:-1].copy()
+    for line in range(lines):
+        for e in range(ptr[line], ptr[line + 1]):
+            if block[e] >= 0:
+                near[fill[block[e]]] = line
+                far[fill[block[e]]] = adj[e]
+                fill[block[e]] += 1
+    stamp = np.full(lines, -1, np.int64)
+    size = np.zeros(count + 1, np.int64)
+    held = np.empty(2 * start[count], np.int64)
+    found = 0
+    for k in range(count):
+        for e in range(start[k], start[k + 1]):
+            for line in (near[e], far[e]):
+                if stamp[line] != k:
+                    stamp[line] = k
+                    held[found] = line
+                    found += 1
+        size[k + 1] = found
+    return size, held[:found]
 
 
 @njit(cache=True)
@@ -214,11 +247,12 @@ def reduce_lines(rows, cols, ptr, adj, sign, weight):
 
 
 @njit(cache=True)
-def camion_pass(rows, order, col_ptr, col_row, col_sign, row_ptr, row_col, budget):
+def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_col, budget):
     """One pass of Camion's signing in a given column order; returns the first violating hole.
 
     Columns are added one by one. Between two neighbours of the new column, a path that a breadth-first search
-    finds in the graph of the old ones closes a chordless cycle; its entries must sum to 0 mod 4.
+    finds in the graph of the old ones closes a chordless cycle; its entries must sum to 0 mod 4. The first
+    ``trusted`` columns are known to be totally unimodular and are added without a search.
 
     Returns
     -------
@@ -249,7 +283,7 @@ def camion_pass(rows, order, col_ptr, col_row, col_sign, row_ptr, row_col, budge
             want_sign[col_row[e]] = col_sign[e]
         for e in range(col_ptr[new], col_ptr[new + 1]):
             start = col_row[e]
-            if row_seen[start] == k:
+            if k < trusted or row_seen[start] == k:
                 continue
             mine = _find(component, start)
             missing = 0

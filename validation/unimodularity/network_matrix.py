@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 __all__ = ["NetworkResult", "network_matrix", "realise"]
 
@@ -43,7 +42,7 @@ class NetworkResult:
     ----------
     status
         ``"network"``; ``"wrong signs"`` (the support is realisable, the signs are not: not totally
-        unimodular, and one complete Camion pass finds the hole); ``"no"``; or ``"gave up"`` (budget).
+        unimodular, and `camion.hole_through` finds the hole); ``"no"``; or ``"gave up"`` (budget).
     transposed
         Whether the transpose was asked for: then rows and columns change places below.
     tree_tail, tree_head
@@ -52,6 +51,8 @@ class NetworkResult:
         Ends of the arc of every column.
     work
         Entries visited.
+    misfit
+        With wrong signs: the first column (row, if transposed) that does not fit those before it.
     """
 
     status: str
@@ -61,6 +62,7 @@ class NetworkResult:
     arc_tail: Array | None = None
     arc_head: Array | None = None
     work: int = 0
+    misfit: int = -1
 
 
 def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, budget: int = 2**62) -> NetworkResult:
@@ -87,7 +89,7 @@ def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, budget: in
     if code == 1:
         raise AssertionError("the realisation found is none; please report this matrix")
     if code == 2:
-        return NetworkResult("wrong signs", transposed, work=spent)
+        return NetworkResult("wrong signs", transposed, work=spent, misfit=int(arcs[2][0]))
     return NetworkResult("network", transposed, *arcs, work=spent)
 
 
@@ -137,14 +139,12 @@ def realise(rows: int, ptr: Array, idx: Array, *, budget: int = 2**62) -> tuple[
 def _split(node: _Node, place: int, nodes: list[_Node], budget: int) -> tuple[str, int]:
     from flowlex.validation.unimodularity import realisation_kernels as kernels
 
-    support = np.bincount(node.idx, minlength=node.rows)
-    order = np.argsort(-support, kind="stable")
-    row, label, parts, work = kernels.find_split(node.rows, node.ptr, node.idx, order, budget)
+    row, label, parts, work = kernels.find_split(node.rows, node.ptr, node.idx, _candidates(node), budget)
     if row < 0:
         return ("no" if row == -1 else "gave up"), work
     touch_ptr, touch_col, uneven, pairs = kernels.plan(node.rows, node.ptr, node.idx, row, label, parts)
-    side = _two_sides(parts, pairs)
-    if side is None:
+    possible, side = kernels.two_sides(parts, pairs)
+    if not possible:
         return "no", work
     inside, size, start, child_ptr, entry_start, child_idx = kernels.children(
         node.rows, node.ptr, node.idx, row, label, parts
@@ -173,17 +173,15 @@ def _split(node: _Node, place: int, nodes: list[_Node], budget: int) -> tuple[st
     return "network", work
 
 
-def _two_sides(parts: int, pairs: Array) -> Array | None:
-    """Two-colour the graph of components that split each other; None when it has an odd cycle."""
-    keys = np.unique(pairs[:, 0] * parts + pairs[:, 1])
-    turned = np.unique(pairs[:, 1] * parts + pairs[:, 0])
-    both = np.intersect1d(keys, turned, assume_unique=True)
-    one, two = both // parts, both % parts
-    cover = sp.csr_array((np.ones(len(both), np.int8), (one, two + parts)), shape=(2 * parts, 2 * parts))
-    _, label = connected_components(cover, directed=False)
-    if np.any(label[:parts] == label[parts:]):
-        return None
-    return (label[:parts] > label[parts:]).astype(np.int64)
+def _candidates(node: _Node) -> Array:
+    """Rows in the order to be tried: a few drawn in proportion to their entries, then by entries.
+
+    Rows with few entries are mostly leaves of the tree, which split nothing; always taking the fullest row
+    would peel a path from its end.
+    """
+    drawn = node.idx[np.random.default_rng(node.rows).integers(0, len(node.idx), 12)]
+    by_entries = np.argsort(-np.bincount(node.idx, minlength=node.rows), kind="stable")
+    return np.concatenate([drawn, by_entries])
 
 
 def _join(node: _Node) -> bool:

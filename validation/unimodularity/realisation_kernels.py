@@ -10,12 +10,12 @@ from numba import njit
 
 from flowlex.validation.unimodularity.kernels import _find
 
-__all__ = ["children", "find_split", "glue", "orient", "plan"]
+__all__ = ["children", "find_split", "glue", "orient", "plan", "two_sides"]
 
 
 @njit(cache=True)
 def find_split(rows, ptr, idx, order, budget):
-    """Find a row whose star leaves the other rows disconnected.
+    """Find a row whose star leaves the other rows disconnected, into small components if possible.
 
     Returns ``(row, label, parts, work)``: the row (-1 none, -2 budget spent), and for every other row the
     number of its component among the columns that avoid the row.
@@ -23,6 +23,9 @@ def find_split(rows, ptr, idx, order, budget):
     cols = len(ptr) - 1
     parent = np.empty(rows, np.int64)
     label = np.full(rows, -1, np.int64)
+    number = np.empty(rows, np.int64)
+    size = np.zeros(rows, np.int64)
+    best, best_row, best_parts, tries = rows + 1, -1, 0, 0
     work = 0
     hit = np.full(cols, -1, np.int64)
     count = np.zeros(rows + 1, np.int64)
@@ -36,7 +39,7 @@ def find_split(rows, ptr, idx, order, budget):
         for e in range(ptr[c], ptr[c + 1]):
             row_col[fill[idx[e]]] = c
             fill[idx[e]] += 1
-    for k in range(rows):
+    for k in range(len(order)):
         row = order[k]
         for e in range(count[row], count[row + 1]):
             hit[row_col[e]] = k
@@ -57,8 +60,10 @@ def find_split(rows, ptr, idx, order, budget):
             if parts == 1:
                 break
         if parts > 1:
-            number = np.full(rows, -1, np.int64)
+            number[:] = -1
+            size[:] = 0
             found = 0
+            largest = 0
             for r in range(rows):
                 if r == row:
                     continue
@@ -66,11 +71,66 @@ def find_split(rows, ptr, idx, order, budget):
                 if number[root] < 0:
                     number[root] = found
                     found += 1
-                label[r] = number[root]
-            return row, label, parts, work
+                size[number[root]] += 1
+                largest = max(largest, size[number[root]])
+            if largest < best:
+                best = largest
+                best_row = row
+                best_parts = parts
+                for r in range(rows):
+                    label[r] = -1 if r == row else number[_find(parent, r)]
+            tries += 1
+            if 3 * best <= 2 * rows or tries == 6:
+                break
         if work > budget:
             return -2, label, 0, work
-    return -1, label, 0, work
+    return best_row, label, best_parts, work
+
+
+@njit(cache=True)
+def two_sides(parts, pairs):
+    """Two-colour the components so that those that split each other differ; returns ``(possible, side)``.
+
+    ``pairs`` lists (k, l) for "k splits l", grouped by l. Only pairs that occur both ways bind.
+    """
+    start = np.zeros(parts + 1, np.int64)
+    for i in range(len(pairs)):
+        start[pairs[i, 1] + 1] += 1
+    for k in range(parts):
+        start[k + 1] += start[k]
+    splits = np.empty(len(pairs), np.int64)
+    fill = start[:-1].copy()
+    for i in range(len(pairs)):
+        splits[fill[pairs[i, 1]]] = pairs[i, 0]
+        fill[pairs[i, 1]] += 1
+    parent = np.arange(2 * parts)
+    mark = np.full(parts, -1, np.int64)
+    # turned[start'[k]:...] lists the l that k splits; both lists meet in the binding pairs.
+    count = np.zeros(parts + 1, np.int64)
+    for i in range(len(pairs)):
+        count[pairs[i, 0] + 1] += 1
+    for k in range(parts):
+        count[k + 1] += count[k]
+    turned = np.empty(len(pairs), np.int64)
+    fill = count[:-1].copy()
+    for i in range(len(pairs)):
+        turned[fill[pairs[i, 0]]] = pairs[i, 1]
+        fill[pairs[i, 0]] += 1
+    for k in range(parts):
+        for i in range(start[k], start[k + 1]):
+            mark[splits[i]] = k
+        for i in range(count[k], count[k + 1]):
+            if mark[turned[i]] == k:
+                other = turned[i]
+                parent[_find(parent, k)] = _find(parent, other + parts)
+                parent[_find(parent, k + parts)] = _find(parent, other)
+    side = np.zeros(parts, np.int64)
+    for k in range(parts):
+        one, two = _find(parent, k), _find(parent, k + parts)
+        if one == two:
+            return False, side
+        side[k] = 1 if one > two else 0
+    return True, side
 
 
 @njit(cache=True)
@@ -263,7 +323,7 @@ def orient(rows, cols, ptr, idx, sign, one, two):
     """Direct the edges of a realisation so that it gives the signs.
 
     Returns ``(status, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column is no path,
-    2 the signs fit no orientation.
+    2 the signs fit no orientation: ``arc_tail[0]`` is then the first column that does not fit those before.
     """
     nodes = rows + 1
     degree = np.zeros(nodes + 1, np.int64)
@@ -342,6 +402,7 @@ def orient(rows, cols, ptr, idx, sign, one, two):
                 parent[a] = b
                 flip[a] = parity
             elif parity:
+                arc_tail[0] = c
                 return 2, one, two, arc_tail, arc_head
             # path halving would need the parity too; compress the row's path instead
             x, held = r, np.int64(0)

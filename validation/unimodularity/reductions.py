@@ -110,14 +110,9 @@ def split_blocks(matrix: sp.csc_array) -> list[tuple[NDArray[np.int64], NDArray[
     block, count = kernels.blocks(len(pointer) - 1, pointer, far)
     if count == 0:
         return []
-    lines = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
-    forward = block >= 0  # an edge was numbered in one direction; both ends belong to the block
-    pairs = np.unique(
-        np.concatenate([np.stack([block[forward], ends[forward]]) for ends in (lines, far)], axis=1),
-        axis=1,
-    )
-    bounds = np.searchsorted(pairs[0], np.arange(1, count))
-    return [(part[part < rows], part[part >= rows] - rows) for part in np.split(pairs[1], bounds)]
+    start, line = kernels.block_lines(len(pointer) - 1, pointer, far, block, count)
+    parts = (np.sort(part) for part in np.split(line, start[1:-1]))
+    return [(part[part < rows], part[part >= rows] - rows) for part in parts]
 
 
 def lines_graph(

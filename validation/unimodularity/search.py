@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from flowlex.validation.unimodularity.camion import Hole, camion
+from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
@@ -215,7 +215,7 @@ class Search:
     def _each(self, part: Part, blocks: list[tuple[Array, Array]], depth: int, *, full: bool) -> Found | None:
         """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
         self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
-        quick = self._refute(part, FIRST_ORDERS) or self._networks(part, 40 * part.matrix.nnz)
+        quick = self._glance(part) or self._networks(part, 40 * part.matrix.nnz)
         if quick is not None:
             return quick
         proofs: list[Certificate] = []
@@ -238,7 +238,7 @@ class Search:
         cells = part.matrix.shape[0] * part.matrix.shape[1]
         if min(part.matrix.shape) <= 8:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        found = self._refute(part, FIRST_ORDERS) or self._networks(part, 2**62)
+        found = self._glance(part) or self._networks(part, 2**62)
         if found is not None:
             return found
         if min(part.matrix.shape) <= LIMIT:
@@ -252,12 +252,17 @@ class Search:
             found = self._try("cmr", part, self.try_cmr)
         return found
 
-    def _refute(self, part: Part, orders: int) -> Found | None:
+    def _refute(self, part: Part, orders: int, visits: int = 500_000_000) -> Found | None:
         def attempt(part: Part) -> Found | None:
             left = max(0.01, (self.deadline - time.perf_counter()) / 4)
-            return _hole(part, camion(part.matrix, orders=orders, seed=self.seed, seconds=left))
+            hole = camion(part.matrix, orders=orders, seed=self.seed, seconds=left, visits=visits)
+            return None if hole is None else part.refute(hole.rows, hole.columns, "hole")
 
         return self._try("camion", part, attempt)
+
+    def _glance(self, part: Part) -> Found | None:
+        """A few orders of Camion's signing, in time linear in the nonzeros."""
+        return self._refute(part, FIRST_ORDERS, 1_000_000 + 30 * part.matrix.nnz)
 
     def _networks(self, part: Part, budget: int) -> Found | None:
         """Look for a network matrix and for the transpose of one, in turn, each with a growing budget."""
@@ -284,8 +289,11 @@ class Search:
 
     def _from_network(self, part: Part, result: NetworkResult) -> Found | None:
         if result.status == "wrong signs":
-            # The support is regular, so one complete pass must find the hole.
-            return _hole(part, camion(part.matrix, orders=2, seed=self.seed, visits=2**62))
+            # The lines before the misfit are a network matrix, and the support is regular: one search suffices.
+            hole = hole_through(part.transposed if result.transposed else part.matrix, result.misfit)
+            if hole is None:
+                raise AssertionError("wrong signs without a hole; please report this matrix")
+            return part.refute(*((hole.columns, hole.rows) if result.transposed else (hole.rows, hole.columns)), "hole")
         if result.status != "network":
             return None
         data: dict[str, Any] = {"transposed": result.transposed}
@@ -368,10 +376,6 @@ def _placed(certificate: Certificate, part: Part) -> Certificate:
         columns=tuple(part.columns[list(certificate.columns)].tolist()),
         parts=tuple(_placed(child, part) for child in certificate.parts),
     )
-
-
-def _hole(part: Part, hole: Hole | None) -> Found | None:
-    return None if hole is None else part.refute(hole.rows, hole.columns, "hole")
 
 
 def _plain(value: Any) -> int | str:

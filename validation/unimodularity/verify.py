@@ -52,9 +52,8 @@ def verification_error(verdict: Verdict, source: Any) -> str:
     try:
         if tuple(matrix.shape) != verdict.shape:
             mine = f"{matrix.shape[0]} x {matrix.shape[1]}"
-            raise _Failed(
-                f"the verdict is for another matrix: it speaks of {verdict.shape[0]} x {verdict.shape[1]}, this is {mine}"
-            )
+            theirs = f"{verdict.shape[0]} x {verdict.shape[1]}"
+            raise _Failed(f"the verdict is for another matrix: it speaks of {theirs}, this is {mine}")
         if fingerprint(matrix) != verdict.fingerprint or matrix.nnz != verdict.nonzeros:
             raise _Failed("the verdict is for another matrix of the same shape: the entries differ")
         if verdict.answer is Answer.UNDECIDED:
