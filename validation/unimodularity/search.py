@@ -25,6 +25,7 @@ from flowlex.validation.unimodularity.reductions import (
     reduce_matrix,
     split_blocks,
 )
+from flowlex.validation.unimodularity.sums import Separation, operands, three_sum_parts, two_sum_parts
 from flowlex.validation.unimodularity.verdict import Certificate, Step, Witness
 
 __all__ = ["METHODS", "Found", "Search", "TimeIsUp"]
@@ -33,6 +34,8 @@ Array = NDArray[np.int64]
 
 #: Orders tried before the network tests, and how deep blocks are reduced and split again.
 FIRST_ORDERS, DEEPEST = 4, 60
+#: Cells up to which blocks are searched for sums.
+MOST_CELLS = 90_000
 #: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
 MOST_STEPS = 200
 
@@ -243,7 +246,10 @@ class Search:
             return found
         if min(part.matrix.shape) <= LIMIT:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        found = self._refute(part, self.orders)
+        if cells <= MOST_CELLS:
+            found = self._try("sums", part, lambda piece: self._sums(piece, full=full))
+        if found is None:
+            found = self._refute(part, self.orders)
         if found is None and cells <= 1_000_000:
             found = self._try("pivots", part, self.try_pivots)
         if found is None and cells <= 1_000_000:
@@ -344,6 +350,54 @@ class Search:
         hole = pivoted_hole(part.matrix, seed=self.seed, seconds=min(left, 10.0))
         return None if hole is None else part.refute(hole[0], hole[1], "hole in another basis")
 
+    def _sums(self, part: Part, *, full: bool) -> Found | None:
+        """Step 6, 2-sums and 3-sums: settle the operands instead."""
+        left = max(0.1, (self.deadline - time.perf_counter()) / 4)
+        split = two_sum_parts(part.matrix, seconds=left)
+        if split is not None:
+            return self._two_sum(part, split, full=full)
+        split = three_sum_parts(part.matrix, seconds=left)
+        if split is None:
+            return None
+        for sign in (1, -1):
+            try:
+                proofs = [self._operand(piece, full=full) for piece in operands(part.matrix, split, sign)]
+            except ValueError:
+                return None  # the supports separate but the signs do not: a refuter will find out
+            if all(proof is not None and proof.certificate is not None for proof in proofs):
+                return part.prove("three_sum", split.data(sign), tuple(_certificates(proofs)))
+        return None
+
+    def _two_sum(self, part: Part, split: Separation, *, full: bool) -> Found | None:
+        try:
+            pieces = operands(part.matrix, split)
+        except ValueError:
+            return None
+        x_rows, y_rows = np.flatnonzero(split.rows), np.flatnonzero(~split.rows)
+        x_columns, y_columns = np.flatnonzero(split.columns), np.flatnonzero(~split.columns)
+        places = (
+            (np.append(x_rows, split.row), x_columns),
+            (y_rows, np.insert(y_columns, 0, split.column)),
+        )
+        proofs = []
+        for piece, (rows, columns) in zip(pieces, places, strict=True):
+            proof = self._operand(piece, full=full)
+            if proof is not None and proof.certificate is None:
+                return part.refute(rows[list(proof.rows)], columns[list(proof.columns)], proof.found_by)
+            proofs.append(proof)
+        if any(proof is None for proof in proofs):
+            return None
+        return part.prove("two_sum", split.data(), tuple(_certificates(proofs)))
+
+    def _operand(self, matrix: sp.csc_array, *, full: bool) -> Found | None:
+        """Settle an operand of a sum, with indices of its own."""
+        rows, columns = map(int, matrix.shape)
+        return self._decide(Part(matrix, np.arange(rows), np.arange(columns)), 0, full=full)
+
+    def try_sums(self, part: Part) -> Found | None:
+        """Step 6, 2-sums and 3-sums of anything our other steps settle."""
+        return self._sums(part, full=False)
+
     def try_eulerian(self, part: Part) -> Found | None:
         """Step 6, the integer program."""
         from flowlex.validation.unimodularity.eulerian_program import eulerian_search, square_witness
@@ -366,6 +420,10 @@ class Search:
         if answer.certificate is not None:
             return Found(_placed(answer.certificate, part))
         return None
+
+
+def _certificates(proofs: list[Found | None]) -> list[Certificate]:
+    return [proof.certificate for proof in proofs if proof is not None and proof.certificate is not None]
 
 
 def _placed(certificate: Certificate, part: Part) -> Certificate:
@@ -393,6 +451,7 @@ METHODS: dict[str, Callable[[Search], Callable[[Part], Found | None]]] = {
     "camion": lambda search: search.try_camion,
     "ghouila-houri": lambda search: search.try_ghouila_houri,
     "pivots": lambda search: search.try_pivots,
+    "sums": lambda search: search.try_sums,
     "eulerian": lambda search: search.try_eulerian,
     "cmr": lambda search: search.try_cmr,
 }
