@@ -186,6 +186,6 @@ def _each(value: ArrayLike, count: int) -> Floats:
     numbers = np.asarray(value, np.float64)
     if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != count):
         raise ValueError(f"expected one number or {count}, one per expression; got shape {numbers.shape}")
-    if np.isnan(numbers).any():
-        raise ValueError("NaN is not a number to optimise with")
+    if not np.isfinite(numbers).all():
+        raise ValueError("expressions are made of finite numbers; NaN and infinity are not")
     return np.broadcast_to(numbers, (count,))

@@ -184,11 +184,11 @@ class LinearProgram:
         """
         if name in self.variable_blocks:
             raise ValueError(f"{self.name}: variables named {name!r} exist already")
+        check_labels(name, count, labels)
         low, high = (
             _broadcast(lower, count, f"lower bounds of {name}"),
             _broadcast(upper, count, f"upper bounds of {name}"),
         )
-        check_labels(name, count, labels)
         block = VariableBlock(name, self.column_count, count, low.copy(), high.copy(), integer, labels)
         if (low == np.inf).any() or (high == -np.inf).any():
             first = int(np.argmax((low == np.inf) | (high == -np.inf)))

@@ -84,7 +84,8 @@ def explain_cut(network: FlowNetwork, inside: NDArray[np.bool_]) -> Infeasibilit
         text += f"but the arcs into {them} carry at most {out}"
         nodes = complement
     else:
-        carried = f"{supply}" + (f" of their own and {forced} that lower bounds force in" if forced else "")
+        whose = "its" if len(nodes) == 1 else "their"
+        carried = f"{supply}" + (f" of {whose} own and {forced} that lower bounds force in" if forced else "")
         text = f"{_subject(nodes)} {_some(nodes)} must send out {carried}, but the arcs out carry at most {out}"
     text += f": short by {supply + forced - out}. Add capacity there or reduce the supply."
     return Infeasibility(text, nodes=nodes)

@@ -236,11 +236,13 @@ def _solver(options: SolveOptions) -> pulp.LpSolver:
     keywords["gapRel"] = options.gap
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # PuLP announces its version 4
-        solver = pulp.getSolver(options.solver, **keywords)
-    if not solver.available():
-        known = ", ".join(pulp.listSolvers(onlyAvailable=True))
-        raise EngineError(f"solver {options.solver!r} is not installed; available here: {known}")
-    return solver
+        if not pulp.getSolver(options.solver, msg=False).available():
+            known = ", ".join(pulp.listSolvers(onlyAvailable=True))
+            raise EngineError(f"solver {options.solver!r} is not installed; available here: {known}")
+        try:
+            return pulp.getSolver(options.solver, **keywords)
+        except TypeError as error:
+            raise EngineError(f"PuLP's {options.solver} cannot be told {', '.join(keywords)}: {error}") from error
 
 
 def _solve_elsewhere(

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flowlex.formulations import Expression, LinearProgram, solve
+from flowlex.validation.certificates import certify_program
+
+ENGINES = ("pulp", "highs")
+
+
+def production() -> LinearProgram:
+    """Maximise 3a + 5b; a <= 4, 2b <= 12, 3a + 2b <= 18: optimum 36 at (2, 6), prices 0, 3/2, 1 (Wyndor Glass)."""
+    lp = LinearProgram("wyndor")
+    x = lp.variables("batch", 2, labels=["door", "window"])
+    hours = (x[[0]] * 1, x[[1]] * 2, x[[0]] * 3 + x[[1]] * 2)
+    for plant, (use, limit) in enumerate(zip(hours, (4, 12, 18), strict=True)):
+        lp.constrain(f"plant{plant + 1}", use, "<=", limit)
+    lp.maximize((x * np.array([3, 5])).sum())
+    return lp
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hand_solved_maximum_with_its_prices(engine: str) -> None:
+    lp = production()
+    outcome = solve(lp, engine)
+    assert outcome.status == "optimal"
+    assert outcome.objective == pytest.approx(36)
+    assert outcome.bound == pytest.approx(36)
+    assert outcome.values == pytest.approx([2, 6])
+    duals = lp.split_rows(outcome.duals)
+    assert {name: dual.item() for name, dual in duals.items()} == pytest.approx(
+        {"plant1": 0, "plant2": 1.5, "plant3": 1}
+    )
+    assert outcome.reduced_costs == pytest.approx([0, 0])
+    certificate = certify_program(lp, outcome)
+    assert certificate.ok
+    assert certificate.claim == "optimal"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hand_solved_transport(engine: str) -> None:
+    """Two origins (3, 4), two targets (5, 2), costs 1 4 / 2 1: ship 3, 0, 2, 2 at cost 9."""
+    cost, origin, target = np.array([1, 4, 2, 1]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    lp = LinearProgram("transport")
+    x = lp.variables("ship", 4)
+    lp.constrain("supply", x.sum_by(origin), "<=", [3, 4])
+    lp.constrain("demand", x.sum_by(target), ">=", [5, 2])
+    lp.minimize((x * cost).sum())
+    outcome = solve(lp, engine)
+    assert outcome.objective == pytest.approx(9)
+    assert outcome.values == pytest.approx([3, 0, 2, 2])
+    assert (lp.split_rows(outcome.duals)["supply"] <= 1e-9).all()
+    assert (lp.split_rows(outcome.duals)["demand"] >= -1e-9).all()
+    assert certify_program(lp, outcome).ok
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hand_solved_knapsack(engine: str) -> None:
+    """Weights 3 4 5, values 4 5 6, capacity 7: the first two, worth 9; the relaxation would be worth more."""
+    lp = LinearProgram("knapsack")
+    x = lp.variables("take", 3, upper=1, integer=True)
+    lp.constrain("weight", (x * np.array([3, 4, 5])).sum(), "<=", 7)
+    lp.maximize((x * np.array([4, 5, 6])).sum())
+    outcome = solve(lp, engine)
+    assert outcome.status == "optimal"
+    assert outcome.objective == pytest.approx(9)
+    assert outcome.bound == pytest.approx(9)
+    assert outcome.gap == pytest.approx(0, abs=1e-9)
+    assert outcome.values == pytest.approx([1, 1, 0])
+    certificate = certify_program(lp, outcome)
+    assert certificate.ok
+    assert certificate.claim == "bounded"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_constants_fixed_and_free_variables(engine: str) -> None:
+    """Minimise |free - 7| + 100 through two rows, with one variable fixed at 3."""
+    lp = LinearProgram("free")
+    free = lp.variables("free", 1, lower=-np.inf)
+    fixed = lp.variables("fixed", 1, lower=3, upper=3)
+    excess = lp.variables("excess", 1)
+    lp.constrain("above", excess - (free - 7), ">=", 0)
+    lp.constrain("below", excess + (free - 7), ">=", 0)
+    lp.constrain("tie", free + fixed, "<=", 4)
+    lp.minimize((excess + 100).sum())
+    outcome = solve(lp, engine)
+    assert outcome.objective == pytest.approx(106)
+    assert outcome.values == pytest.approx([1, 3, 6])
+    assert lp.split_rows(outcome.duals)["tie"].item() == pytest.approx(-1)
+    assert certify_program(lp, outcome).ok
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_programs_without_columns_or_rows(engine: str) -> None:
+    empty = LinearProgram("empty")
+    assert solve(empty, engine).objective == 0
+    unconstrained = LinearProgram("no rows")
+    x = unconstrained.variables("x", 2, lower=-1, upper=4)
+    unconstrained.minimize((x * np.array([1, -1])).sum() + 10)
+    outcome = solve(unconstrained, engine)
+    assert outcome.objective == 5
+    assert certify_program(unconstrained, outcome).ok
+    impossible = LinearProgram("no columns")
+    impossible.constrain("one", Expression.empty(2), ">=", [0, 1])
+    outcome = solve(impossible, engine)
+    assert outcome.status == "infeasible"
+    assert outcome.infeasibility is not None
+    assert outcome.infeasibility.constraints == ("one[1]",)
+
+
+def test_arrays_sum_duplicates_and_drop_zeros() -> None:
+    lp = LinearProgram("p")
+    x = lp.variables("x", 2, upper=[1, np.inf])
+    lp.constrain("c", x + x - x[[0, 1]] * np.array([2, 0]) + 5, ">=", [1, 2])
+    lp.minimize((x + x).sum() - 1)
+    arrays = lp.arrays()
+    assert arrays.matrix.toarray().tolist() == [[0, 0], [0, 2]]
+    assert arrays.matrix.nnz == 1
+    assert arrays.row_lower.tolist() == [-4, -3]
+    assert arrays.row_upper.tolist() == [np.inf, np.inf]
+    assert arrays.cost.tolist() == [2, 2]
+    assert arrays.offset == -1
+
+
+def test_names_labels_and_blocks() -> None:
+    lp = LinearProgram("p")
+    x = lp.variables("x", 2, labels=(np.array([1, 2]), np.array(["a", "b"])))
+    lp.variables("y", 1, labels=[("n", 3)])
+    lp.constrain("c", x, "<=", 1)
+    lp.constrain("d", x.sum(), "<=", 1, labels=["all"])
+    assert lp.column_names() == ["x[1,a]", "x[2,b]", "y[n,3]"]
+    assert lp.row_names() == ["c[0]", "c[1]", "d[all]"]
+    assert {k: v.tolist() for k, v in lp.split_columns(np.arange(3)).items()} == {"x": [0, 1], "y": [2]}
+    assert {k: v.tolist() for k, v in lp.split_rows(np.arange(3)).items()} == {"c": [0, 1], "d": [2]}
+    assert repr(lp) == "<linear program 'p': 3 columns, 3 rows>"
+    lp.variables("z", 1, integer=True)
+    assert repr(lp) == "<integer program 'p': 4 columns, 3 rows>"
+
+
+def test_later_changes_of_the_callers_arrays_change_nothing() -> None:
+    lp = LinearProgram("p")
+    upper, rhs = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    x = lp.variables("x", 2, upper=upper)
+    lp.constrain("c", x, "<=", rhs)
+    upper[:], rhs[:] = 9, 9
+    assert lp.arrays().column_upper.tolist() == [1, 2]
+    assert lp.arrays().row_upper.tolist() == [3, 4]
+
+
+def test_mistakes_name_the_offender() -> None:
+    lp = LinearProgram("p")
+    x = lp.variables("x", 3)
+    lp.constrain("c", x, "<=", 1)
+    stranger = LinearProgram("q").variables("y", 9)
+    refused = [
+        (lambda: lp.variables("x", 1), "variables named 'x' exist already"),
+        (lambda: lp.variables("a", 2, lower=[0, 3], upper=2, labels=["u", "v"]), r"a\[v\]: lower bound 3.0 exceeds"),
+        (lambda: lp.variables("b", 2, lower=np.nan), "lower bounds of b: NaN"),
+        (
+            lambda: lp.variables("b", 2, upper=[1, 2, 3]),
+            r"upper bounds of b: expected one number or 2, got shape \(3,\)",
+        ),
+        (lambda: lp.variables("b", 2, lower=np.inf), r"b\[0\]: no number lies between bounds inf and inf"),
+        (lambda: lp.variables("b", 2, labels=["u"]), "b: 1 labels for 2 members"),
+        (lambda: lp.variables("b", 2, labels=()), "b: 0 labels for 2 members"),
+        (lambda: lp.variables("b", 2, labels=(np.arange(2), np.arange(3))), "b: 3 labels for 2 members"),
+        (lambda: lp.variables("b", -1), "b: a block cannot have -1 members"),
+        (lambda: lp.constrain("c", x, "<=", 1), "constraints named 'c' exist already"),
+        (lambda: lp.constrain("d", x, "<", 1), "d: unknown relation '<'; one of <=, >=, =="),
+        (lambda: lp.constrain("d", x, "<=", [1, np.inf, 1]), "d: row 1 has no finite right-hand side"),
+        (lambda: lp.constrain("d", x, "<=", [1, 2]), r"right-hand sides of d: expected one number or 3"),
+        (lambda: lp.constrain("d", x, "<=", 1, labels=["u"]), "d: 1 labels for 3 members"),
+        (lambda: lp.constrain("d", x * 1e200 * 1e200, "<=", 1), "d: the coefficient inf of column 0 is not finite"),
+        (lambda: lp.constrain("d", stranger, "<=", 1), "d: an expression uses variables of another program than 'p'"),
+        (lambda: lp.minimize(stranger.sum()), "objective: an expression uses variables of another program"),
+        (lambda: lp.minimize((x * 1e200 * 1e200).sum()), "objective: the coefficient inf of column 0"),
+        (lambda: lp.minimize(x.sum() + 1e308 + 1e308), "objective: the constant inf is not finite"),
+        (lambda: lp.minimize(x), "an objective has one row, this expression has 3"),
+    ]
+    for act, message in refused:
+        with pytest.raises(ValueError, match=message):
+            act()
+    assert lp.column_names() == ["x[0]", "x[1]", "x[2]"]
+    assert lp.row_names() == ["c[0]", "c[1]", "c[2]"]

@@ -1,0 +1,168 @@
+"""One suite proving that PuLP, HiGHS and the arrays are the same problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import numpy as np
+import pulp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations import LinearProgram, solve
+from flowlex.formulations.engines.pulp_engine import BulkHighs, problem_arrays
+
+FIELDS = ("row_lower", "row_upper", "column_lower", "column_upper", "cost", "integrality")
+
+
+def in_program_order(lp: LinearProgram, problem: pulp.LpProblem) -> dict[str, Any]:
+    """The arrays of a PuLP problem, its columns (which PuLP sorts by name) put back into the program's order."""
+    from flowlex.formulations.engines.pulp_engine import safe_names
+
+    variables, constraints, arrays = problem_arrays(problem)
+    position = {variable.name: index for index, variable in enumerate(variables)}
+    order = [position[name] for name in safe_names(lp.column_names())]
+    assert [constraint.name for constraint in constraints] == safe_names(lp.row_names())
+    assert len(variables) == lp.column_count
+    columns = {"column_lower", "column_upper", "cost", "integrality"}
+    found = {f: getattr(arrays, f)[order] if f in columns else getattr(arrays, f) for f in FIELDS}
+    return found | {"matrix": arrays.matrix.toarray()[:, order], "offset": arrays.offset, "maximize": arrays.maximize}
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_pulp_and_arrays_are_the_same_problem(dense: Any, seed: int, integer: bool) -> None:
+    lp, data = dense(seed, integer=integer)
+    arrays, pulps = lp.arrays(), in_program_order(lp, lp.to_pulp())
+    for field in FIELDS:
+        np.testing.assert_array_equal(getattr(arrays, field), pulps[field], err_msg=field)
+    np.testing.assert_array_equal(arrays.matrix.toarray(), pulps["matrix"])
+    np.testing.assert_array_equal(arrays.matrix.toarray(), data["matrix"])
+    assert (arrays.offset, arrays.maximize) == (pulps["offset"], pulps["maximize"])
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_highs_model_is_the_same_problem(dense: Any, seed: int, integer: bool) -> None:
+    lp, _ = dense(seed, integer=integer)
+    model, arrays = lp.to_highs(), lp.arrays()
+    for ours, theirs in (
+        (arrays.cost, model.col_cost_),
+        (arrays.column_lower, model.col_lower_),
+        (arrays.column_upper, model.col_upper_),
+        (arrays.row_lower, model.row_lower_),
+        (arrays.row_upper, model.row_upper_),
+        (arrays.matrix.data, model.a_matrix_.value_),
+        (arrays.matrix.indices, model.a_matrix_.index_),
+        (arrays.matrix.indptr, model.a_matrix_.start_),
+    ):
+        np.testing.assert_array_equal(ours, np.asarray(theirs))
+    assert list(model.col_names_) == lp.column_names()
+    assert list(model.row_names_) == lp.row_names()
+    assert (model.sense_ == highspy.ObjSense.kMaximize) == arrays.maximize
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.passModel(model)
+    solver.run()
+    outcome = solve(lp, "highs")
+    if outcome.status == "optimal":
+        assert solver.getInfo().objective_function_value == pytest.approx(outcome.objective)
+
+
+def hand_over(lp: LinearProgram, way: str) -> Any:
+    return solve(lp, way) if way in ("highs", "pulp") else solve(lp, "pulp", solver=way)
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("solver", ["pulp", "PULP_CBC_CMD"])
+def test_every_solver_gives_the_same_answer(dense: Any, solver: str, integer: bool) -> None:
+    if solver not in ("pulp", *pulp.listSolvers(onlyAvailable=True)):
+        pytest.skip(f"{solver} is not installed")
+    optimal = 0
+    for seed in range(30 if solver == "pulp" else 12):
+        lp, _ = dense(seed, integer=integer)
+        ours, other = solve(lp, "highs"), hand_over(lp, solver)
+        assert other.status == ours.status, seed
+        if ours.status != "optimal":
+            continue
+        optimal += 1
+        assert other.objective == pytest.approx(ours.objective), seed
+        assert other.bound == pytest.approx(ours.bound), seed
+        if integer:
+            assert ours.duals is other.duals is ours.reduced_costs is other.reduced_costs is None
+        else:
+            # Degenerate programs have many dual optima: compare what any of them must say.
+            for outcome in (ours, other):
+                reduced = lp.arrays().cost - lp.arrays().matrix.T @ outcome.duals
+                np.testing.assert_allclose(outcome.reduced_costs, reduced, atol=1e-7)
+    assert optimal >= 4
+
+
+@pytest.mark.parametrize("solver", ["pulp", "HiGHS", "PULP_CBC_CMD"])
+@pytest.mark.parametrize("maximise", [False, True])
+def test_unique_duals_are_the_same_from_every_solver(solver: str, maximise: bool) -> None:
+    if solver not in ("pulp", *pulp.listSolvers(onlyAvailable=True)):
+        pytest.skip(f"{solver} is not installed")
+    lp = LinearProgram("unique")
+    x = lp.variables("x", 2, upper=[9, 9])
+    sense = "<=" if maximise else ">="
+    lp.constrain("r", x.sum_by([0, 0]) + x[[0]], sense, 7)
+    lp.constrain("s", x[[1]] - x[[0]], "==", 1)
+    (lp.maximize if maximise else lp.minimize)((x * np.array([2, 3])).sum())
+    ours, other = solve(lp, "highs"), hand_over(lp, solver)
+    for outcome in (ours, other):
+        assert outcome.objective == pytest.approx(13)
+        assert outcome.duals == pytest.approx([5 / 3, 4 / 3])
+        assert outcome.reduced_costs == pytest.approx([0, 0], abs=1e-6)  # CBC writes eight digits
+
+
+def test_pulps_own_highs_agrees_on_the_compiled_problem(dense: Any) -> None:
+    """Compare with `pulp.HiGHS` as PuLP's manual has it, values and duals included."""
+    solved = 0
+    for seed in range(12):
+        lp, _ = dense(seed)
+        theirs, ours = lp.to_pulp(), lp.to_pulp()
+        theirs.solve(pulp.HiGHS(msg=False))
+        ours.solve(BulkHighs())
+        if ours.sol_status != pulp.LpSolutionOptimal:
+            continue
+        solved += 1
+        assert theirs.sol_status == pulp.LpSolutionOptimal
+        assert pulp.value(ours.objective) == pytest.approx(pulp.value(theirs.objective))
+    assert solved >= 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_network_lowers_to_the_same_arrays_by_both_ways(networks: Any, data: st.DataObject) -> None:
+    network = data.draw(networks)
+    direct, program = network.arrays(), network.to_linear_program().arrays()
+    for field in FIELDS:
+        np.testing.assert_array_equal(getattr(direct, field), getattr(program, field), err_msg=field)
+    assert (direct.matrix != program.matrix).nnz == 0
+    assert direct.matrix.has_sorted_indices
+
+
+def test_bulk_highs_reads_any_pulp_problem() -> None:
+    """Made by hand in PuLP: a maximisation with a variable of no constraint and an integer one."""
+    problem = pulp.LpProblem("hand", pulp.LpMaximize)
+    a = problem.add_variable("a", 0, 4)
+    b = problem.add_variable("b", 0, None, pulp.LpInteger)
+    c = problem.add_variable("c", -1, 1, pulp.LpContinuous)
+    problem.setObjective(a + 2 * b - c + 3)
+    problem.addConstraint(2 * a + 3 * b <= 12.5, "cap")
+    problem.solve(BulkHighs())
+    assert problem.status == pulp.LpStatusOptimal
+    assert (a.varValue, b.varValue, c.varValue) == pytest.approx((0.25, 4, -1))
+    assert pulp.value(problem.objective) == pytest.approx(12.25)
+    assert a.dj is None
+    assert problem.get_constraint_by_name("cap").pi is None
+    b.cat = pulp.LpContinuous
+    problem.solve(BulkHighs())
+    assert problem.get_constraint_by_name("cap").pi == pytest.approx(2 / 3)
+    infeasible = pulp.LpProblem("none", pulp.LpMinimize)
+    infeasible.addConstraint(infeasible.add_variable("a", 0, 1) >= 2, "c")
+    infeasible.solve(BulkHighs())
+    assert infeasible.status == pulp.LpStatusInfeasible
