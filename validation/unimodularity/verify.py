@@ -31,7 +31,10 @@ from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import canonical, exact, fingerprint, matrix_of
 from flowlex.validation.unimodularity.verdict import Answer, Certificate, Verdict, Witness
 
-__all__ = ["verification_error"]
+__all__ = ["OTHER_MATRIX", "verification_error"]
+
+#: How the reason starts when the verdict is about another matrix.
+OTHER_MATRIX = "the verdict is for another matrix"
 
 
 class _Failed(Exception):
@@ -53,9 +56,9 @@ def verification_error(verdict: Verdict, source: Any) -> str:
         if tuple(matrix.shape) != verdict.shape:
             mine = f"{matrix.shape[0]} x {matrix.shape[1]}"
             theirs = f"{verdict.shape[0]} x {verdict.shape[1]}"
-            raise _Failed(f"the verdict is for another matrix: it speaks of {theirs}, this is {mine}")
+            raise _Failed(f"{OTHER_MATRIX}: it speaks of {theirs}, this is {mine}")
         if fingerprint(matrix) != verdict.fingerprint or matrix.nnz != verdict.nonzeros:
-            raise _Failed("the verdict is for another matrix of the same shape: the entries differ")
+            raise _Failed(f"{OTHER_MATRIX} of the same shape: the entries differ")
         if verdict.answer is Answer.UNDECIDED:
             raise _Failed("the verdict is undecided: there is no proof to check")
         if verdict.answer is Answer.NOT_TU:

@@ -1,0 +1,131 @@
+"""``flowlex tu``: is a constraint matrix totally unimodular? With a proof either way."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowlex.cli.output import complain, console, note, write_output
+
+if TYPE_CHECKING:
+    from flowlex.validation.unimodularity.matrix import NamedMatrix
+    from flowlex.validation.unimodularity.verdict import Verdict
+
+__all__ = ["tu"]
+
+
+class Method(StrEnum):
+    """How to decide; see `flowlex.validation.unimodularity.check`."""
+
+    AUTO = "auto"
+    FULL = "full"
+    HELLER_TOMPKINS = "heller-tompkins"
+    CONSECUTIVE_ONES = "consecutive-ones"
+    NETWORK = "network"
+    CAMION = "camion"
+    GHOUILA_HOURI = "ghouila-houri"
+    SUMS = "sums"
+    PIVOTS = "pivots"
+    EULERIAN = "eulerian"
+    CMR = "cmr"
+
+
+def tu(
+    file: Annotated[Path, typer.Argument(help="A model, matrix, network or instance file.", show_default=False)],
+    method: Annotated[
+        Method, typer.Option("--method", help="auto: all steps of our own; full: then CMR; or one step alone.")
+    ] = Method.AUTO,
+    time_limit: Annotated[float, typer.Option("--time-limit", metavar="S", help="Seconds before it gives up.")] = 60.0,
+    bounds: Annotated[bool, typer.Option("--bounds", help="Take the variables' bounds as rows, too.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--plot", metavar="PNG", help="Draw the proof on the sparsity pattern.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="VERDICT.json", help="Write the verdict with its proof.")
+    ] = None,
+    stored: Annotated[
+        Path | None,
+        typer.Option("--verify", metavar="VERDICT.json", help="Re-check a stored proof against FILE instead."),
+    ] = None,
+) -> None:
+    """Decide whether the constraint matrix of FILE is totally unimodular, with a proof.
+
+    FILE: .mps or .lp (also .gz), .npz, .mtx, CMR dense or sparse text, DIMACS networks, flowlex instances.
+    Exit code 0: TU; 1: not TU; 3: undecided; 2: bad input. With --verify, 0: the proof holds; 1: it does not.
+    """
+    if not time_limit > 0:
+        raise typer.BadParameter("must be positive", param_hint="--time-limit")
+    if seed < 0:
+        raise typer.BadParameter("must not be negative", param_hint="--seed")
+
+    from flowlex.cli.registry import load_kinds
+    from flowlex.validation.unimodularity.check import check
+    from flowlex.validation.unimodularity.reading import read_matrix
+    from flowlex.validation.unimodularity.verdict import Answer
+
+    load_kinds()
+    if stored is not None:
+        raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file))
+    named = read_matrix(file, bounds=bounds)
+    verdict = check(named, method=method.value, time_limit=time_limit, seed=seed)
+    if output is not None:
+        write_output(output, (verdict.to_json() + "\n").encode())
+    if picture is not None:
+        _draw(verdict, named, picture)
+    if as_json:
+        if output != "-":
+            typer.echo(json.dumps(_json_document(verdict)))
+    elif output != "-":
+        console().print(str(verdict), markup=False, soft_wrap=True)
+    raise typer.Exit({Answer.TU: 0, Answer.NOT_TU: 1}.get(verdict.answer, 3))
+
+
+def _json_document(verdict: Verdict) -> dict[str, object]:
+    document = verdict.to_document()
+    wanted = ("verdict", "method", "witness", "certificate", "shape", "nonzeros", "seconds", "conclusion", "steps")
+    return {key: document[key] for key in wanted}
+
+
+def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import read_bytes
+    from flowlex.validation.unimodularity.verdict import Verdict, VerdictError
+    from flowlex.validation.unimodularity.verify import OTHER_MATRIX, verification_error
+
+    try:
+        verdict = Verdict.from_json(read_bytes(stored).decode())
+    except UnicodeDecodeError as error:
+        raise InstanceError("not UTF-8 text, so no verdict", path=stored) from error
+    except VerdictError as error:
+        raise InstanceError(str(error), path=stored) from error
+    reason = verification_error(verdict, named)
+    if reason.startswith(OTHER_MATRIX):
+        raise InstanceError(f"{reason} ({file})", path=stored)
+    if reason:
+        complain(f"{stored}: the proof does not hold: {reason}")
+        return 1
+    console().print(f"{stored}: the proof holds ({verdict.answer}, {verdict.method})", markup=False, soft_wrap=True)
+    return 0
+
+
+def _draw(verdict: Verdict, named: NamedMatrix, picture: Path) -> None:
+    import io
+
+    import matplotlib as mpl
+
+    if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise typer.BadParameter(f"{str(picture)!r} does not end in .png, .svg or .pdf", param_hint="--plot")
+    mpl.use("Agg")
+    axes = verdict.plot(named)
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # axes are always drawn on one
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=picture.suffix[1:].lower(), dpi=150, bbox_inches="tight")
+    write_output(str(picture), buffer.getvalue())
+    note(f"picture: {picture}")

@@ -1,0 +1,260 @@
+"""Matrices from files: models (.mps, .lp), SciPy and Matrix Market, CMR's text formats, DIMACS, our instances.
+
+Reading is total: any bytes give a matrix or an `InstanceError` that names file, place and reason. What a reader
+would silently mend (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here: a proof about
+another matrix than the one in the file is worth nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import read_bytes, read_instance
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical, matrix_of, with_bounds
+
+__all__ = ["FORMATS", "read_matrix"]
+
+#: What `read_matrix` reads, for messages and help texts.
+FORMATS = ".mps, .lp (also .gz), .npz, .mtx, CMR dense or sparse text, DIMACS networks, flowlex instances"
+
+#: Entries of a file's matrix beyond this are refused before memory is asked for.
+MOST_LINES = 2**31 - 1
+
+
+def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
+    """Read the constraint matrix of a file.
+
+    Parameters
+    ----------
+    path
+        See `FORMATS`; the kind is told by the name's ending, and by the content for everything else.
+    bounds
+        With models: also the variables' bounds, as unit rows.
+
+    Raises
+    ------
+    InstanceError
+        For whatever is wrong, naming file, place and reason.
+    """
+    path = Path(path)
+    try:
+        return _read(path, bounds)
+    except InstanceError as error:
+        raise error.at(path) from error.__cause__
+    except MatrixError as error:
+        raise InstanceError(str(error), path=path) from error
+
+
+def _read(path: Path, bounds: bool) -> NamedMatrix:
+    data = read_bytes(path)
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".mps", ".lp")):
+        return _model(data, name.rpartition(".")[2], bounds)
+    if name.endswith(".npz"):
+        return NamedMatrix(canonical(_npz(data)))
+    if name.endswith(".mtx") or data.startswith(b"%%MatrixMarket"):
+        return NamedMatrix(canonical(_matrix_market(data)))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"not a matrix in any known format (it reads {FORMATS})") from error
+    head = text.lstrip()[:1]
+    if head and (head.isdigit() or head in "+-"):
+        return NamedMatrix(canonical(_cmr_text(text)))
+    return _instance(path, bounds)
+
+
+def _instance(path: Path, bounds: bool) -> NamedMatrix:
+    from flowlex.models.base import ModelError
+    from flowlex.models.registry import model_for
+
+    instance = read_instance(path)
+    try:
+        return matrix_of(model_for(instance).formulation, bounds=bounds)
+    except ModelError as error:
+        raise InstanceError(str(error)) from error
+
+
+def _npz(data: bytes) -> Any:
+    try:
+        matrix = sp.load_npz(io.BytesIO(data))
+        if matrix.format in ("csc", "csr"):
+            matrix.check_format(full_check=True)
+        elif matrix.format == "coo":
+            _inside(matrix)
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
+        raise InstanceError(f"not a sparse matrix saved by SciPy ({_first_line(error)})") from error
+    except (NotImplementedError, RuntimeError, IndexError, MemoryError) as error:
+        raise InstanceError(f"not a sparse matrix saved by SciPy ({_first_line(error)})") from error
+    return matrix
+
+
+def _inside(matrix: Any) -> None:
+    for coordinates, side in zip(matrix.coords, matrix.shape, strict=True):
+        if coordinates.size and not (int(coordinates.min()) >= 0 and int(coordinates.max()) < side):
+            raise ValueError("an index lies outside the matrix")
+
+
+def _matrix_market(data: bytes) -> Any:
+    from scipy.io import mmread
+
+    try:
+        return mmread(io.BytesIO(data))
+    except (ValueError, OverflowError, TypeError, StopIteration, MemoryError, IndexError, OSError) as error:
+        raise InstanceError(f"not a Matrix Market file ({_first_line(error) or 'it ends too early'})") from error
+
+
+def _cmr_text(text: str) -> sp.csc_array:
+    """CMR's dense format (``m n``, then m rows) or sparse format (``m n k``, then k lines ``row column value``)."""
+    lines = ((number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+    number, head = next(lines)
+    sizes = [_integer(word, number) for word in head]
+    if len(sizes) not in (2, 3):
+        raise InstanceError(
+            f"the first line has {len(sizes)} numbers; a dense matrix starts with 'rows columns', "
+            "a sparse one with 'rows columns nonzeros'",
+            place=f"line {number}",
+        )
+    if min(sizes) < 0 or max(sizes) > MOST_LINES:
+        raise InstanceError(f"sizes {' x '.join(map(str, sizes[:2]))} are out of range", place=f"line {number}")
+    return _dense_lines(sizes, lines) if len(sizes) == 2 else _sparse_lines(sizes, lines)
+
+
+def _dense_lines(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> sp.csc_array:
+    rows, columns = sizes
+    found: list[int] = []
+    at: list[tuple[int, int]] = []
+    row = 0
+    for number, words in lines:
+        if row == rows:
+            raise InstanceError(f"more than the {rows} rows announced", place=f"line {number}")
+        if len(words) != columns:
+            raise InstanceError(f"row {row} has {len(words)} entries, {columns} were announced", place=f"line {number}")
+        for column, word in enumerate(words):
+            if word != "0":
+                found.append(_integer(word, number))
+                at.append((row, column))
+        row += 1
+    if row < rows:
+        raise InstanceError(f"the file ends after {row} of {rows} rows; is it cut off?")
+    places = np.array(at, dtype=np.int64).reshape(-1, 2)
+    return sp.csc_array((np.array(found, dtype=np.int64), (places[:, 0], places[:, 1])), shape=(rows, columns))
+
+
+def _sparse_lines(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> sp.csc_array:
+    rows, columns, nonzeros = sizes
+    found: list[int] = []
+    at: dict[tuple[int, int], int] = {}
+    for number, words in lines:
+        if len(words) != 3:
+            raise InstanceError(f"expected 'row column value', got {len(words)} words", place=f"line {number}")
+        row, column, value = (_integer(word, number) for word in words)
+        if not (1 <= row <= rows and 1 <= column <= columns):
+            reason = f"entry ({row}, {column}) lies outside {rows} x {columns} (indices start at 1)"
+            raise InstanceError(reason, place=f"line {number}")
+        if (row, column) in at:
+            reason = f"entry ({row}, {column}) is given twice, first in line {at[row, column]}"
+            raise InstanceError(reason, place=f"line {number}")
+        at[row, column] = number
+        found.append(value)
+    if len(found) != nonzeros:
+        raise InstanceError(f"{len(found)} entries found, {nonzeros} announced; is the file cut off?")
+    places = np.array(list(at), dtype=np.int64).reshape(-1, 2) - 1
+    return sp.csc_array((np.array(found, dtype=np.int64), (places[:, 0], places[:, 1])), shape=(rows, columns))
+
+
+def _integer(word: str, number: int) -> int:
+    try:
+        value = int(word)
+    except ValueError as error:
+        raise InstanceError(f"{word[:40]!r} is no integer", place=f"line {number}") from error
+    if abs(value) >= 2**53:
+        raise InstanceError(f"{word[:40]} is out of range (limit 2**53)", place=f"line {number}")
+    return value
+
+
+def _model(data: bytes, kind: str, bounds: bool) -> NamedMatrix:
+    """Read a model with HiGHS, from a plain copy, and take every complaint of its as an error."""
+    import highspy
+
+    if kind == "mps":
+        _check_mps(data)
+    if b"\0" in data:
+        raise InstanceError("not a text file (it holds zero bytes)")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / f"model.{kind}"
+        copy.write_bytes(data)
+        solver = highspy.Highs()
+        complaints: list[str] = []
+        solver.cbLogging.subscribe(lambda event: complaints.append(event.message))
+        solver.setOptionValue("log_to_console", False)
+        status = solver.readModel(str(copy))
+    said = [text.strip() for text in complaints if text.startswith(("WARNING", "ERROR"))]
+    if status != highspy.HighsStatus.kOk or said:
+        reason = "; ".join(said).replace(str(copy), "the file") or "it cannot be parsed"
+        raise InstanceError(f"HiGHS does not accept this {kind.upper()} file: {reason}")
+    program = solver.getLp()
+    if program.num_row_ == 0:
+        raise InstanceError("the model has no rows, so there is no constraint matrix to test")
+    return _named(program, bounds)
+
+
+def _named(program: Any, bounds: bool) -> NamedMatrix:
+    import highspy
+
+    held = program.a_matrix_
+    values = np.asarray(held.value_, dtype=float)
+    arrays = (values, np.asarray(held.index_, dtype=np.int64), np.asarray(held.start_, dtype=np.int64))
+    shape = (program.num_row_, program.num_col_)
+    by_column = held.format_ == highspy.MatrixFormat.kColwise
+    matrix = sp.csc_array(arrays, shape=shape) if by_column else sp.csc_array(sp.csr_array(arrays, shape=shape))
+    sides = [program.row_lower_, program.row_upper_, program.col_lower_, program.col_upper_]
+    numbers = np.concatenate([np.asarray(side, dtype=float) for side in sides])
+    rows, columns = list(program.row_names_), list(program.col_names_)
+    kinds = list(program.integrality_)
+    named = NamedMatrix(
+        canonical(matrix),
+        (lambda: rows) if len(rows) == shape[0] else None,
+        (lambda: columns) if len(columns) == shape[1] else None,
+        integer_columns=sum(item == highspy.HighsVarType.kInteger for item in kinds),
+        integral_data=bool(np.all(~np.isfinite(numbers) | (numbers == np.rint(numbers)))),
+    )
+    return with_bounds(named, program.col_lower_, program.col_upper_) if bounds else named
+
+
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d+)?$")
+
+
+def _check_mps(data: bytes) -> None:
+    """Look at what HiGHS lets pass: coefficients that are no numbers, and files that just stop."""
+    section = b""
+    for number, line in enumerate(data.splitlines(), 1):
+        words = line.split()
+        if not words or line.startswith(b"*"):
+            continue
+        if not line[:1].isspace():
+            section = words[0].upper()
+            continue
+        if section not in (b"COLUMNS", b"RHS") or b"'MARKER'" in words:
+            continue
+        pairs = words[1:] if len(words) % 2 else words
+        for word in pairs[1::2]:
+            if not _NUMBER.match(word):
+                text = word.decode("utf-8", "replace")[:40]
+                raise InstanceError(f"{text!r} is no finite number", place=f"line {number}")
+    if section != b"ENDATA":
+        raise InstanceError("the MPS file has no ENDATA line at its end; is it cut off?")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:200]
