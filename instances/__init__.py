@@ -4,9 +4,11 @@ from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.coflow_trace import read_coflow_trace
 from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import json_schema, read_instance, write_instance
+from flowlex.instances.from_telemetry import from_telemetry
 from flowlex.instances.generators import GENERATORS, generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.jit import JitInstance
+from flowlex.instances.load_partition import LoadPartitionInstance
 from flowlex.instances.network import NetworkInstance
 
 __all__ = [
@@ -15,7 +17,9 @@ __all__ = [
     "Instance",
     "InstanceError",
     "JitInstance",
+    "LoadPartitionInstance",
     "NetworkInstance",
+    "from_telemetry",
     "generate",
     "json_schema",
     "read_coflow_trace",

@@ -22,11 +22,13 @@ __all__ = ["compare", "model_class", "model_for", "model_options", "read_options
 _MODELS = {
     "gpu-assignment": ("flowlex.models.gpu_assignment", "GpuAssignment"),
     "jit-bandwidth": ("flowlex.models.jit_bandwidth", "JitBandwidth"),
+    "load-partition": ("flowlex.models.load_partition", "LoadPartition"),
     "min-cost-flow": ("flowlex.models.min_cost_flow", "MinCostFlow"),
 }
 #: Kind of instance: module and function that tabulates its policies and baselines.
 _COMPARISONS = {
     "gpu-assignment": ("flowlex.models.gpu_compare", "compare"),
+    "load-partition": ("flowlex.models.load_baselines", "compare"),
 }
 
 

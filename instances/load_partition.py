@@ -1,0 +1,161 @@
+"""The load-partition instance: items that lie on nodes, and three ways to tell how fast each node is.
+
+Source: Hu, Zhu, Liu, Wang, *System information management for distributed deep-learning inference*; replicas,
+item blocks and move costs are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+
+__all__ = ["Block", "Link", "LoadNode", "LoadPartitionArrays", "LoadPartitionInstance", "RunRecord"]
+
+#: Move costs are kept as whole microseconds, so that networks stay exact.
+MICROSECONDS = 1_000_000
+
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+PositiveFraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+class RunRecord(Part):
+    """One past run: so many items took so many seconds."""
+
+    items: Annotated[int, Field(ge=1)] | Positive
+    seconds: Positive
+
+
+class LoadNode(Part):
+    """A worker; each capacity evaluation reads one of its figures.
+
+    Parameters
+    ----------
+    configuration
+        Computing power by the processor's configuration, in any unit (cores, GHz times cores).
+    cpu_free
+        Idle fraction of its CPUs.
+    cpu_required
+        Fraction that the program needs.
+    history
+        Past runs of the program on this node.
+    true_items_per_s
+        What the node really does, for judging an evaluation; a scheduler does not know it.
+    """
+
+    name: Name
+    configuration: NonNegative | None = None
+    cpu_free: Fraction | None = None
+    cpu_required: PositiveFraction = 0.5
+    history: tuple[RunRecord, ...] = ()
+    true_items_per_s: Positive | None = None
+
+
+class Block(Part):
+    """Equal items that lie together; the first holder has them, the others hold replicas."""
+
+    name: Name
+    items: Annotated[int, Field(ge=1, le=10**12)] = 1
+    holders: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class Link(Part):
+    """What moving one item from ``source`` to ``target`` costs."""
+
+    source: Name
+    target: Name
+    seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
+
+
+# Compared by identity, so that equal instances stay equal whether or not this view was made.
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadPartitionArrays:
+    """The instance as arrays. Sizes: N nodes, B blocks.
+
+    Attributes
+    ----------
+    count
+        (B,) items of each block.
+    holds
+        (B, N) whether the node has a replica of the block.
+    home
+        (B,) node that the block lies on.
+    load
+        (N,) items that lie on each node.
+    cost
+        (N, N) microseconds to move one item, zero on the diagonal.
+    """
+
+    count: NDArray[np.int64]
+    holds: NDArray[np.bool_]
+    home: NDArray[np.int64]
+    load: NDArray[np.int64]
+    cost: NDArray[np.int64]
+
+
+class LoadPartitionInstance(Instance):
+    """Which node processes which items?"""
+
+    kind: Literal["load-partition"] = "load-partition"
+    nodes: Annotated[tuple[LoadNode, ...], Field(min_length=1)]
+    blocks: tuple[Block, ...] = ()
+    links: tuple[Link, ...] = ()
+    seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)] = 0.01
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = {node.name for node in self.nodes}
+        require_unique((node.name for node in self.nodes), "nodes")
+        require_unique((block.name for block in self.blocks), "blocks")
+        known = f"the nodes are: {', '.join(sorted(names)[:10])}{'...' if len(names) > 10 else ''}"
+        for block in self.blocks:
+            for holder in block.holders:
+                if holder not in names:
+                    raise ValueError(f"block {block.name!r} lies on {holder!r}, which is no node; {known}")
+            require_unique(block.holders, f"holders of block {block.name!r}")
+        seen = set()
+        for link in self.links:
+            for end in (link.source, link.target):
+                if end not in names:
+                    raise ValueError(f"a link names {end!r}, which is no node; {known}")
+            if link.source == link.target:
+                raise ValueError(f"a link leads from {link.source!r} to itself; moving to oneself is free")
+            if (link.source, link.target) in seen:
+                raise ValueError(f"two links lead from {link.source!r} to {link.target!r}; keep one")
+            seen.add((link.source, link.target))
+        return self
+
+    @cached_property
+    def arrays(self) -> LoadPartitionArrays:
+        """The instance as arrays, made once."""
+        index = {node.name: i for i, node in enumerate(self.nodes)}
+        size = len(index)
+        holds = np.zeros((len(self.blocks), size), bool)
+        for b, block in enumerate(self.blocks):
+            holds[b, [index[holder] for holder in block.holders]] = True
+        count = np.array([block.items for block in self.blocks], np.int64)
+        home = np.array([index[block.holders[0]] for block in self.blocks], np.int64)
+        load = np.zeros(size, np.int64)
+        np.add.at(load, home, count)
+        cost = np.full((size, size), round(self.seconds_per_item * MICROSECONDS), np.int64)
+        for link in self.links:
+            cost[index[link.source], index[link.target]] = round(link.seconds_per_item * MICROSECONDS)
+        np.fill_diagonal(cost, 0)
+        return LoadPartitionArrays(count, holds, home, load, cost)
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals."""
+        replicas = [len(block.holders) for block in self.blocks]
+        return {
+            "nodes": len(self.nodes),
+            "blocks": len(self.blocks),
+            "items": int(self.arrays.count.sum()),
+            "replicas per block": float(np.mean(replicas)) if replicas else 0.0,
+            "items on the fullest node": int(self.arrays.load.max()),
+        }
