@@ -1,17 +1,24 @@
 """From a grid to a proven lexicographic optimum: structure first, programs for what is left.
 
-Parts of the plan that share no load and no port row that can bind are optimised apart: the sorted vector of the
-whole is least when that of every part is.
+Every pair on its own gives the least loads one can hope for, and a schedule that has them (`jit_structure`). Where it
+breaks the capacity of ports, these ports become constraints, and the transfers that use them are planned again:
+
+1. by a linear program over intervals that looks for a point within the bands (the loads stay least);
+2. if there is none, by the staged programs; their windows may be elastic.
+
+Capacities of all other ports are left out. The answer to that relaxation is an optimum of the whole problem as soon
+as it breaks no port; while it does, these ports become constraints too. So the programs stay as small as the conflict.
+Parts that share no load and no constrained port are planned apart: the sorted vector of the whole is least when that
+of every part is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Expression, Integers, Variables
@@ -20,10 +27,13 @@ from flowlex.formulations.outcome import EngineName, Infeasibility, SolveOptions
 from flowlex.models.jit_grid import Grid, Load, Runs, Windows
 from flowlex.models.jit_program import Cells, Horizon, base_program, lexicographic_program, rates_of_cells
 from flowlex.models.jit_proofs import band_proofs, stage_proofs
-from flowlex.models.jit_structure import Bands, components, find_bands, port_overload, relieve
+from flowlex.models.jit_structure import Bands, components, find_bands, port_overload, relieve, spread
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
 __all__ = ["Plan", "Search", "find_plan"]
+
+#: Which egress and which ingress ports, (M,) bool each.
+Ports: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Plan:
 
     status: Status
     runs: Runs
-    rate: NDArray[np.number]
+    rate: NDArray[Any]
     parts: tuple[SchedulePart, ...] = ()
     route: tuple[str, ...] = ()
     largest_bound: int = 0
@@ -69,19 +79,22 @@ class Plan:
 
 @dataclass(eq=False)
 class _State:
-    """What has been found so far; transfers in ``open`` still need a program."""
+    """What has been found so far."""
 
     grid: Grid
     search: Search
-    last: Integers
-    rates: dict[int, NDArray[np.number]] = field(default_factory=dict)
+    rates: list[NDArray[Any]] = field(default_factory=list)
     parts: list[SchedulePart] = field(default_factory=list)
     route: list[str] = field(default_factory=list)
     lp_solves: int = 0
     mip_solves: int = 0
     status: Status = Status.OPTIMAL
 
-    def keep(self, which: Integers, runs: Runs, rate: NDArray[np.number]) -> None:
+    def __post_init__(self) -> None:
+        self.last = self.grid.stop.copy()
+        self.rates = [np.zeros(0, np.int64)] * self.grid.count
+
+    def keep(self, which: Integers, runs: Runs, rate: NDArray[Any]) -> None:
         """Store the rates of some transfers."""
         self.last[which] = runs.last
         for n, k in enumerate(which.tolist()):
@@ -92,89 +105,108 @@ class _State:
         if way not in self.route:
             self.route.append(way)
 
+    def prove(self, which: Integers, proofs: tuple[LevelProof, ...]) -> None:
+        """Store the proofs of a part; they replace those of parts it has swallowed."""
+        self.parts = [part for part in self.parts if not np.isin(part.transfers, which).any()]
+        self.parts.append(SchedulePart(which, proofs))
+
+    def joined(self) -> tuple[Runs, NDArray[Any]]:
+        """All runs and rates."""
+        rate = np.concatenate(self.rates) if self.rates else np.zeros(0, np.int64)
+        return Runs(self.grid.start, self.last), rate
+
     def plan(self, largest_bound: int) -> Plan:
         """Put everything together."""
-        runs = Runs(self.grid.start, self.last)
-        rate = [self.rates[k] for k in range(self.grid.count)]
-        joined = np.concatenate(rate) if rate else np.zeros(0, np.int64)
-        return Plan(
-            self.status,
-            runs,
-            joined,
-            tuple(self.parts),
-            tuple(self.route) or ("structure",),
-            largest_bound,
-            self.lp_solves,
-            self.mip_solves,
-        )
+        parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
+        return Plan(self.status, *self.joined(), parts, route, largest_bound, self.lp_solves, self.mip_solves)
 
 
 def find_plan(grid: Grid, search: Search) -> Plan:
     """Find a lexicographically least schedule."""
-    state = _State(grid, search, grid.stop.copy())
-    everything = np.arange(grid.count)
+    state = _State(grid, search)
     if not grid.count:
         return state.plan(0)
-    overload = port_overload(grid)
+    overload, ports = port_overload(grid)
     if overload and search.windows == "strict":
         return _infeasible(grid, overload)
-    if not search.presolve:
-        failed = [everything] if overload else _staged(state, everything, 0)
-        return _unmet(state, failed, 0) if failed else state.plan(0)
+    if search.presolve:
+        return _from_structure(state, ports)
+    everything = np.arange(grid.count)
+    if overload or not _staged(state, everything, None, 0, elastic=False):
+        if search.windows == "strict":
+            return _infeasible(grid, _explain(grid, everything, search))
+        _staged(state, everything, None, 0, elastic=True)
+    return state.plan(0)
+
+
+def _from_structure(state: _State, ports: Ports) -> Plan:
+    """Bands first; then, around the ports that they break, programs (see the module)."""
+    grid, search = state.grid, state.search
     bands = find_bands(grid, search.load)
-    left = everything if overload else _in_bands(state, bands)
-    settled = np.setdiff1d(everything, left)
-    if len(left):
-        labels = components(grid, _potential(grid, bands), bands.entries, search.load)
-        left = np.flatnonzero(np.isin(labels, labels[left]))
-        settled = np.setdiff1d(everything, left)
-    failed = [left] if overload else []
-    for members in (
-        [] if overload else _split(left, components(grid, _potential(grid, bands), bands.entries, search.load))
-    ):
-        failed += _staged(state, members, bands.largest_of(members))
-    if failed:
-        return _unmet(state, failed, bands.largest)
+    state.keep(np.arange(grid.count), grid.columns, bands.rate.copy())
+    late = np.isin(np.arange(grid.count), np.flatnonzero(ports[0][grid.sender] | ports[1][grid.receiver]))
+    staged_ones = late.copy()
+    active = (ports[0].copy(), ports[1].copy())
+    if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
+        active = (np.ones_like(ports[0]), np.ones_like(ports[1]))
+    changed = np.ones(grid.count, np.bool_) if search.load == "port" else late.copy()
+    while True:
+        labels = components(grid, search.load, active)
+        concerned = active[0][grid.sender] | active[1][grid.receiver]
+        for members in _split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
+            hard = bool(staged_ones[members].any())
+            if not hard:
+                found = _face_point(state, bands, members, active)
+                hard = found is None
+                if found is not None:
+                    state.keep(members, *found)
+            if hard:
+                staged_ones[members] = True
+                bound = bands.largest_of(members)
+                met = not late[members].any() and _staged(state, members, active, bound, elastic=False)
+                if not met and search.windows == "strict":
+                    return _infeasible(grid, _explain(grid, members, search))
+                if not met:
+                    late[members] = True
+                    _staged(state, members, active, 0, elastic=True)
+            if not state.status.has_answer:
+                return state.plan(bands.largest)
+        over = _relieve(state, bands, ~staged_ones)
+        new = (over[0] & ~active[0], over[1] & ~active[1])
+        if not new[0].any() and not new[1].any():
+            break
+        active = (active[0] | new[0], active[1] | new[1])
+        changed = new[0][grid.sender] | new[1][grid.receiver]
+    settled = np.flatnonzero(~staged_ones)
     if len(settled):
+        if search.load == "pair":
+            state.took("structure")
         state.parts.insert(0, SchedulePart(settled, band_proofs(grid, bands, search.load, settled)))
     return state.plan(bands.largest)
 
 
-def _unmet(state: _State, failed: list[Integers], largest: int) -> Plan:
-    """Some windows cannot all be met: say why, or accept lateness."""
-    members = np.concatenate(failed)
-    if state.search.windows == "strict":
-        return _infeasible(state.grid, _explain(state.grid, members, state.search))
-    return _elastic(state, members, largest)
+def _relieve(state: _State, bands: Bands, movable: NDArray[np.bool_]) -> Ports:
+    """Move units within bands; return the ports that are still over their capacity."""
+    grid = state.grid
+    runs, rate = state.joined()
+    out, into = spread(grid, runs, rate)
+    limits = (grid.out_units[:, None], grid.in_units[:, None])
+    whole = np.issubdtype(rate.dtype, np.integer)
+    if whole and state.search.load == "pair" and ((out > limits[0]).any() or (into > limits[1]).any()):
+        own = np.zeros(grid.columns.count, np.int64)
+        inside = movable[grid.columns.row]
+        own[inside] = rate[movable[runs.row]]
+        relieve(grid, bands, own, movable, out, into)
+        chosen = np.flatnonzero(movable)
+        for k in chosen.tolist():
+            state.rates[k] = own[grid.columns.offset[k] : grid.columns.offset[k + 1]]
+    return np.any(out > limits[0] + WHOLE, axis=1), np.any(into > limits[1] + WHOLE, axis=1)
 
 
-def _in_bands(state: _State, bands: Bands) -> Integers:
-    """Schedule what fits into the bands; return the transfers of components where nothing was found."""
+def _face_point(state: _State, bands: Bands, members: Integers, ports: Ports) -> tuple[Runs, Integers] | None:
+    """A schedule of some transfers within their bands and the given ports, or None when there is none."""
     grid, search = state.grid, state.search
-    rate = bands.rate.copy()
-    stuck = relieve(grid, bands, rate) if search.load == "pair" else np.ones(grid.count, np.bool_)
-    state.keep(np.arange(grid.count), grid.columns, rate)
-    if not stuck.any():
-        state.took("structure")
-        return np.zeros(0, np.int64)
-    labels = components(grid, np.maximum(bands.band + 1, 0), bands.entries, search.load)
-    concerned = np.flatnonzero(np.isin(labels, labels[stuck]))
-    if len(concerned) < grid.count:
-        state.took("structure")
-    left = []
-    for members in _split(concerned, labels):
-        found = _face_point(state, bands, members)
-        if found is None:
-            left.append(members)
-        else:
-            state.keep(members, *found)
-    return np.concatenate(left) if left else np.zeros(0, np.int64)
-
-
-def _face_point(state: _State, bands: Bands, members: Integers) -> tuple[Runs, Integers] | None:
-    """A schedule of some transfers within their bands and the ports, or None when there is none."""
-    grid, search = state.grid, state.search
-    cells = Cells(grid, members, grid.stop[members], "intervals")
+    cells = Cells(grid, members, grid.stop[members], "intervals", ports)
     program = base_program(cells, name="bands", binding_only=True, labels=False)
     columns = cells.columns
     unit, cell, parts = cells.load_entries(search.load)
@@ -206,38 +238,25 @@ def _face_point(state: _State, bands: Bands, members: Integers) -> tuple[Runs, I
     return rates_of_cells(cells, values.astype(np.int64))
 
 
-def _staged(state: _State, members: Integers, at_least: int) -> list[Integers]:
-    """Run the staged programs for some transfers; return them when they have no schedule."""
-    cells = Cells(state.grid, members, state.grid.stop[members], state.search.horizon)
-    result = _run(state, cells, at_least, elastic=False)
-    if result.status is Status.INFEASIBLE:
-        return [members]
-    _accept(state, cells, result)
-    return []
-
-
-def _elastic(state: _State, failed: Integers, largest: int) -> Plan:
-    """Least total lateness first, for everything that shares ports with transfers that cannot all be on time."""
+def _staged(state: _State, members: Integers, ports: Ports | None, at_least: int, *, elastic: bool) -> bool:
+    """Run the staged programs for some transfers; return whether they have a schedule."""
     grid, search = state.grid, state.search
-    machines = len(grid.out_units)
-    graph = sparse.coo_array(
-        (np.ones(grid.count), (grid.sender, grid.receiver + machines)), shape=(2 * machines, 2 * machines)
+    stop = _latest_end(grid, members) if elastic else grid.stop[members]
+    cells = Cells(grid, members, stop, "slots" if elastic else search.horizon, ports)
+    problem = lexicographic_program(
+        cells, search.load, name="lexicographic", binding_only=True, labels=False, elastic=elastic
     )
-    label = np.asarray(csgraph.connected_components(graph, directed=False)[1][grid.sender], np.int64)
-    late = np.isin(label, label[failed])
-    fresh = _State(grid, search, grid.stop.copy(), lp_solves=state.lp_solves, mip_solves=state.mip_solves)
-    others = np.flatnonzero(~late)
-    if len(others):
-        rest = find_plan(_subgrid(grid, others), search)
-        fresh.keep(others, rest.runs, rest.rate)
-        fresh.parts += [replace(part, transfers=others[part.transfers]) for part in rest.parts]
-        fresh.route += rest.route
-        fresh.lp_solves, fresh.mip_solves = fresh.lp_solves + rest.lp_solves, fresh.mip_solves + rest.mip_solves
-    for members in _split(np.flatnonzero(late), label):
-        cells = Cells(grid, members, _latest_end(grid, members), "slots")
-        _accept(fresh, cells, _run(fresh, cells, 0, elastic=True))
-        fresh.took("least lateness first")
-    return fresh.plan(largest)
+    result = staged(
+        problem, engine=search.engine, options=search.options, integrality=search.integrality, at_least=at_least
+    )
+    state.lp_solves += result.lp_solves
+    state.mip_solves += result.mip_solves
+    if result.status is Status.INFEASIBLE:
+        return False
+    _accept(state, cells, result)
+    if elastic:
+        state.took("least lateness first")
+    return True
 
 
 def _latest_end(grid: Grid, members: Integers) -> Integers:
@@ -251,23 +270,6 @@ def _latest_end(grid: Grid, members: Integers) -> Integers:
         busy += int((-(-total // limit)).max())
     end = max(int(grid.start[members].max()), int(grid.stop[members].max())) + busy
     return np.full(len(members), end)
-
-
-def _run(state: _State, cells: Cells, at_least: int, *, elastic: bool) -> LexicographicResult:
-    search = state.search
-    problem = lexicographic_program(
-        cells, search.load, name="lexicographic", binding_only=True, labels=False, elastic=elastic
-    )
-    result = staged(
-        problem,
-        engine=search.engine,
-        options=search.options,
-        integrality=search.integrality,
-        at_least=at_least if not elastic else 0,
-    )
-    state.lp_solves += result.lp_solves
-    state.mip_solves += result.mip_solves
-    return result
 
 
 def _accept(state: _State, cells: Cells, result: LexicographicResult) -> None:
@@ -289,38 +291,13 @@ def _accept(state: _State, cells: Cells, result: LexicographicResult) -> None:
         share = result.values / cells.length[cells.columns.slot]
         state.keep(cells.which, runs, share[cells.columns.entry(runs.row, cell)])
     state.took(f"staged {result.route}")
-    proofs: tuple[LevelProof, ...] = stage_proofs(cells, state.search.load, result)
-    state.parts.append(SchedulePart(cells.which, proofs))
-
-
-def _potential(grid: Grid, bands: Bands) -> Integers:
-    """(entries,) the most that the transfers of a load could put into a slot."""
-    columns, entries = grid.columns, bands.entries
-    most = np.zeros(entries.count, np.int64)
-    groups = (grid.pair,) if len(bands.transfer_band) == 1 else grid.groups("port")
-    for group in groups:
-        np.add.at(most, entries.entry(group[columns.row], columns.slot), np.minimum(grid.units, grid.cap)[columns.row])
-    if len(groups) == 1:
-        cap = np.zeros(len(entries.first), np.int64)
-        cap[grid.pair] = grid.cap
-        most = np.minimum(most, cap[entries.row])
-    return most
+    state.prove(cells.which, stage_proofs(cells, state.search.load, result))
 
 
 def _split(which: Integers, labels: Integers) -> list[Integers]:
     """Cut a set of transfers by component, in order of their first transfers."""
     _, first, inverse = np.unique(labels[which], return_index=True, return_inverse=True)
     return [which[inverse == c] for c in np.argsort(first)]
-
-
-def _subgrid(grid: Grid, which: Integers) -> Grid:
-    return replace(
-        grid,
-        **{
-            name: getattr(grid, name)[which]
-            for name in ("transfer", "sender", "receiver", "units", "start", "stop", "due", "cap")
-        },
-    )
 
 
 def _explain(grid: Grid, members: Integers, search: Search) -> str:

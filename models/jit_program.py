@@ -46,12 +46,15 @@ class Cells:
         (F',) end of each run (the window's, or later for elastic windows).
     horizon
         ``slots`` or ``intervals``.
+    ports
+        (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None.
     """
 
     grid: Grid
     which: Integers
     stop: Integers
     horizon: Horizon
+    ports: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
     @cached_property
     def edges(self) -> Integers:
@@ -82,6 +85,31 @@ class Cells:
             port[self.which][columns.row] * cells + columns.slot for port in (self.grid.sender, self.grid.receiver)
         )
 
+    @cached_property
+    def most(self) -> Integers:
+        """(columns,) the most a transfer can send in a cell."""
+        row, cell = self.columns.row, self.columns.slot
+        return np.asarray(
+            np.minimum(self.grid.cap[self.which][row] * self.length[cell], self.grid.units[self.which][row])
+        )
+
+    def port_rows(self, side: int, binding_only: bool) -> tuple[Integers, Integers, Integers]:
+        """Rows of (4) or (5): port, cell, and for every column its row (-1: none).
+
+        With ``binding_only``, rows that no choice of rates could break are left out.
+        """
+        limit = (self.grid.out_units, self.grid.in_units)[side]
+        size = max(len(self.length), 1)
+        used, row = np.unique(self.entry_keys[side], return_inverse=True)
+        kept = np.ones(len(used), np.bool_)
+        if binding_only:
+            most = np.bincount(row, weights=self.most, minlength=len(used))
+            kept &= most > limit[used // size] * self.length[used % size]
+        if self.ports is not None:
+            kept &= self.ports[side][used // size]
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        return used[kept] // size, used[kept] % size, number[row]
+
     def load_entries(self, load: Load) -> tuple[Integers, Integers, tuple[Integers, ...]]:
         """Loads that have columns: number of the pair or port, cell, and for every column its entries."""
         columns, cells = self.columns, len(self.length)
@@ -104,22 +132,16 @@ def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels:
     """
     grid, columns = cells.grid, cells.columns
     program = LinearProgram(name)
-    most = np.minimum(
-        grid.cap[cells.which][columns.row] * cells.length[columns.slot], grid.units[cells.which][columns.row]
-    )
     begin = cells.edges[:-1]
     names = np.array([grid.name(int(k)) for k in cells.which], dtype=object) if labels else cells.which
-    rate = program.variables("rate", columns.count, upper=most, labels=(names[columns.row], begin[columns.slot]))
+    label = (names[columns.row], begin[columns.slot])
+    rate = program.variables("rate", columns.count, upper=cells.most, labels=label)
     machine = np.array([m.name for m in grid.instance.machines], dtype=object)
-    for side, key, limit in zip(("egress", "ingress"), cells.entry_keys, (grid.out_units, grid.in_units), strict=True):
-        used, row = np.unique(key, return_inverse=True)
-        port, cell = used // max(len(cells.length), 1), used % max(len(cells.length), 1)
-        capacity = limit[port] * cells.length[cell]
-        expression, label = rate.sum_by(row, len(used)), (machine[port], begin[cell])
-        if binding_only:
-            kept = np.flatnonzero(np.bincount(row, weights=most, minlength=len(used)) > capacity)
-            expression, capacity, label = expression[kept], capacity[kept], (label[0][kept], label[1][kept])
-        program.constrain(side, expression, "<=", capacity, labels=label)
+    for side, (name_of, limit) in enumerate((("egress", grid.out_units), ("ingress", grid.in_units))):
+        port, cell, row = cells.port_rows(side, binding_only)
+        kept = row >= 0
+        load = rate[kept].sum_by(row[kept], len(port))
+        program.constrain(name_of, load, "<=", limit[port] * cells.length[cell], labels=(machine[port], begin[cell]))
     program.constrain("size", rate.sum_by(columns.row, len(cells.which)), "==", grid.units[cells.which], labels=names)
     return program
 

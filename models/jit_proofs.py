@@ -70,11 +70,11 @@ def _stage_proof(
     unit, cell, _ = cells.load_entries(load)
     rho = np.maximum(duals.get("level_link", np.zeros(len(unit))), 0.0)
     port, place, pi = [], [], []
-    for side, (name, key) in enumerate(zip(("egress", "ingress"), cells.entry_keys, strict=True)):
+    for side, name in enumerate(("egress", "ingress")):
         if name in duals:
-            used = np.unique(key) if every_row else _binding(cells, side, key)
-            port.append(used // max(len(cells.length), 1) + side * machines)
-            place.append(used % max(len(cells.length), 1))
+            machine, where, _ = cells.port_rows(side, not every_row)
+            port.append(machine + side * machines)
+            place.append(where)
             pi.append(np.maximum(-duals[name], 0.0))
     ports = np.concatenate(port) if port else np.zeros(0, np.int64)
     places = np.concatenate(place) if place else np.zeros(0, np.int64)
@@ -96,18 +96,6 @@ def _stage_proof(
         nu=float(round(nu)) if abs(nu - round(nu)) < 1e-7 else nu,
         solver_bound=bound,
     )
-
-
-def _binding(cells: Cells, side: int, key: Integers) -> Integers:
-    """Keys of the port rows that `base_program` keeps."""
-    grid, columns = cells.grid, cells.columns
-    used, row = np.unique(key, return_inverse=True)
-    limit = (grid.out_units, grid.in_units)[side][used // max(len(cells.length), 1)]
-    length = cells.length[used % max(len(cells.length), 1)]
-    most = np.minimum(
-        grid.cap[cells.which][columns.row] * cells.length[columns.slot], grid.units[cells.which][columns.row]
-    )
-    return np.asarray(used[np.bincount(row, weights=most, minlength=len(used)) > limit * length])
 
 
 def _over_slots(cells: Cells, row: Integers, cell: Integers, price: Floats) -> tuple[Integers, Integers, Floats]:

@@ -6,16 +6,15 @@ uses only the slots of the lowest band in its window. No schedule beats those lo
 the bands that also respects the ports is a lexicographic optimum, and most instances have one:
 
 1. spread every pair as evenly as possible;
-2. where a port is over its capacity, move units within the bands to slots with room;
-3. where that gets stuck, ask a linear program over intervals for a point in the bands, for the connected components
-   concerned only and without the rows that cannot bind; decompose its intervals into slots.
+2. where a port is over its capacity, move units within the bands to slots with room.
 
-Components for which even that fails are left to the staged programs (`flowlex.models.jit_levels`).
+What to do where that gets stuck is in `flowlex.models.jit_levels`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,39 +112,38 @@ def _balance_groups(grid: Grid, group: Integers, entries: Runs, band: Integers, 
             np.add.at(rate, columns.entry(chosen, balanced.slot), balanced.amount)
 
 
-def spread(grid: Grid, rate: Integers) -> tuple[Integers, Integers]:
-    """Load of every port and slot: egress and ingress, (M, horizon) each."""
-    columns = grid.columns
-    shape = (len(grid.out_units), grid.horizon)
+def spread(grid: Grid, runs: Runs, rate: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Load of every port and slot: egress and ingress, (M, slots) each."""
     used = np.flatnonzero(rate)
-    row, slot = columns.row[used], columns.slot[used]
-    out, into = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    row, slot = runs.row[used], runs.slot[used]
+    shape = (len(grid.out_units), max(grid.horizon, int(runs.last.max(initial=0))))
+    out, into = np.zeros(shape, rate.dtype), np.zeros(shape, rate.dtype)
     np.add.at(out, (grid.sender[row], slot), rate[used])
     np.add.at(into, (grid.receiver[row], slot), rate[used])
     return out, into
 
 
-def relieve(grid: Grid, bands: Bands, rate: Integers) -> NDArray[np.bool_]:
-    """Move units within the bands until no port is over its capacity; ``rate`` is changed in place.
+def relieve(
+    grid: Grid, bands: Bands, rate: Integers, movable: NDArray[np.bool_], out: Integers, into: Integers
+) -> None:
+    """Move units of movable transfers within the bands, until no port is over its capacity or nothing helps.
 
-    Returns
-    -------
-    (F,) bool: transfers of ports that are still over their capacity somewhere.
+    Parameters
+    ----------
+    rate
+        (columns of the grid,) changed in place; read for movable transfers only.
+    out, into
+        (M, slots) loads of the ports by all transfers, changed in place.
     """
-    out, into = spread(grid, rate)
-    limit_out, limit_in = grid.out_units[:, None], grid.in_units[:, None]
     entries, columns = bands.entries, grid.columns
     load = np.zeros(entries.count, np.int64)
     entry = entries.entry(grid.pair[columns.row], columns.slot)
     np.add.at(load, entry, rate)
-    stuck = np.zeros(grid.count, np.bool_)
-    for side, (port, total, limit) in enumerate(((grid.sender, out, limit_out), (grid.receiver, into, limit_in))):
-        for machine, slot in np.argwhere(total > limit).tolist():
-            while total[machine, slot] > limit[machine, 0]:
-                if not _move_one(grid, bands, rate, load, entry, out, into, machine, slot, side):
-                    stuck |= (port == machine) & (grid.start <= slot) & (grid.stop > slot)
+    for side, (total, limit) in enumerate(((out, grid.out_units), (into, grid.in_units))):
+        for machine, slot in np.argwhere(total > limit[:, None]).tolist():
+            while total[machine, slot] > limit[machine]:
+                if not _move_one(grid, bands, rate, load, entry, movable, (out, into), machine, slot, side):
                     break
-    return stuck
 
 
 def _move_one(
@@ -154,16 +152,16 @@ def _move_one(
     rate: Integers,
     load: Integers,
     entry: Integers,
-    out: Integers,
-    into: Integers,
+    movable: NDArray[np.bool_],
+    ports: tuple[Integers, Integers],
     machine: int,
     slot: int,
     side: int,
 ) -> bool:
     """Move one unit out of a slot of a port, to the slot of the same transfer with most room."""
-    columns = grid.columns
+    columns, (out, into) = grid.columns, ports
     port = grid.sender if side == 0 else grid.receiver
-    there = np.flatnonzero((port == machine) & (grid.start <= slot) & (grid.stop > slot))
+    there = np.flatnonzero((port == machine) & (grid.start <= slot) & (grid.stop > slot) & movable)
     for k in there.tolist():
         run = slice(int(columns.offset[k]), int(columns.offset[k + 1]))
         here = run.start + slot - int(grid.start[k])
@@ -175,8 +173,8 @@ def _move_one(
         free = bands.allowed[run] & (load[entry[run]] <= bands.band[entry[run]]) & (room > 0)
         if not free.any():
             continue
-        goal = int(np.where(free, room, -1).argmax())
-        for place, change in ((here, -1), (run.start + goal, 1)):
+        goal = run.start + int(np.where(free, room, -1).argmax())
+        for place, change in ((here, -1), (goal, 1)):
             rate[place] += change
             load[entry[place]] += change
             out[i, columns.slot[place]] += change
@@ -185,61 +183,40 @@ def _move_one(
     return False
 
 
-def components(grid: Grid, potential: Integers, entries: Runs, load: Load) -> Integers:
-    """(F,) component of every transfer; two meet if they share a load, or a port row that can bind.
-
-    Parameters
-    ----------
-    potential
-        (entries,) the most a load may be in a slot.
-    """
-    groups = grid.groups(load)
-    columns = grid.columns
+def components(grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> Integers:
+    """(F,) component of every transfer; two meet if they share a load, or a port that is a constraint."""
     count = grid.units_of_load(load)
-    tails, heads, nodes = [], [], count + grid.count
-    for group in groups:
-        tails.append(count + np.arange(grid.count))
-        heads.append(group)
-    for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
-        binding = _can_bind(grid, port, limit, potential, entries, load)
-        at = np.flatnonzero(binding[port[columns.row], columns.slot])
-        tails.append(count + columns.row[at])
-        heads.append(nodes + port[columns.row[at]] * grid.horizon + columns.slot[at])
-        nodes += len(limit) * grid.horizon
+    machines = len(grid.out_units)
+    tails, heads = [], []
+    for group in grid.groups(load):
+        tails.append(np.arange(grid.count))
+        heads.append(grid.count + group)
+    for side, port in enumerate((grid.sender, grid.receiver)):
+        at = np.flatnonzero(ports[side][port])
+        tails.append(at)
+        heads.append(grid.count + count + side * machines + port[at])
     tail, head = np.concatenate(tails), np.concatenate(heads)
+    nodes = grid.count + count + 2 * machines
     graph = sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(nodes, nodes))
-    label = csgraph.connected_components(graph, directed=False)[1]
-    return np.asarray(label[count : count + grid.count])
+    return np.asarray(csgraph.connected_components(graph, directed=False)[1][: grid.count], np.int64)
 
 
-def _can_bind(
-    grid: Grid, port: Integers, limit: Integers, potential: Integers, entries: Runs, load: Load
-) -> NDArray[np.bool_]:
-    """(M, horizon) whether the transfers of a port could together exceed its capacity in a slot."""
-    most = np.zeros((len(limit), grid.horizon), np.int64)
-    if load == "pair":
-        pair_port = np.zeros(grid.units_of_load(load), np.int64)
-        pair_port[grid.pair] = port
-        np.add.at(most, (pair_port[entries.row], entries.slot), potential)
-    else:
-        columns = grid.columns
-        amount = np.minimum(grid.units, grid.cap)[columns.row]
-        np.add.at(most, (port[columns.row], columns.slot), amount)
-    return np.asarray(most > limit[:, None])
-
-
-def port_overload(grid: Grid) -> str:
-    """Name a port and an interval into which more must go than fits; empty when there is none."""
-    slot_s = grid.instance.slot_s
-    for side, port, limit in (("egress", grid.sender, grid.out_units), ("ingress", grid.receiver, grid.in_units)):
+def port_overload(grid: Grid) -> tuple[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Ports and intervals into which more must go than fits: the first in words, and which ports they are."""
+    slot_s, first = grid.instance.slot_s, ""
+    found = (np.zeros(len(grid.out_units), np.bool_), np.zeros(len(grid.out_units), np.bool_))
+    sides = (("egress", grid.sender, grid.out_units), ("ingress", grid.receiver, grid.in_units))
+    for side, (name, port, limit) in enumerate(sides):
         for machine in np.unique(port).tolist():
             members = np.flatnonzero(port == machine)
             a, b, amount = greatest_intensity(grid.start[members], grid.stop[members], grid.units[members])
-            if amount > (b - a) * limit[machine]:
-                inside = members[(grid.start[members] >= a) & (grid.stop[members] <= b)]
-                return (
-                    f"{side} of machine {grid.instance.machines[machine].name!r}: {grid.names(inside)} must send "
-                    f"{amount} units between {a * slot_s:g} s and {b * slot_s:g} s, where {(b - a) * limit[machine]} "
-                    "fit. Pass windows='elastic' to accept the least total lateness."
-                )
-    return ""
+            if amount <= (b - a) * limit[machine]:
+                continue
+            found[side][machine] = True
+            inside = members[(grid.start[members] >= a) & (grid.stop[members] <= b)]
+            first = first or (
+                f"{name} of machine {grid.instance.machines[machine].name!r}: {grid.names(inside)} must send "
+                f"{amount} units between {a * slot_s:g} s and {b * slot_s:g} s, where {(b - a) * limit[machine]} "
+                "fit. Pass windows='elastic' to accept the least total lateness."
+            )
+    return first, found
