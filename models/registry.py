@@ -20,6 +20,7 @@ __all__ = ["compare", "model_class", "model_for", "model_options", "read_options
 
 #: Kind of instance: module and class of its model (imported when used).
 _MODELS = {
+    "flow-scheduling": ("flowlex.models.flow_scheduling", "FlowScheduling"),
     "gpu-assignment": ("flowlex.models.gpu_assignment", "GpuAssignment"),
     "jit-bandwidth": ("flowlex.models.jit_bandwidth", "JitBandwidth"),
     "load-partition": ("flowlex.models.load_partition", "LoadPartition"),

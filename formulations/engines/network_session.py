@@ -201,7 +201,8 @@ class NetworkSession:
         self.apply()
         part = slice(2 * self._room, 2 * self._room + self._arcs)
         t = self._t
-        return tuple(column[part].astype(np.int64) for column in (t.tail, t.head, t.capacity, t.cost))  # type: ignore[return-value]
+        tail, head = t.tail[part].astype(np.int64), t.head[part].astype(np.int64)
+        return tail, head, t.capacity[part].copy(), t.cost[part].copy()
 
     def network(self, name: str = "live network") -> FlowNetwork:
         """The present problem as an ordinary network (slots given up are loops of capacity 0)."""
@@ -235,7 +236,7 @@ class NetworkSession:
     @staticmethod
     def _empty(nodes: int, arcs: int) -> kernels.Basis:
         small, wide = np.int32, np.int64
-        t = kernels.Basis(
+        return kernels.Basis(
             tail=np.zeros(arcs, small),
             head=np.zeros(arcs, small),
             capacity=np.zeros(arcs, wide),
@@ -262,7 +263,6 @@ class NetworkSession:
             is_loose=np.zeros(nodes, np.bool_),
             stamp=np.zeros(nodes, wide),
         )
-        return t
 
     def _hang_new(self, first: int, end: int) -> None:
         """Make node slots ``first`` to ``end`` children of the root by their artificial arcs."""

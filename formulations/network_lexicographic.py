@@ -1,0 +1,60 @@
+"""Several costs on one network in strict order: fix the optimum of the first, go on with the next.
+
+The optimal flows of a network are exactly the feasible flows that keep every arc of non-zero reduced cost at its
+bound (complementary slackness with any optimal potentials). So after each stage those arcs are fixed, which
+leaves a network again: every stage is solved in exact integers, without weights and without tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.expression import Integers
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+
+__all__ = ["Stage", "optimal_face", "solve_lexicographic"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One solved stage: the network it was solved on (earlier optima fixed) and what came out."""
+
+    network: FlowNetwork
+    outcome: Outcome
+
+
+def optimal_face(network: FlowNetwork, outcome: Outcome) -> FlowNetwork:
+    """The network whose feasible flows are the optimal flows of ``network``.
+
+    Engines that work in floating point may leave duals that are not whole; they are then refused.
+    """
+    assert outcome.values is not None and outcome.duals is not None
+    potentials = np.rint(outcome.duals).astype(np.int64)
+    if not np.array_equal(potentials, outcome.duals):
+        raise ValueError("the duals are not whole numbers; solve the stages with engine='network'")
+    reduced = network.reduced_costs(potentials)
+    lower = np.where(reduced < 0, network.upper, network.lower)
+    upper = np.where(reduced > 0, network.lower, network.upper)
+    return replace(network, lower=lower, upper=upper)
+
+
+def solve_lexicographic(
+    network: FlowNetwork, costs: Sequence[Integers], engine: EngineName = "network", options: SolveOptions | None = None
+) -> list[Stage]:
+    """Minimise ``costs[0]``, then ``costs[1]`` among its optima, and so on; stops at a stage without an optimum."""
+    stages: list[Stage] = []
+    face = network
+    for cost in costs:
+        if stages:
+            face = optimal_face(face, stages[-1].outcome)
+        face = replace(face, cost=np.asarray(cost, np.int64))
+        outcome = solve(face, engine, options)
+        stages.append(Stage(face, outcome))
+        if outcome.status is not Status.OPTIMAL:
+            break
+    return stages

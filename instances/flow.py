@@ -1,0 +1,200 @@
+"""The flow-scheduling instance: machines with slots, jobs of tasks, where data lie, what each task asks for.
+
+Source: Chen, Wu, Wu, Lu, Zhang, "Large-Scale Resource Scheduling Based on Minimum Cost Maximum Flow", Journal of
+Software 28(3), 2017, with the data placement of Quincy (SOSP 2009).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, require_unique
+
+__all__ = ["Block", "Constraint", "FlowInstance", "FlowJob", "FlowTask", "Machine", "RunningOn"]
+
+Count = Annotated[int, Field(ge=0, le=10**9)]
+
+
+class Machine(Part):
+    """A machine that runs up to ``slots`` tasks at a time."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among the machines."""
+    slots: Count = 1
+    """Tasks it can run at a time; 0 for a machine that is drained."""
+    rack: Name = "rack0"
+    """Machines with the same rack name share a rack switch."""
+    labels: tuple[Name, ...] = ()
+    """What constraints may ask for, such as ``gpu``."""
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        for label in labels:
+            if label.startswith(("rack:", "machine:")):
+                raise ValueError(f"label {label!r}: 'rack:' and 'machine:' are reserved; rename the label")
+        return labels
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """What a constraint can match: labels, ``rack:<rack>`` and ``machine:<name>``."""
+        return frozenset((*self.labels, f"rack:{self.rack}", f"machine:{self.name}"))
+
+
+class Block(Part):
+    """A piece of input data and the machines that hold it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    size_mb: Annotated[int, Field(gt=0, le=10**9)]
+    """Size in whole MB (network costs are integers)."""
+    machines: tuple[Name, ...]
+    """Machines with a replica."""
+
+
+class Constraint(Part):
+    """Where a task must, must not, likes to or dislikes to run."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["required", "forbidden", "preferred", "avoided"]
+    """``required`` and ``forbidden`` always hold; ``preferred`` and ``avoided`` are worth ``utility``."""
+    resources: tuple[Name, ...] = Field(min_length=1)
+    """Labels, ``rack:<rack>`` or ``machine:<name>``; any one of them meets the constraint."""
+    utility: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Gain of a preferred resource, or loss on an avoided one, in cost units."""
+
+
+class RunningOn(Part):
+    """Where a started task runs."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    machine: Name
+    """The machine whose slot it holds."""
+    elapsed_s: NonNegative = 0.0
+    """How long it has run, in seconds."""
+
+
+class FlowTask(Part):
+    """A unit of work for one slot; without ``running`` it waits."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among the tasks of all jobs."""
+    running: RunningOn | None = None
+    """Set when the task has started."""
+    data: tuple[Block, ...] = ()
+    """What it reads."""
+    constraints: tuple[Constraint, ...] = ()
+    """Where it may run, see `Constraint`."""
+    demands: Mapping[str, NonNegative] = {}
+    """Further dimensions by name (``cpu``, ``memory_gb``) for weighted priorities."""
+    costs: Mapping[str, float] = {}
+    """Explicit cost of running on a machine, by machine name; replaces what the goals say."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FlowTask:
+        banned = {tag for c in self.constraints if c.kind == "forbidden" for tag in c.resources}
+        for constraint in self.constraints:
+            if constraint.kind == "required" and banned.issuperset(constraint.resources):
+                what = " or ".join(map(repr, constraint.resources))
+                raise ValueError(f"task {self.name!r} requires {what} and forbids it too; drop one of the two")
+        return self
+
+
+class FlowJob(Part):
+    """Tasks that share one priority and one claim to the cluster."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: Name
+    """Unique among the jobs."""
+    tasks: tuple[FlowTask, ...] = Field(min_length=1)
+    """At least one."""
+    priority: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Smaller is more important."""
+    weight: Annotated[int, Field(ge=1, le=10**6)] = 1
+    """Share of the cluster in relation to other jobs, for weighted shares."""
+    min_tasks: Count = 0
+    """Tasks that should run at least (never more than it has)."""
+    max_tasks: Count | None = None
+    """Tasks that may run at most; null for no limit."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FlowJob:
+        if self.max_tasks is not None and self.max_tasks < self.min_tasks:
+            raise ValueError(
+                f"job {self.name!r}: min_tasks {self.min_tasks} exceeds max_tasks {self.max_tasks}; lower the minimum"
+            )
+        return self
+
+
+class FlowInstance(Instance):
+    """Jobs that share a cluster: which task shall run where, and which shall wait?"""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["flow-scheduling"] = "flow-scheduling"
+    machines: tuple[Machine, ...]
+    """The cluster."""
+    jobs: tuple[FlowJob, ...] = ()
+    """What is to run."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FlowInstance:
+        require_unique((machine.name for machine in self.machines), "machines")
+        require_unique((job.name for job in self.jobs), "jobs")
+        require_unique((task.name for task in self.tasks), "tasks")
+        _check_places(self)
+        return self
+
+    @property
+    def tasks(self) -> Iterator[FlowTask]:
+        """All tasks, job by job."""
+        return (task for job in self.jobs for task in job.tasks)
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals, in the order they should be printed."""
+        tasks = list(self.tasks)
+        running = sum(task.running is not None for task in tasks)
+        return {
+            "racks": len({machine.rack for machine in self.machines}),
+            "machines": len(self.machines),
+            "slots": sum(machine.slots for machine in self.machines),
+            "labels": ", ".join(sorted({label for m in self.machines for label in m.labels})) or "none",
+            "jobs": len(self.jobs),
+            "tasks": len(tasks),
+            "running tasks": running,
+            "waiting tasks": len(tasks) - running,
+            "priorities": len({job.priority for job in self.jobs}),
+            "data blocks": sum(len(task.data) for task in tasks),
+            "constraints": sum(len(task.constraints) for task in tasks),
+        }
+
+
+def _check_places(instance: FlowInstance) -> None:
+    slots = {machine.name: machine.slots for machine in instance.machines}
+    held: Counter[str] = Counter()
+    for task in instance.tasks:
+        if task.running is not None:
+            if task.running.machine not in slots:
+                raise ValueError(f"task {task.name!r} runs on machine {task.running.machine!r}, which does not exist")
+            held[task.running.machine] += 1
+        for block in task.data:
+            for machine in block.machines:
+                if machine not in slots:
+                    raise ValueError(f"task {task.name!r} has data on machine {machine!r}, which does not exist")
+        for machine in task.costs:
+            if machine not in slots:
+                raise ValueError(f"task {task.name!r} has a cost for machine {machine!r}, which does not exist")
+    for name, count in held.items():
+        if count > slots[name]:
+            raise ValueError(f"machine {name!r} has {slots[name]} slots but runs {count} tasks")

@@ -1,0 +1,187 @@
+"""The network of flow scheduling: vertices and arcs of an instance under its goals (Sirius, Quincy)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.flow_offers import Rules, StageWeights
+from flowlex.models.goals.base import ClusterView, Spot, TaskView
+
+__all__ = ["Columns", "ScheduleNetwork", "build_network", "task_views"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Costs of the arcs, stage by stage: shortfall of shares, waiting by class, and the ordinary costs."""
+
+    shortfall: Integers
+    level: Integers
+    ordinary: Integers
+
+
+@dataclass(frozen=True)
+class ScheduleNetwork:
+    """The network with what its arcs mean.
+
+    Attributes
+    ----------
+    network
+        Costs are those of the ordinary stage; `Columns` hold all stages.
+    runs, via, offers
+        Blocks of arcs: task to machine, task to group, group to machine, each (count, 2) of indices.
+    groups
+        Spots of the groups.
+    shares
+        (J, 2) least and most running tasks of each job.
+    cycle
+        Bound on the ordinary cost of any simple residual cycle.
+    """
+
+    network: FlowNetwork
+    columns: Columns
+    runs: Integers
+    via: Integers
+    offers: Integers
+    groups: tuple[Spot, ...]
+    shares: Integers
+    cycle: int
+    top_level: int
+
+    def combined(self, weights: StageWeights) -> Integers:
+        """One cost whose optimum is the lexicographic one."""
+        c = self.columns
+        return c.ordinary + weights.level * c.level + weights.shortfall * c.shortfall
+
+
+def task_views(instance: FlowInstance) -> list[TaskView]:
+    """Every task of an instance as goals see it."""
+    return [
+        TaskView(
+            task,
+            job.name,
+            job.priority,
+            None if task.running is None else task.running.machine,
+            0.0 if task.running is None else task.running.elapsed_s,
+            task.costs,
+        )
+        for job in instance.jobs
+        for task in job.tasks
+    ]
+
+
+def job_bounds(instance: FlowInstance, rules: Rules) -> Integers:
+    """(J, 2) tasks of each job that should run at least and may run at most."""
+    count = np.array([len(job.tasks) for job in instance.jobs], np.int64)
+    if rules.shares is None:
+        return np.stack([np.zeros_like(count), count], axis=1)
+    limit = [len(job.tasks) if job.max_tasks is None else job.max_tasks for job in instance.jobs]
+    least = np.array([job.min_tasks for job in instance.jobs], np.int64)
+    weight = np.array([job.weight for job in instance.jobs], np.int64)
+    slots = sum(machine.slots for machine in instance.machines)
+    claimed = int(np.minimum(least, count).sum())
+    if claimed > slots:
+        raise ModelError(f"the minimum shares sum to {claimed} tasks, the cluster has {slots} slots; lower min_tasks")
+    return np.stack(rules.shares.bounds(count, least, np.array(limit, np.int64), weight, slots), axis=1)
+
+
+def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
+    """Make the network; the same instance and goals give the same network."""
+    cluster = ClusterView()
+    for machine in instance.machines:
+        cluster.add(machine)
+    views = task_views(instance)
+    machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
+    job_at = {job.name: index for index, job in enumerate(instance.jobs)}
+    group_at: dict[Spot, int] = {}
+    runs: list[tuple[int, int, int]] = []
+    via: list[tuple[int, int, int]] = []
+    for index, view in enumerate(views):
+        for target, cost in rules.offers(view, cluster).items():
+            if isinstance(target, str):
+                runs.append((index, machine_at[target], cost))
+            else:
+                via.append((index, group_at.setdefault(target, len(group_at)), cost))
+    offers = [
+        (group, machine_at[machine.name], machine.slots)
+        for spot, group in group_at.items()
+        for machine in instance.machines
+        if machine.slots and cluster.meets(machine.name, spot)
+    ]
+    jobs = np.array([job_at[view.job] for view in views], np.int64)
+    waits = np.array([rules.waiting(view) for view in views], np.int64)
+    slots = [(index, *arc) for index, machine in enumerate(instance.machines) for arc in rules.slot_costs(machine)]
+    pieces = _Pieces(_rows(runs, 3), _rows(via, 3), _rows(offers, 3), jobs, waits, _rows(slots, 3))
+    return _assemble(instance, rules, pieces, tuple(group_at))
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    runs: Integers
+    via: Integers
+    offers: Integers
+    jobs: Integers
+    waits: Integers
+    slots: Integers
+
+
+def _rows(rows: list[tuple[int, ...]] | list[tuple[int, int, int]], width: int) -> Integers:
+    return np.array(rows, np.int64).reshape(-1, width)
+
+
+def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot, ...]) -> ScheduleNetwork:
+    net = NetworkBuilder(instance.name)
+    task = net.nodes("task", len(p.jobs), supply=1, labels=[t.name for t in instance.tasks])
+    job = net.nodes("unscheduled", len(instance.jobs), labels=[j.name for j in instance.jobs])
+    group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
+    machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
+    sink = net.nodes("sink", 1, supply=-len(p.jobs))
+    bounds = job_bounds(instance, rules)
+    count = np.bincount(p.jobs, minlength=len(instance.jobs)).astype(np.int64)
+    must, free = count - bounds[:, 1], bounds[:, 1] - bounds[:, 0]
+    level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
+    net.arcs("runs", task[p.runs[:, 0]], machine[p.runs[:, 1]], upper=1, cost=p.runs[:, 2])
+    net.arcs("via", task[p.via[:, 0]], group[p.via[:, 1]], upper=1, cost=p.via[:, 2])
+    net.arcs("waits", task, job[p.jobs], upper=1, cost=p.waits)
+    net.arcs("offers", group[p.offers[:, 0]], machine[p.offers[:, 1]], upper=p.offers[:, 2])
+    net.arcs("slots", machine[p.slots[:, 0]], sink, upper=p.slots[:, 1], cost=p.slots[:, 2])
+    # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
+    net.arcs("share", job, sink, lower=must, upper=must + free, labels=[j.name for j in instance.jobs])
+    net.arcs("short", job, sink, upper=bounds[:, 0], labels=[j.name for j in instance.jobs])
+    network = net.build()
+    zeros = np.zeros(network.arc_count, np.int64)
+    levels, shortfall = zeros.copy(), zeros.copy()
+    blocks = network.arc_blocks
+    levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
+    shortfall[blocks["short"].slice] = 1
+    return ScheduleNetwork(
+        network,
+        Columns(shortfall, levels, network.cost),
+        p.runs[:, :2],
+        p.via[:, :2],
+        p.offers[:, :2],
+        groups,
+        bounds,
+        _cycle_bound(network, len(p.jobs)),
+        int(level.max(initial=0)),
+    )
+
+
+def _cycle_bound(network: FlowNetwork, tasks: int) -> int:
+    """Bound the ordinary cost of a simple residual cycle: two arcs per task on it, two arcs at the sink."""
+    cost = network.cost
+    blocks = network.arc_blocks
+    low, high = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
+    for name in ("runs", "via", "waits"):
+        part = blocks[name].slice
+        np.minimum.at(low, network.tail[part], cost[part])
+        np.maximum.at(high, network.tail[part], cost[part])
+    slots = cost[blocks["slots"].slice]
+    return int((high - low).sum()) + 2 * int(np.abs(slots).max(initial=0))

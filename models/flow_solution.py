@@ -1,0 +1,122 @@
+"""What a schedule is: who runs where, who waits and why, and the figures it is judged by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowlex.models.base import Solution
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["FlowSolution", "Score"]
+
+
+@dataclass(frozen=True, order=True)
+class Score:
+    """What is minimised, in strict order.
+
+    Attributes
+    ----------
+    shortfall
+        Tasks that wait although the share of their job would let them run.
+    waiting
+        Tasks waiting by class, the most important first (one class when priority is not strict).
+    cost
+        All other costs, in scaled integer units.
+    """
+
+    shortfall: int
+    waiting: tuple[tuple[int, int], ...]
+    cost: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowSolution(Solution):
+    """A schedule.
+
+    Attributes
+    ----------
+    machine_of
+        Machine by running task.
+    waiting
+        Reason by waiting task.
+    score
+        What was minimised.
+    shares
+        (least, most) running tasks by job, when shares are bound.
+    placed, moved, stopped
+        Against what ran before.
+    method
+        ``weights`` or ``phases``, and why.
+    """
+
+    machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
+    waiting: Mapping[str, str] = field(default_factory=dict, repr=False)
+    score: Score | None = None
+    shares: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    placed: tuple[str, ...] = field(default=(), repr=False)
+    moved: tuple[str, ...] = field(default=(), repr=False)
+    stopped: tuple[str, ...] = field(default=(), repr=False)
+    slots: Mapping[str, int] = field(default_factory=dict, repr=False)
+    job_of: Mapping[str, str] = field(default_factory=dict, repr=False)
+    method: str = "weights"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per task: its job, machine (missing when it waits), and why it waits."""
+        import pandas as pd
+
+        rows = [(task, job, self.machine_of.get(task), self.waiting.get(task, "")) for task, job in self.job_of.items()]
+        return pd.DataFrame(rows, columns=["task", "job", "machine", "waits because"])
+
+    def metrics(self) -> dict[str, float | int | str]:
+        """Running and waiting tasks, utilisation, moves, and what was minimised."""
+        assert self.score is not None
+        total = sum(self.slots.values())
+        return {
+            "running": len(self.machine_of),
+            "waiting": len(self.waiting),
+            "utilisation": len(self.machine_of) / total if total else 0.0,
+            "placed": len(self.placed),
+            "moved": len(self.moved),
+            "stopped": len(self.stopped),
+            "share shortfall": self.score.shortfall,
+            "waiting by class": "; ".join(f"{name}: {count}" for name, count in self.score.waiting),
+            "cost": self.score.cost,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a solution file."""
+        return {**super().to_dict(), "placements": dict(self.machine_of), "waiting": dict(self.waiting)}
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Tasks per machine, coloured by job."""
+        from matplotlib import pyplot as plt
+
+        self.require_answer()
+        ax = ax or plt.subplots(figsize=(9, 3))[1]
+        machines = list(self.slots)[:200]
+        at = {name: index for index, name in enumerate(machines)}
+        bottom: Counter[str] = Counter()
+        jobs = list(dict.fromkeys(self.job_of.values()))
+        colours = plt.get_cmap("tab20")
+        for index, job in enumerate(jobs):
+            held = Counter(m for task, m in self.machine_of.items() if self.job_of[task] == job and m in at)
+            heights = [held[m] for m in machines]
+            if any(heights):
+                label = job if len(jobs) <= 12 else None
+                ax.bar(machines, heights, bottom=[bottom[m] for m in machines], color=colours(index % 20), label=label)
+            bottom.update(held)
+        ax.step(machines, [self.slots[m] for m in machines], where="mid", color="black", lw=0.8, label="slots")
+        ax.set(ylabel="tasks", title=f"{len(self.machine_of)} running, {len(self.waiting)} waiting")
+        if len(machines) > 30:
+            ax.set_xticks([])
+        else:
+            ax.tick_params(axis="x", rotation=90)
+        if len(jobs) <= 12:
+            ax.legend(fontsize="small", ncols=4)
+        return ax

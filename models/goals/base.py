@@ -1,0 +1,157 @@
+"""What a goal may say about a task, a machine or a job; each goal only edits the network.
+
+A goal never sees arcs. It names *spots* where a task might run (a spot is a set of machines given by tags), says
+what a spot costs, what waiting costs, what a machine's slots cost, or bounds how many tasks of a job run. The
+network is a pure function of instance and goals, so leaving a goal out restores it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from flowlex.instances.flow import FlowTask, Machine
+from flowlex.models.base import ModelError
+
+__all__ = ["ANYWHERE", "ClusterView", "Goal", "Scale", "Spot", "TaskView"]
+
+
+class Spot(NamedTuple):
+    """All machines that have every tag of ``has`` and none of ``lacks``."""
+
+    has: frozenset[str]
+    lacks: frozenset[str]
+
+    @classmethod
+    def of(cls, *tags: str) -> Spot:
+        """Machines that have all of these tags."""
+        return cls(frozenset(tags), frozenset())
+
+    @classmethod
+    def without(cls, *tags: str) -> Spot:
+        """Machines that have none of these tags."""
+        return cls(frozenset(), frozenset(tags))
+
+    def both(self, other: Spot) -> Spot | None:
+        """The machines in both spots; None when no machine can be."""
+        has = self.has | other.has
+        lacks = self.lacks | other.lacks
+        if has & lacks:
+            return None
+        rack = [tag for tag in has if tag.startswith("rack:")]
+        machine = [tag for tag in has if tag.startswith("machine:")]
+        if len(rack) > 1 or len(machine) > 1:
+            return None
+        if rack:  # a machine stands in one rack, so it lacks the others anyhow
+            lacks = frozenset(tag for tag in lacks if not tag.startswith("rack:"))
+        return Spot(has, lacks)
+
+    def lacks_for_sure(self, tag: str) -> bool:
+        """Whether no machine of the spot has the tag."""
+        if tag in self.lacks:
+            return True
+        return tag.startswith("rack:") and tag not in self.has and any(t.startswith("rack:") for t in self.has)
+
+    def __str__(self) -> str:
+        parts = [*sorted(self.has), *(f"not {tag}" for tag in sorted(self.lacks))]
+        return " and ".join(parts) if parts else "any machine"
+
+
+#: Every machine.
+ANYWHERE = Spot(frozenset(), frozenset())
+
+
+class Scale(NamedTuple):
+    """Real-valued costs become integers by one factor, exactly or not at all."""
+
+    factor: int = 1
+
+    def units(self, value: float, what: str) -> int:
+        """``value * factor``, which must be whole; decimals are read as they are written."""
+        if isinstance(value, int):
+            return value * self.factor
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ModelError(f"{what} is {value}; a cost must be a finite number")
+        exact = Fraction(repr(float(value))) * self.factor
+        if exact.denominator != 1:
+            raise ModelError(
+                f"{what} = {value!r} is no whole number of 1/{self.factor}; pass "
+                f"scale={self.factor * exact.denominator} (costs are multiplied by it) or round the cost"
+            )
+        return exact.numerator
+
+
+@dataclass
+class ClusterView:
+    """The machines as goals see them."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    tags: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def add(self, machine: Machine) -> None:
+        """Add a machine, or replace one of the same name."""
+        self.machines[machine.name] = machine
+        self.tags[machine.name] = machine.tags
+
+    def remove(self, name: str) -> None:
+        """Forget a machine."""
+        del self.machines[name], self.tags[name]
+
+    def rack_of(self, name: str) -> str | None:
+        """The ``rack:`` tag of a machine; None for one that is not there (any more)."""
+        machine = self.machines.get(name)
+        return None if machine is None else f"rack:{machine.rack}"
+
+    def meets(self, name: str, spot: Spot) -> bool:
+        """Whether a machine lies in a spot."""
+        tags = self.tags[name]
+        return spot.has <= tags and not (spot.lacks & tags)
+
+
+@dataclass(slots=True)
+class TaskView:
+    """A task as goals see it."""
+
+    task: FlowTask
+    job: str
+    priority: int
+    machine: str | None
+    elapsed_s: float
+    costs: Mapping[str, float]
+
+
+class Goal:
+    """Base of all goals: says nothing. A goal overrides what it has an opinion on."""
+
+    #: Goals may bear a weight in the sum of costs.
+    weight: int = 1
+
+    def prepare(self, tasks: Iterable[TaskView]) -> Goal:
+        """Fix what depends on the tasks of the whole instance; called once, before anything else."""
+        return self
+
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
+        """Spots worth an arc of their own."""
+        return ()
+
+    def choices(self, task: TaskView) -> Iterable[Spot]:
+        """Spots that every other spot is also intersected with, so that gains add up exactly."""
+        return ()
+
+    def required(self, task: TaskView) -> Iterable[tuple[Spot, ...]]:
+        """Requirements; each is met in any one of its spots."""
+        return ()
+
+    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
+        """Return the cost guaranteed anywhere in the spot; a spot with a ``machine:`` tag has all its tags."""
+        return 0
+
+    def waiting(self, task: TaskView, scale: Scale) -> int:
+        """Return the cost of waiting."""
+        return 0
+
+    def slot_costs(self, machine: Machine, scale: Scale) -> list[int] | None:
+        """Return the cost of each further slot of a machine, which must not fall; None for no opinion."""
+        return None

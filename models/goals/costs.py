@@ -1,0 +1,128 @@
+"""Goals that price machines: data locality, load spreading, continuity, and chance."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import floor, log2
+
+from flowlex.instances.flow import Machine
+from flowlex.models.base import ModelError
+from flowlex.models.goals.base import ClusterView, Goal, Scale, Spot, TaskView
+
+__all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
+
+
+@dataclass(frozen=True)
+class DataLocality(Goal):
+    """Run tasks near their data: cost per MB read from the same rack, and from another one.
+
+    Quincy's arcs: a task prefers the machines and racks that hold at least ``threshold`` of its data; through a
+    rack or the whole cluster it pays what it would pay on the worst machine there.
+    """
+
+    rack_cost: int = 1
+    cluster_cost: int = 2
+    threshold: float = 0.1
+    most: int = 10
+    weight: int = 1
+
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
+        """Machines (the ``most`` best) and racks that hold enough of the data."""
+        if not task.task.data:
+            return ()
+        total = sum(block.size_mb for block in task.task.data)
+        held: dict[str, int] = {}
+        racks: dict[str, int] = {}
+        for block in task.task.data:
+            for machine in block.machines:
+                held[machine] = held.get(machine, 0) + block.size_mb
+            for rack in {cluster.rack_of(machine) for machine in block.machines} - {None}:
+                assert rack is not None
+                racks[rack] = racks.get(rack, 0) + block.size_mb
+        enough = self.threshold * total
+        best = sorted((m for m, size in held.items() if size >= enough), key=lambda m: (-held[m], m))[: self.most]
+        return [
+            *(Spot.of(f"machine:{machine}") for machine in best),
+            *(Spot.of(rack) for rack, size in sorted(racks.items()) if size >= enough),
+        ]
+
+    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
+        """MB times what they cost from the nearest replica, in the worst machine of the spot."""
+        total = 0
+        for block in task.task.data:
+            rate = self.cluster_cost
+            for machine in block.machines:
+                if f"machine:{machine}" in spot.has:
+                    rate = 0
+                    break
+                if cluster.rack_of(machine) in spot.has:
+                    rate = min(rate, self.rack_cost)
+            total += rate * block.size_mb
+        return total * scale.factor * self.weight
+
+
+@dataclass(frozen=True)
+class LoadSpread(Goal):
+    """Spread load: the k-th task of a machine costs ``step * (k - 1)``, a convex cost by parallel unit arcs.
+
+    This is the lambda-representation of a convex function in a network; the cheap slots fill first by themselves.
+    """
+
+    step: int = 1
+    weight: int = 1
+
+    def slot_costs(self, machine: Machine, scale: Scale) -> list[int]:
+        """0, step, 2 step, ..."""
+        return [self.step * k * scale.factor * self.weight for k in range(machine.slots)]
+
+
+@dataclass(frozen=True)
+class RandomCosts(Goal):
+    """A random price per slot, the same for all tasks: random placement, as a baseline."""
+
+    most: int = 1000
+    seed: int = 0
+    weight: int = 1
+
+    def slot_costs(self, machine: Machine, scale: Scale) -> list[int]:
+        """Random numbers from machine name and seed, ascending."""
+        drawn = (zlib.crc32(f"{self.seed}/{machine.name}/{k}".encode()) % self.most for k in range(machine.slots))
+        return sorted(x * scale.factor * self.weight for x in drawn)
+
+
+@dataclass(frozen=True)
+class Continuity(Goal):
+    """Keep running tasks where they are: moving or stopping one forfeits a credit that grows with its time.
+
+    The credit is ``base + rate * floor(log2(1 + elapsed / unit_s))``; it grows by steps ever further apart, so
+    that a live network changes seldom. Source: reconstructed (Quincy's preemption cost grows with running time).
+    """
+
+    base: int = 1
+    rate: int = 1
+    unit_s: float = 60.0
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.base < 0 or self.rate < 0 or not self.unit_s > 0:
+            raise ModelError("Continuity: base and rate must be at least 0, unit_s positive")
+
+    def age(self, elapsed_s: float) -> int:
+        """Doublings of the unit that a task has run."""
+        return floor(log2(1.0 + elapsed_s / self.unit_s))
+
+    def next_step(self, elapsed_s: float) -> float:
+        """Elapsed time at which the credit grows next."""
+        return self.unit_s * float(2 ** (self.age(elapsed_s) + 1) - 1)
+
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
+        """Where it runs."""
+        return () if task.machine is None else (Spot.of(f"machine:{task.machine}"),)
+
+    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
+        """Minus the credit for staying."""
+        if task.machine is None or f"machine:{task.machine}" not in spot.has:
+            return 0
+        return -(self.base + self.rate * self.age(task.elapsed_s)) * scale.factor * self.weight
