@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING, Annotated, Any
+import typing
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from flowlex.cli.options import parse_settings
-from flowlex.cli.output import complain, console, note, rows_table, write_output
+from flowlex.cli.output import complain, console, note, rows_table, text_of, write_output
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -52,7 +53,8 @@ def generate(
         raise typer.Exit(2) from error
     write_output(output, _encoded(instance, output))
     if output != "-":
-        note(f"{output}: {instance.kind}, {', '.join(f'{v} {k}' for k, v in list(instance.summary().items())[:4])}")
+        sizes = list(instance.summary().items())[:4]
+        note(f"{output}: {instance.kind}: {', '.join(f'{what} {text_of(size)}' for what, size in sizes)}")
 
 
 def _encoded(instance: Instance, output: str) -> bytes:
@@ -85,7 +87,8 @@ def _print_list() -> None:
 
 
 def _described(annotation: Any, parameter: Any) -> str:
-    kind = getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
+    choices = typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+    kind = " | ".join(map(str, choices)) or getattr(annotation, "__name__", str(annotation))
     if parameter.default is parameter.empty:
         return f"{parameter.name} ({kind}, needed)"
     return f"{parameter.name}={parameter.default} ({kind})"

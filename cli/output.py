@@ -11,8 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, Group
 
 __all__ = [
     "complain",
@@ -61,26 +60,27 @@ def text_of(value: Any) -> str:
     return printable(value)
 
 
-def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
+def facts_table(title: str, facts: Mapping[str, Any]) -> Group:
     """Two columns: what, and how much."""
     return rows_table(title, ("", ""), facts.items(), header=False)
 
 
 def rows_table(
     title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, header: bool = True, total: int | None = None
-) -> Table:
+) -> Group:
     """Make a table of any values; ``total`` says how many rows there are when only some are shown."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(printable(title)), title_justify="left", show_header=header)
+    table = Table(show_header=header)
     for column in columns:
         table.add_column(Text(printable(column)), overflow="fold")
     for row in rows:
         table.add_row(*(Text(text_of(cell)) for cell in row))
     if total is not None and total > table.row_count:
         table.caption = f"{table.row_count} of {total} rows"
-    return table
+    return Group(Text(printable(title), style="bold"), table)  # a table's own title would wrap at its width
 
 
 def frame_rows(title: str, frame: pd.DataFrame) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""Small instance files, and ways to run the command line in this process and as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from flowlex.cli.app import app
+
+Run = Callable[..., Result]
+
+
+def network(name: str, units: int = 4, room: int | None = None) -> dict[str, Any]:
+    """Two ways from node 0 to node 2: through node 1 (3 units, cost 2) and straight (``room`` units, cost 5)."""
+    return {
+        "kind": "min-cost-flow",
+        "name": name,
+        "supply": [units, 0, -units],
+        "tail": [0, 0, 1],
+        "head": [1, 2, 2],
+        "lower": [0, 0, 0],
+        "upper": [3, room, None],
+        "cost": [1, 5, 1],
+        "node_names": ["left", "mid dle", "right"],
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    runner = CliRunner()
+
+    def invoke(*arguments: object) -> Result:
+        result = runner.invoke(app, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert "Traceback" not in result.output
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a network of some units: 4 cost 11, 3 cost 6, 99 with room 2 are too many."""
+
+    def make(name: str, units: int = 4, room: int | None = None) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(network(path.name.split(".")[0], units, room)))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start the command line as a process of its own; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def launch(*arguments: object) -> subprocess.Popen[str]:
+        code = "from flowlex.cli import main; main()"
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code, *map(str, arguments)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield launch
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def wait_for() -> Callable[[Callable[[], Any]], Any]:
+    """Wait until something is true (at most a minute), and return it."""
+
+    def wait(condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.02)
+        raise AssertionError("waited a minute in vain")
+
+    return wait
+
+
+@pytest.fixture
+def children() -> Callable[[int], list[int]]:
+    """Processes that a process has started."""
+
+    def of(pid: int) -> list[int]:
+        try:
+            return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        except FileNotFoundError:
+            return []
+
+    return of
+
+
+@pytest.fixture
+def alive() -> Callable[[int], bool]:
+    """Whether a process runs (one that is dead but not yet collected does not)."""
+
+    def check(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+
+    return check
+
+
+@pytest.fixture
+def read_results() -> Callable[[Path], list[dict[str, Any]]]:
+    """Records of a folder of results."""
+
+    def read(folder: Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+    return read

@@ -1,0 +1,185 @@
+"""Batches that are killed, hang, or lose a worker: nothing is lost, nothing is there twice.
+
+A named pipe that nobody writes to is the instance that hangs: reading it never ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowlex.cli.journal import Fingerprint, Journal, JournalError, encode
+
+OPTIONS = {"engine": "pulp"}
+
+
+def test_a_killed_batch_resumes_without_loss_or_double_entry(
+    start, run, write, wait_for, children, alive, read_results, tmp_path
+):
+    before = [write(f"{number}.json", units=number) for number in range(1, 4)]
+    after = [write(f"{number}.json", units=number) for number in range(5, 8)]
+    hanging = tmp_path / "4.json"
+    os.mkfifo(hanging)
+    out = tmp_path / "out"
+    arguments = ["solve", *before, hanging, *after, "-o", out, "--json"]
+    process = start(*arguments)
+    results = out / "results.jsonl"
+    wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) == 3)
+    (worker,) = wait_for(lambda: children(process.pid))
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    wait_for(lambda: not alive(worker))  # nothing outlives a killed run
+
+    whole = results.read_bytes()
+    assert [record["name"] for record in read_results(out)] == ["1", "2", "3"]
+    kept = whole.splitlines(keepends=True)[:2]
+    results.write_bytes(whole[:-40])  # as if killed in the middle of the third line
+    hanging.unlink()
+    write("4.json")
+
+    result = run(*arguments, "--resume")
+    assert result.exit_code == 0
+    assert "dropped 1 half-written line" in result.stderr
+    assert "2 of 7 were done before" in result.stderr
+    assert results.read_bytes().splitlines(keepends=True)[:2] == kept
+    names = [record["name"] for record in read_results(out)]
+    assert names == ["1", "2", "3", "4", "5", "6", "7"]
+    assert [json.loads(line)["name"] for line in result.stdout.splitlines()] == names
+    assert len(list(out.glob("*.solution.json"))) == 7
+
+    again = run(*arguments, "--resume")
+    assert "7 of 7 were done before" in again.stderr
+    assert again.stdout == result.stdout
+    assert len(read_results(out)) == 7
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, tmp_path, jobs):
+    os.mkfifo(tmp_path / "b.json")
+    paths = [write("a.json"), tmp_path / "b.json", write("c.json", units=3)]
+    result = run("solve", *paths, "--time-limit", "0.3", "--jobs", jobs, "--json", "-o", "out")
+    assert result.exit_code == 1
+    records = {Path(record["instance"]).name: record for record in map(json.loads, result.stdout.splitlines())}
+    assert {name: record["status"] for name, record in records.items()} == {
+        "a.json": "optimal",
+        "b.json": "time_limit",
+        "c.json": "optimal",
+    }
+    assert "stopped while reading it: limit 0.3 s" in records["b.json"]["message"]
+    assert "b.json" in result.stderr
+    # the same limit would stop it again, so it counts as done
+    again = run("solve", *paths, "--time-limit", "0.3", "--json", "-o", "out", "--resume")
+    assert "3 of 3 were done before" in again.stderr
+    assert again.exit_code == 1
+
+
+def test_a_worker_that_dies_is_an_error_line(start, write, wait_for, children, read_results, tmp_path):
+    os.mkfifo(tmp_path / "b.json")
+    paths = [write("a.json"), tmp_path / "b.json", write("c.json", units=3)]
+    out = tmp_path / "out"
+    process = start("solve", *paths, "-o", out)
+    wait_for(lambda: (out / "results.jsonl").exists() and read_results(out))
+    time.sleep(0.3)  # it has begun to read the pipe by now; if not, the instance is simply tried again
+    (worker,) = children(process.pid)
+    os.kill(worker, signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert [record["status"] for record in read_results(out)] == ["optimal", "error", "optimal"]
+    assert "SIGKILL (out of memory?)" in read_results(out)[1]["message"]
+    assert "2 optimal, 1 error" in stdout
+    assert "b.json" in stderr
+
+
+def test_workers_that_cannot_start_end_the_run(run, write, monkeypatch):
+    write("a.json")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    result = run("solve", "a.json")
+    assert result.exit_code == 2
+    assert "worker processes end before they begin" in result.stderr
+
+
+def test_an_interrupted_run_says_how_to_go_on(start, write, wait_for, children, alive, tmp_path):
+    os.mkfifo(tmp_path / "a.json")
+    process = start("solve", tmp_path / "a.json", "-o", "out")
+    (worker,) = wait_for(lambda: children(process.pid))
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted; go on with --resume" in stderr
+    assert "Traceback" not in stderr
+    wait_for(lambda: not alive(worker))
+
+
+def test_resume_solves_again_what_changed_or_failed(run, write, read_results):
+    write("a.json")
+    write("b.json")
+    Path("c.json").write_text("{")
+    assert run("solve", "a.json", "b.json", "c.json", "-o", "out").exit_code == 1
+    write("b.json", units=3)
+    write("c.json", units=2)
+    Path("out/a.solution.json").unlink()
+    result = run("solve", "a.json", "b.json", "c.json", "-o", "out", "--resume")
+    assert result.exit_code == 0
+    records = {record["name"]: record for record in read_results(Path("out"))}
+    assert len(read_results(Path("out"))) == 3
+    assert [records[name]["objective"] for name in "abc"] == [11, 6, 4]
+    assert len(list(Path("out").glob("*.solution.json"))) == 3
+    # other options: solved again; what was there before is kept aside
+    result = run("solve", "a.json", "--engine", "network", "-o", "out", "--resume")
+    assert "results.previous.jsonl" in result.stderr
+    assert len(Path("out/results.previous.jsonl").read_text().splitlines()) == 3
+    engines = {record["name"]: record["engine"] for record in read_results(Path("out"))}
+    assert engines == {"a": "network", "b": "pulp", "c": "pulp"}
+
+
+def test_without_resume_everything_is_solved_anew(run, write, read_results):
+    write("a.json")
+    run("solve", "a.json", "-o", "out")
+    result = run("solve", "a.json", "-o", "out")
+    assert "done before" not in result.stderr
+    assert len(read_results(Path("out"))) == 1
+
+
+def test_two_runs_cannot_write_to_one_folder(tmp_path):
+    with Journal(tmp_path), pytest.raises(JournalError, match="another `flowlex solve` is writing there"):
+        Journal(tmp_path).__enter__()
+    with Journal(tmp_path):
+        pass
+
+
+def _record(number: int) -> dict[str, object]:
+    return {"status": "optimal", "options": OPTIONS, "input": vars(Fingerprint(f"/{number}", 1, 1)), "text": "é\u2028"}
+
+
+@given(st.integers(0, 4), st.integers(0, 10_000))
+def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, count, cut):
+    folder = tmp_path_factory.mktemp("journal")
+    lines = [encode(_record(number)) for number in range(count)]
+    content = b"".join(lines)[:cut]
+    (folder / "results.jsonl").write_bytes(content)
+    whole = content.count(b"\n")
+    with Journal(folder) as journal:
+        assert list(journal.records) == [f"/{number}" for number in range(whole)]
+        assert journal.dropped == (not content.endswith(b"\n") and content != b"")
+        assert not journal.begin(set())
+        journal.append(_record(99))
+    assert (folder / "results.jsonl").read_bytes() == b"".join(lines[:whole]) + encode(_record(99))
+
+
+def test_garbage_in_the_results_is_dropped(tmp_path):
+    good = encode(_record(1))
+    (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe\n[1]\n" + good + b'{"status": "optimal", "input": 3}\nnull\n')
+    with Journal(tmp_path) as journal:
+        assert list(journal.records) == ["/1"]
+        assert journal.dropped == 4
+        journal.begin(set())
+    assert (tmp_path / "results.jsonl").read_bytes() == good
