@@ -353,12 +353,12 @@ class Search:
     def _sums(self, part: Part, *, full: bool) -> Found | None:
         """Step 6, 2-sums and 3-sums: settle the operands instead."""
         left = max(0.1, (self.deadline - time.perf_counter()) / 4)
-        split = two_sum_parts(part.matrix, seconds=left)
-        if split is not None:
+        split = two_sum_parts(part.matrix, seconds=left) or three_sum_parts(part.matrix, seconds=left)
+        return None if split is None else self._split(part, split, full=full)
+
+    def _split(self, part: Part, split: Separation, *, full: bool) -> Found | None:
+        if split.other_row < 0:
             return self._two_sum(part, split, full=full)
-        split = three_sum_parts(part.matrix, seconds=left)
-        if split is None:
-            return None
         for sign in (1, -1):
             try:
                 proofs = [self._operand(piece, full=full) for piece in operands(part.matrix, split, sign)]
@@ -412,28 +412,22 @@ class Search:
 
     def try_cmr(self, part: Part) -> Found | None:
         """Step 7."""
-        from flowlex.validation.unimodularity.cmr import ask_cmr
+        from flowlex.validation.unimodularity.cmr import ask_cmr, separation_from
 
         answer = ask_cmr(part.matrix, seconds=max(1.0, self.deadline - time.perf_counter()))
-        if answer.witness is not None:
+        if answer.status == "not tu" and answer.witness is not None:
             return part.refute(*answer.witness, "CMR")
-        if answer.certificate is not None:
-            return Found(_placed(answer.certificate, part))
+        if answer.status == "tu":
+            split = separation_from(part.matrix, answer.tree)
+            found = None if split is None else self._split(part, split, full=True)
+            found = found or self._networks(part, 2**62) or self.try_ghouila_houri(part)
+            return found or part.prove("cmr", {"tree": dict(answer.tree)})
+        self._note("cmr", part.matrix, answer.reason or answer.status, time.perf_counter())
         return None
 
 
 def _certificates(proofs: list[Found | None]) -> list[Certificate]:
     return [proof.certificate for proof in proofs if proof is not None and proof.certificate is not None]
-
-
-def _placed(certificate: Certificate, part: Part) -> Certificate:
-    """Move a certificate about a part's own indices to its place in the whole."""
-    return replace(
-        certificate,
-        rows=tuple(part.rows[list(certificate.rows)].tolist()),
-        columns=tuple(part.columns[list(certificate.columns)].tolist()),
-        parts=tuple(_placed(child, part) for child in certificate.parts),
-    )
 
 
 def _plain(value: Any) -> int | str:

@@ -30,7 +30,7 @@ from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.pivots import pivot
 from flowlex.validation.unimodularity.verdict import Certificate
 
-__all__ = ["Separation", "operands", "rebuild", "three_sum_parts", "two_sum_parts"]
+__all__ = ["Separation", "operands", "rebuild", "separation_of", "three_sum_parts", "two_sum_parts"]
 
 Bools = NDArray[np.bool_]
 
@@ -107,6 +107,39 @@ def three_sum_parts(matrix: sp.csc_array, *, seconds: float = np.inf) -> Separat
         if time.perf_counter() > stop:
             return None
     return None
+
+
+def separation_of(matrix: sp.csc_array, rows: Bools, columns: Bools) -> Separation | None:
+    """Make a `Separation` of a split of rows and columns, if it is one that gives smaller operands."""
+    support = (matrix.toarray() != 0).astype(np.int64)
+    upper = _rank(support[rows][:, ~columns])
+    lower = _rank(support[~rows][:, columns])
+    least = min(int(rows.sum() + columns.sum()), int((~rows).sum() + (~columns).sum()))
+    if upper > lower:
+        return separation_of(matrix, ~rows, ~columns)
+    if upper + lower > 2 or lower == 0 or least < (2 if upper + lower == 1 else 4):
+        return None
+    low = np.argwhere(support[~rows][:, columns])[0]
+    row, column = int(np.flatnonzero(~rows)[low[0]]), int(np.flatnonzero(columns)[low[1]])
+    if upper == 0:
+        return (
+            Separation(rows, columns, row, column) if lower == 1 else _after_pivot(matrix, rows, columns, row, column)
+        )
+    high = np.argwhere(support[rows][:, ~columns])[0]
+    other = int(np.flatnonzero(rows)[high[0]]), int(np.flatnonzero(~columns)[high[1]])
+    return Separation(rows, columns, row, column, *other)
+
+
+def _rank(part: NDArray[np.int64]) -> int:
+    """Rank over GF(2)."""
+    rows = [int("".join(map(str, line)), 2) for line in part.tolist() if any(line)]
+    rank = 0
+    while rows:
+        lead = max(rows)
+        rows = [min(row, row ^ lead) for row in rows if row != lead]
+        rows = [row for row in rows if row]
+        rank += 1
+    return rank
 
 
 def _after_pivot(matrix: sp.csc_array, rows: Bools, columns: Bools, row: int, column: int) -> Separation | None:

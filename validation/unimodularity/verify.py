@@ -12,7 +12,7 @@ network             the tree is a tree, and every column is the signed path betw
 two sum, three sum  the operands are rebuilt from the matrix, the parts prove them, the sum is composed again
 ghouila houri       the list of all sign vectors is made again (a proof that has no shorter form)
 eulerian program    HiGHS solves the integer program again (its word, not a proof on paper)
-cmr                 each leaf as above; what only CMR can check is said to be so, and is no proof here
+cmr                 CMR is asked again (its word; without the ``tu`` extra this proof cannot be checked)
 ==================  ==============================================================================================
 
 A witness is checked by the exact determinant of its submatrix.
@@ -168,6 +168,7 @@ def _prove(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
         "eulerian_program": _eulerian,
         "two_sum": _sum,
         "three_sum": _sum,
+        "cmr": _cmr,
     }
     _require(certificate.kind in kinds, f"unknown argument {certificate.kind!r}")
     kinds[certificate.kind](matrix, certificate, depth + 1)
@@ -339,6 +340,13 @@ def _eulerian(matrix: sp.csc_array, certificate: Certificate, depth: int) -> Non
     part = _submatrix(matrix, certificate.rows, certificate.columns)
     status = eulerian_search(part, seconds=600.0, seed=1).status
     _require(status == "infeasible", f"the integer program is {status} when solved again")
+
+
+def _cmr(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
+    from flowlex.validation.unimodularity.cmr import ask_cmr
+
+    answer = ask_cmr(_submatrix(matrix, certificate.rows, certificate.columns), seconds=600.0)
+    _require(answer.status == "tu", f"CMR, asked again, answers: {answer.status} {answer.reason}".rstrip())
 
 
 def _sum(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:

@@ -14,6 +14,8 @@ from flowlex.validation.unimodularity.matrix import canonical, ternary
 
 __all__ = [
     "LEMMA_3_FLOWS",
+    "bordered_network",
+    "bordered_second",
     "fano",
     "incidence",
     "interval",
@@ -83,26 +85,52 @@ def network(rows: int, columns: int, *, shape: str = "random", seed: int = 0) ->
         parent = np.maximum(0, parent - generator.integers(0, 3, rows))
     elif shape != "path":
         raise ValueError(f"unknown shape {shape!r}; one of: random, path, deep")
+    forward = generator.choice([-1, 1], rows)
+    arcs = generator.integers(0, rows + 1, (columns, 2))
+    return _signs(_paths(parent, forward, arcs).tocsr()[np.argsort(generator.permutation(rows))])
+
+
+def _paths(parent: np.ndarray, forward: np.ndarray, arcs: np.ndarray) -> sp.csc_array:
+    """Network matrix of the tree in which node k + 1 hangs on ``parent[k]`` by row k, +1 upwards if forward."""
+    rows = len(parent)
     depth = np.zeros(rows + 1, np.int64)
     for row in range(rows):
         depth[row + 1] = depth[parent[row]] + 1
-    forward = generator.choice([-1, 1], rows)
-    number = generator.permutation(rows)
     indices: list[int] = []
     data: list[int] = []
     pointer = [0]
-    for one, two in generator.integers(0, rows + 1, (columns, 2)).tolist():
+    for one, two in arcs.tolist():
         while one != two:
             if depth[one] >= depth[two]:
-                indices.append(int(number[one - 1]))
+                indices.append(one - 1)
                 data.append(int(forward[one - 1]))
                 one = int(parent[one - 1])
             else:
-                indices.append(int(number[two - 1]))
+                indices.append(two - 1)
                 data.append(-int(forward[two - 1]))
                 two = int(parent[two - 1])
         pointer.append(len(indices))
-    return _signs(sp.csc_array((np.array(data, np.int8), indices, pointer), shape=(rows, columns)))
+    return sp.csc_array((np.array(data, np.int8), indices, pointer), shape=(rows, len(arcs)))
+
+
+def bordered_network(rows: int, columns: int, *, seed: int = 0) -> sp.csc_array:
+    """Network matrix of the form [A a a; c 0 1], an operand for `three_sum`: the last tree arc is a leaf."""
+    generator = np.random.default_rng(seed)
+    parent = (generator.random(rows) * np.arange(1, rows + 1)).astype(np.int64)
+    forward = generator.choice([-1, 1], rows)
+    forward[-1] = -1
+    leaf, end = rows, int(parent[-1])
+    start = int(generator.choice([node for node in range(rows) if node != end]))
+    arcs = generator.integers(0, rows + 1, (columns, 2))
+    arcs[-2:] = [[start, end], [start, leaf]]
+    return _signs(_paths(parent, forward, arcs))
+
+
+def bordered_second(matrix: sp.csc_array) -> sp.csc_array:
+    """Turn [A a a; c 0 1] into [1 0 b; d d B], with rows and columns moved: the other operand of `three_sum`."""
+    rows, columns = map(int, matrix.shape)
+    order = [columns - 1, columns - 2, *range(columns - 2)]
+    return _signs(matrix.tocsr()[[rows - 1, *range(rows - 1)]][:, order])
 
 
 def r10() -> sp.csc_array:
