@@ -241,7 +241,7 @@ def _face_point(state: _State, bands: Bands, members: Integers, ports: Ports) ->
 def _staged(state: _State, members: Integers, ports: Ports | None, at_least: int, *, elastic: bool) -> bool:
     """Run the staged programs for some transfers; return whether they have a schedule."""
     grid, search = state.grid, state.search
-    stop = _latest_end(grid, members) if elastic else grid.stop[members]
+    stop = _elastic_end(state, members, ports) if elastic else grid.stop[members]
     cells = Cells(grid, members, stop, "slots" if elastic else search.horizon, ports)
     problem = lexicographic_program(
         cells, search.load, name="lexicographic", binding_only=True, labels=False, elastic=elastic
@@ -257,6 +257,23 @@ def _staged(state: _State, members: Integers, ports: Ports | None, at_least: int
     if elastic:
         state.took("least lateness first")
     return True
+
+
+def _elastic_end(state: _State, members: Integers, ports: Ports | None) -> Integers:
+    """End of elastic windows: no unit is later than the least total lateness allows."""
+    grid, search = state.grid, state.search
+    cells = Cells(grid, members, _latest_end(grid, members), "slots", ports)
+    problem = lexicographic_program(cells, search.load, name="lateness", binding_only=True, labels=False, elastic=True)
+    assert problem.first is not None
+    problem.base.minimize(problem.first)
+    outcome = solve(problem.base, search.engine, search.options)
+    state.lp_solves += 1
+    if outcome.status is not Status.OPTIMAL or outcome.objective is None or search.integrality != "auto":
+        return cells.stop
+    values = np.asarray(outcome.values)
+    whole = np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE
+    # Only a whole answer shows that whole units can be that little late.
+    return np.minimum(cells.stop, grid.stop[members] + round(outcome.objective)) if whole else cells.stop
 
 
 def _latest_end(grid: Grid, members: Integers) -> Integers:
