@@ -284,8 +284,7 @@ class NetworkSession:
         t.child[0] = first
 
     def _grow(self, nodes: int, arcs: int) -> None:
-        """Move to larger arrays; arc slots keep their numbers, nodes too."""
-        self.apply()
+        """Move to larger arrays; slots keep their numbers, so noted changes stay as they are."""
         old, old_room = self._t, self._room
         new = self._empty(nodes, 2 * nodes + arcs)
         artificial, real = slice(0, 2 * old_room), slice(2 * old_room, 2 * old_room + self._arcs)

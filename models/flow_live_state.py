@@ -1,0 +1,276 @@
+"""What the flow scheduler knows of its cluster, kept in step with the live network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowlex.formulations.engines.network_session import PATH_COST_LIMIT
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.models.base import ModelError
+from flowlex.models.flow_live_network import UNBOUND, JobBounds, LiveNetwork, Session
+from flowlex.models.flow_offers import Rules, StageWeights, mentioned_machines
+from flowlex.models.flow_reasons import SHARE_USED, WORTH_MORE
+from flowlex.models.flow_solution import Score
+from flowlex.models.goals import Goal
+from flowlex.models.goals.base import ClusterView, Scale, Spot, TaskView
+from flowlex.models.goals.clock import Clock
+from flowlex.models.goals.priority import LOWEST
+
+__all__ = ["EventError", "LiveJob", "LiveState", "LiveTask"]
+
+#: Tasks for which the weights of the strict order are proven.
+MOST_TASKS = 2**20
+
+
+class EventError(ModelError):
+    """An event does not fit the state of the cluster; the state is as before."""
+
+
+@dataclass(slots=True)
+class LiveTask(TaskView):
+    """A task that is here, since when it runs, and the machines its arcs depend on."""
+
+    started_s: float = 0.0
+    mentions: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job as submitted (its claims may have changed since) and its tasks that are still here."""
+
+    job: FlowJob
+    tasks: dict[str, None]
+
+
+class LiveState:
+    """Machines, jobs and tasks; every change here goes to the network at once, the optimum waits for a step."""
+
+    def __init__(
+        self,
+        cluster: FlowInstance,
+        goals: tuple[Goal, ...],
+        session: Session,
+        wait_cost: float | None,
+        scale: int,
+        cost_limit: int,
+    ) -> None:
+        self.name = cluster.name
+        self.goals = goals
+        initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
+        self.rules = Rules(goals, wait_cost, Scale(scale), initial)
+        self._limit = cost_limit * scale
+        self.weights = StageWeights.for_bound(2 * self._limit * MOST_TASKS, LOWEST)
+        if self.weights.shortfall + self.weights.level * LOWEST + 2 * self._limit >= PATH_COST_LIMIT:
+            raise ModelError(
+                f"cost_limit={cost_limit} at scale={scale}: the weights of the strict order would overflow exact "
+                "integers; lower one of them, or solve FlowScheduling(method='phases')"
+            )
+        self.session = session
+        self.cluster = ClusterView()
+        self.network = LiveNetwork(session, self.cluster)
+        self.now_s = 0.0
+        self.tasks: dict[str, LiveTask] = {}
+        self.jobs: dict[str, LiveJob] = {}
+        self.clock = Clock.of(self.rules.goals)
+        self.running = 0
+        self.slots = 0
+        self.minima = 0  # sum of the jobs' minimum tasks
+        self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
+        self._mentions: dict[str, dict[str, None]] = {}
+        self._on: dict[str, dict[str, None]] = {}
+
+    # Looking up ------------------------------------------------------------------------------------------------
+    def task(self, name: str) -> LiveTask:
+        """A task by name."""
+        if name not in self.tasks:
+            raise EventError(f"no task is named {name!r}; it may have finished or been cancelled")
+        return self.tasks[name]
+
+    def job(self, name: str) -> LiveJob:
+        """A job by name."""
+        if name not in self.jobs:
+            raise EventError(f"no job is named {name!r}; it may have finished or been cancelled")
+        return self.jobs[name]
+
+    def machine(self, name: str) -> Machine:
+        """A machine by name."""
+        if name not in self.cluster.machines:
+            raise EventError(f"no machine is named {name!r}; it may have been removed")
+        return self.cluster.machines[name]
+
+    def held(self, machine: str) -> Iterable[str]:
+        """Tasks that run on a machine since the last step."""
+        return list(self._on.get(machine, ()))
+
+    # Changing --------------------------------------------------------------------------------------------------
+    def put_machine(self, machine: Machine) -> None:
+        """Add a machine."""
+        self.cluster.add(machine)
+        self.slots += machine.slots
+        self.network.add_machine(machine.name, self.rules.slot_costs(machine))
+        for name in list(self._mentions.get(machine.name, ())):
+            self.reprice(self.tasks[name])
+
+    def take_machine(self, name: str) -> None:
+        """Take a machine out."""
+        self.slots -= self.cluster.machines[name].slots
+        self.cluster.remove(name)
+        for task in list(self._mentions.get(name, ())):
+            self.reprice(self.tasks[task])
+        self.network.remove_machine(name)
+
+    def put_job(self, job: FlowJob) -> None:
+        """Add a job with all its tasks; a refused cost leaves nothing behind."""
+        views = [LiveTask(task, job.name, job.priority, None, 0.0, task.costs) for task in job.tasks]
+        priced = [(view, *self._priced(view)) for view in views]
+        live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))
+        self.jobs[job.name] = live
+        self.minima += job.min_tasks
+        self.network.set_job(job.name, self._bounds(live, 0, len(views)))
+        for view, offers, wait in priced:
+            name = view.task.name
+            self.tasks[name] = view
+            self.network.add_task(name, job.name, offers, wait)
+            self._mention(name, view, offers)
+            self.fresh[name] = None
+
+    def take_task(self, name: str) -> None:
+        """Take a task out, and its job with the last one."""
+        task = self.tasks.pop(name)
+        job = self.jobs[task.job]
+        self.network.remove_task(name)
+        for machine in task.mentions:
+            del self._mentions[machine][name]
+            if not self._mentions[machine]:
+                del self._mentions[machine]
+        if task.machine is not None:
+            self.running -= 1
+            del self._on[task.machine][name]
+        self.clock.stop(name)
+        self.fresh.pop(name, None)
+        del job.tasks[name]
+        if not job.tasks:
+            self.minima -= job.job.min_tasks
+            self.network.remove_job(task.job)
+            del self.jobs[task.job]
+
+    def reprice(self, task: LiveTask) -> None:
+        """Give a task the arcs that the goals ask for now."""
+        if task.machine is not None:
+            task.elapsed_s = self.now_s - task.started_s
+        offers, wait = self._priced(task)
+        self.network.reprice(task.task.name, offers, wait)
+        self._mention(task.task.name, task, offers)
+
+    def settle(self, name: str, machine: str | None) -> None:
+        """Note where a task runs from now on."""
+        task = self.tasks[name]
+        if task.machine is not None:
+            self.running -= 1
+            del self._on[task.machine][name]
+            self.clock.stop(name)
+        task.machine, task.started_s, task.elapsed_s = machine, self.now_s, 0.0
+        if machine is not None:
+            self.running += 1
+            self._on.setdefault(machine, {})[name] = None
+            self.clock.start(name, self.now_s)
+        if self.clock.matters:
+            self.reprice(task)
+
+    def update_bounds(self) -> None:
+        """Bring the bounds of all jobs up to the present shares; without shares nothing depends on the others."""
+        if self.rules.shares is None:
+            return
+        jobs = list(self.jobs.values())
+        count = np.array([len(j.tasks) for j in jobs], np.int64)
+        limit = np.array([len(j.tasks) if j.job.max_tasks is None else j.job.max_tasks for j in jobs], np.int64)
+        least = np.array([j.job.min_tasks for j in jobs], np.int64)
+        weight = np.array([j.job.weight for j in jobs], np.int64)
+        low, high = self.rules.shares.bounds(count, least, limit, weight, self.slots)
+        for job, a, b in zip(jobs, low.tolist(), high.tolist(), strict=True):
+            self.network.set_job(job.job.name, self._bounds(job, a, b))
+
+    def refresh_job(self, job: LiveJob) -> None:
+        """Bring one job's costs up to its priority."""
+        old = self.network.jobs[job.job.name].bounds
+        least = old.short
+        self.network.set_job(job.job.name, self._bounds(job, least, len(job.tasks) - old.must))
+
+    def _bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
+        cost = self.weights.level * self.rules.level(job.job.priority)
+        if self.rules.shares is None:
+            return JobBounds(0, UNBOUND, 0, cost, cost)
+        return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.weights.shortfall)
+
+    def _priced(self, task: TaskView) -> tuple[dict[str | Spot, int], int]:
+        offers, wait = self.rules.offers(task, self.cluster), self.rules.waiting(task)
+        worst = max(map(abs, (*offers.values(), wait)))
+        if worst > self._limit:
+            raise EventError(
+                f"task {task.task.name!r}: a cost of {worst} (scale {self.rules.scale.factor}) exceeds the limit of "
+                f"{self._limit}; raise cost_limit"
+            )
+        return offers, wait
+
+    def _mention(self, name: str, task: LiveTask, offers: Iterable[str | Spot]) -> None:
+        present = mentioned_machines(self.rules, task, offers)
+        for machine in task.mentions - present:
+            del self._mentions[machine][name]
+        for machine in present - task.mentions:
+            self._mentions.setdefault(machine, {})[name] = None
+        task.mentions = present
+
+    # Reading ---------------------------------------------------------------------------------------------------
+    def reason(self, name: str) -> str:
+        """Why a task waits."""
+        view = self.task(name)
+        if not self.network.could_run(name):
+            return self.rules.unmet(view, self.cluster) or "the cluster has no machine"
+        job = self.jobs[view.job]
+        if self.rules.shares is not None:
+            running = sum(self.tasks[other].machine is not None for other in job.tasks)
+            if running >= len(job.tasks) - self.network.jobs[view.job].bounds.must:
+                return SHARE_USED
+        return WORTH_MORE
+
+    def score(self) -> Score:
+        """What the schedule of the last step minimises, recomputed (work in proportion to the cluster)."""
+        strict = self.rules.priority is not None and self.rules.priority.mode == "strict"
+        waiting: Counter[int] = Counter()
+        shortfall = weighted = 0
+        for name, job in self.jobs.items():
+            waits = sum(self.tasks[t].machine is None for t in job.tasks)
+            waiting[job.job.priority if strict else 0] += waits
+            bounds = self.network.jobs[name].bounds
+            short = max(0, waits - bounds.must - bounds.free)
+            shortfall += short
+            weighted += bounds.wait_cost * (waits - bounds.must - short) + bounds.short_cost * short
+        return Score(shortfall, tuple(sorted(waiting.items())), self.session.objective - weighted)
+
+    def instance(self) -> FlowInstance:
+        """The present state as an instance: what runs where, for how long, and what waits."""
+        jobs = [
+            live.job.model_copy(update={"tasks": tuple(self._snapshot(self.tasks[name]) for name in live.tasks)})
+            for live in self.jobs.values()
+        ]
+        machines = tuple(self.cluster.machines.values())
+        # Between a loss of slots and the next step a machine may hold more than it has, so nothing is checked here.
+        return FlowInstance.model_construct(name=self.name, machines=machines, jobs=tuple(jobs))
+
+    def _snapshot(self, task: LiveTask) -> FlowTask:
+        known = self.cluster.machines
+        running = None
+        if task.machine in known:
+            running = RunningOn(machine=str(task.machine), elapsed_s=self.now_s - task.started_s)
+        data = tuple(
+            block
+            if known.keys() >= set(block.machines)
+            else block.model_copy(update={"machines": tuple(m for m in block.machines if m in known)})
+            for block in task.task.data
+        )
+        costs = {m: c for m, c in task.costs.items() if m in known}
+        return task.task.model_copy(update={"running": running, "costs": costs, "data": data})
