@@ -15,7 +15,7 @@ at level k and ``mu_s`` above, and ``nu`` prices the total lateness L. ``N_k`` i
 ``N_k - 1`` proves it. Whole prices are judged without tolerance.
 
 Total lateness, where there is any, is minimised before all levels; its proof has the number `LATENESS` for a level,
-``nu = 1``, and no other terms than the first two sums.
+``nu = 1``, the first two sums, and for every price rho the capacity of its load instead of the third sum.
 
 The transfers may fall into parts that share no load; each is proven on its own, with the ports all to itself (which
 can only lower the bound).
@@ -163,6 +163,10 @@ class _View:
         ports = (self.sender, self.receiver + self.machines)
         self.groups = (pair,) if schedule.load == "pair" else ports
         self.ports = ports
+        self.load_cap = self.capacity
+        if schedule.load == "pair":
+            self.load_cap = np.zeros(int(pair.max(initial=-1)) + 1, np.int64)
+            self.load_cap[pair] = self.cap
         self.late = np.maximum(self.slot + 1 - schedule.stop[self.row], 0)
 
     def parts_apart(self) -> bool:
@@ -281,6 +285,9 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
         yield Check(f"total lateness is least{where}, dual bound", ok, max(0.0, lateness - bound), detail), True
     for level in range(top, 0 if view.schedule.levels_claimed else top - 1, -1):
         name = f"level {level}{where}: {counts[level]:g} loads"
+        least = counts[level]
+        if not view.schedule.levels_claimed:
+            name, least = f"no schedule has a largest load below {level}", 1.0
         if level == 1 and 1 not in proofs:
             yield Check(f"{name}, settled by the sum of all loads", True), True
             continue
@@ -289,13 +296,13 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
             yield Check(f"{name}, no proof given", False), True
             continue
         bound = level_bound(view, part, columns, proof, counts)
-        need = counts[level] - 1 if view.schedule.integral else counts[level] - 1e-4 * (1 + counts[level])
+        need = least - 1 if view.schedule.integral else least - 1e-4 * (1 + least)
         exact = view.schedule.integral and _whole_prices(proof)
         ok = bound > need + (0 if exact else _TOLERANCE * (1 + abs(need)))
         if ok or proof.solver_bound is None:
-            yield Check(f"{name}, dual bound", ok, max(0.0, counts[level] - bound), f"{bound:.10g}"), True
+            yield Check(f"{name}, dual bound", ok, max(0.0, least - bound), f"{bound:.10g}"), True
         else:
-            ok = proof.solver_bound > counts[level] - 1 + _TOLERANCE
+            ok = proof.solver_bound > least - 1 + _TOLERANCE
             detail = f"{proof.solver_bound:.10g} (duality: {bound:.6g})"
             yield Check(f"{name}, integer program's bound (quoted)", ok, 0, detail), False
 
@@ -319,13 +326,13 @@ def level_bound(
     total = _cheapest(row, price, view.cap, view.units)
     if len(proof.pi):
         total = total - (view.capacity[proof.port] * proof.pi).sum()
+    if proof.level == LATENESS:  # loads cost nothing, but none exceeds its ports
+        return float(total - (proof.rho * view.load_cap[proof.load]).sum())
     top = max(counts, default=0)
     weights = [proof.mu.get(s, 0) if s > proof.level else int(s == proof.level) for s in range(1, top + 1)]
     cost = np.concatenate([[0], np.cumsum(weights)])
     total = total - (proof.rho[:, None] * np.arange(top + 1) - cost).max(axis=1, initial=0).sum()
     total = total - sum(price * counts[s] for s, price in proof.mu.items() if s in counts)
-    if proof.level == LATENESS:
-        return float(total)
     return float(total - proof.nu * (view.late * view.schedule.rate)[columns].sum())
 
 

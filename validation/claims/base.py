@@ -1,0 +1,50 @@
+"""What a claim is, and what checking it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Claim", "Finding", "Outcome"]
+
+
+class Outcome(StrEnum):
+    """How a claim fared."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    NOT_REPRODUCIBLE = "not reproducible"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of checking a claim.
+
+    Attributes
+    ----------
+    outcome
+        *holds*, *fails* (then ``evidence`` names the witness) or *not reproducible* (then the reason).
+    evidence
+        One or two sentences with the figures found.
+    data
+        The figures, as plain data.
+    """
+
+    outcome: Outcome
+    evidence: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, who made it, and the function that checks it.
+
+    ``check`` takes no arguments, decides on the spot from our own code, and gives the same finding every time.
+    """
+
+    name: str
+    statement: str
+    source: str
+    check: Callable[[], Finding]
