@@ -10,13 +10,17 @@ ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+$(VENV)/stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
 $(VENV)/stamp-%: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-test_extras := test,notebook
+test_extras := test,notebook,telemetry
 
-demo: $(VENV)/stamp-notebook
+demo: $(VENV)/stamp
 	$(BIN)/flowlex generate gpu-testbed --seed 1 -o demo-output/gpu-testbed.json
 	$(BIN)/flowlex show demo-output/gpu-testbed.json
 	$(BIN)/flowlex solve demo-output/gpu-testbed.json --compare -o demo-output/solutions
