@@ -79,7 +79,7 @@ def _stage_proof(
     ports = np.concatenate(port) if port else np.zeros(0, np.int64)
     places = np.concatenate(place) if place else np.zeros(0, np.int64)
     price = np.concatenate(pi) if pi else np.zeros(0)
-    load_at, load_slot, load_price = _over_slots(cells, unit, cell, np.zeros(0) if first else rho)
+    load_at, load_slot, load_price = _over_slots(cells, unit, cell, rho)
     ports, port_slot, port_price = _over_slots(cells, ports, places, price)
     mu = {s: p for s, p in stage.multipliers.items() if s != lateness_stage}
     nu = 1.0 if first else stage.multipliers.get(lateness_stage or -1, 0.0)

@@ -1,0 +1,120 @@
+"""Balanced loads and interval decomposition against exhaustive search and their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.balanced_load import balance, even_split, greatest_intensity
+from flowlex.formulations.bipartite_decomposition import alternate, decompose
+
+SLOTS = 5
+
+
+def splits(amount: int, slots: int) -> Iterator[tuple[int, ...]]:
+    if slots == 1:
+        yield (amount,)
+        return
+    for first in range(amount + 1):
+        for rest in splits(amount - first, slots - 1):
+            yield (first, *rest)
+
+
+def best_of_all(items: list[tuple[int, int, int]]) -> tuple[int, ...]:
+    """Least sorted loads over every integer spread."""
+    reached = {(0,) * SLOTS}
+    for start, stop, amount in items:
+        reached = {
+            (*load[:start], *(a + b for a, b in zip(load[start:stop], split, strict=True)), *load[stop:])
+            for load in reached
+            for split in splits(amount, stop - start)
+        }
+    return min(tuple(sorted(load, reverse=True)) for load in reached)
+
+
+items_strategy = st.lists(
+    st.tuples(st.integers(0, SLOTS - 1), st.integers(1, SLOTS), st.integers(1, 5)).map(
+        lambda t: (t[0], min(SLOTS, t[0] + t[1]), t[2])
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(items_strategy)
+def test_balance_is_least_of_all_integer_spreads(items: list[tuple[int, int, int]]) -> None:
+    start, stop, amount = np.array(items, dtype=np.int64).T
+    found = balance(start, stop, amount)
+    spread = np.zeros((len(items), SLOTS), np.int64)
+    np.add.at(spread, (found.item, found.slot), found.amount)
+    assert spread.sum(axis=1).tolist() == amount.tolist()
+    for k in range(len(items)):
+        assert spread[k, : start[k]].sum() == spread[k, stop[k] :].sum() == 0
+    load = spread.sum(axis=0)
+    assert tuple(sorted(load.tolist(), reverse=True)) == best_of_all(items)
+    band = np.full(SLOTS, -1)
+    band[found.first : found.first + len(found.band)] = found.band
+    assert ((load >= np.maximum(band, 0)) & (load <= band + 1)).all()
+    # The bands prove it: what is confined to slots of band >= c must exceed c somewhere by this much.
+    for c in range(int(band.max()) + 1):
+        inside = band >= c
+        confined = sum(int(a) for s, e, a in items if inside[s:e].all())
+        assert np.maximum(load - c, 0).sum() == confined - c * inside.sum()
+
+
+def test_balance_by_hand() -> None:
+    """Three units in slot 0, two in slots 0..3: the second item leaves slot 0 alone."""
+    found = balance(np.array([0, 0]), np.array([1, 4]), np.array([3, 2]))
+    assert found.band.tolist() == [2, 0, 0, 0]
+    assert sorted(found.slot[found.item == 1].tolist())[0] > 0
+    assert greatest_intensity(np.array([0, 0]), np.array([1, 4]), np.array([3, 2])) == (0, 1, 3)
+
+
+def test_balance_refuses_empty_windows() -> None:
+    with pytest.raises(ValueError, match="at least one slot and a positive amount"):
+        balance(np.array([1]), np.array([1]), np.array([2]))
+
+
+@given(st.integers(0, 50), st.integers(1, 20), st.floats(0, 0.99))
+def test_even_split_gives_every_run_its_share(total: int, length: int, phase: float) -> None:
+    parts = even_split(total, length, phase)
+    assert parts.sum() == total
+    sums = np.concatenate([[0], np.cumsum(parts)])
+    for a in range(length):
+        for b in range(a + 1, length + 1):
+            assert total * (b - a) // length <= sums[b] - sums[a] <= -(-total * (b - a) // length)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_decomposition_is_even_at_edges_and_nodes(data: st.DataObject) -> None:
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12, unique=True))
+    amount = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(pairs), max_size=len(pairs))))
+    slots = data.draw(st.integers(1, 6))
+    left, right = np.array(pairs).T
+    parts = decompose(left, right, amount, slots)
+    assert parts.sum(axis=1).tolist() == amount.tolist()
+    assert ((parts == amount[:, None] // slots) | (parts == amount[:, None] // slots + 1)).all()
+    for node in (left, right):
+        load = np.zeros((5, slots), np.int64)
+        np.add.at(load, node, parts)
+        assert (load.max(axis=1) - load.min(axis=1) <= 1).all()
+
+
+def test_decomposition_refuses_an_edge_twice() -> None:
+    with pytest.raises(ValueError, match="an edge occurs twice"):
+        decompose(np.array([0, 0]), np.array([1, 1]), np.array([1, 1]), 2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=25))
+def test_alternating_colours_balance_every_node(edges: list[tuple[int, int]]) -> None:
+    left, right = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    colour = alternate(left, right)
+    for node in (left, right):
+        difference = np.bincount(node, weights=2 * colour - 1, minlength=6)
+        assert np.abs(difference).max() <= 1
