@@ -42,6 +42,7 @@ class Batch:
         self.before: list[Finished] = []
         self.tasks: list[dict[str, Any]] = []
         self.marks = {path: Fingerprint.of(path) for path in files}
+        self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
         for path, mark in self.marks.items():
             record = journal.done(mark, options) if journal is not None and resume else None
@@ -74,6 +75,10 @@ class Batch:
         if self._misused and self._misused == self.total:
             return 2
         return 1 if self.unsolved else 0
+
+    def place(self, item: Finished) -> int:
+        """Position of an instance among the files, as they were named."""
+        return self._places[item.record["input"]["path"]]
 
     def run(self) -> Iterator[Finished]:
         """Yield what was done before, then each instance as it finishes, after it was written down."""

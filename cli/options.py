@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -51,15 +52,15 @@ GapOption = Annotated[
 ]
 
 
-def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str, str]:
-    """Read ``key=value`` texts, and options that are short for one.
+def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str, Any]:
+    """Read ``key=value`` texts, and options that are short for one; a value in brackets or braces is JSON.
 
     Raises
     ------
     typer.BadParameter
-        A text without ``=``, or a key given twice.
+        A text without ``=``, a key given twice, or a value that begins like JSON and is not.
     """
-    values: dict[str, str] = {}
+    values: dict[str, Any] = {}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in named.items() if value is not None)]
     for text in texts:
         key, equals, value = text.partition("=")
@@ -68,8 +69,17 @@ def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str,
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
         if key in values:
             raise typer.BadParameter(f"{key!r} is given twice", param_hint="--set")
-        values[key] = value.strip()
+        values[key] = _value(value.strip())
     return values
+
+
+def _value(text: str) -> Any:
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not JSON ({error})", param_hint="--set") from error
 
 
 def solver_options(

@@ -17,6 +17,8 @@ __all__ = ["print_json", "print_report", "trouble"]
 
 #: Longer runs are summed up by kind and status.
 _LISTED = 60
+#: Comparisons with more figures are turned on their side.
+_NARROW = 8
 
 
 def print_json(record: dict[str, Any]) -> None:
@@ -72,7 +74,10 @@ def _print_comparison(instance: str, comparison: dict[str, Any], out: Any) -> No
     if not rows:
         out.print(f"No comparison of {instance}: {comparison.get('message', 'nothing to compare')}", markup=False)
         return
-    out.print(rows_table(f"Comparison: {instance}", rows[0].keys(), [row.values() for row in rows]))
+    columns, table = list(rows[0]), [list(row.values()) for row in rows]
+    if len(columns) > _NARROW:  # one column per policy reads better than one per figure
+        columns, *table = map(list, zip(columns, *table, strict=True))
+    out.print(rows_table(f"Comparison: {instance}", columns, table))
 
 
 def _summary(records: Sequence[dict[str, Any]]) -> Any:

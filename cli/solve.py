@@ -107,7 +107,7 @@ def _run(batch: Batch, *, json_lines: bool) -> int:
         for item in finished:
             print_json(item.record)
     else:
-        print_report(list(finished))
+        print_report(sorted(finished, key=batch.place))
     return batch.exit_code
 
 

@@ -75,6 +75,10 @@ def read_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if key not in known:
             have = ", ".join(known) or "none"
             raise ModelError(f"the model of {kind!r} has no option {key!r}; it has: {have}")
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(known[key]):
+            fields = [field.name for field in dataclasses.fields(known[key])]
+            if odd := [name for name in value if name not in fields]:
+                raise ModelError(f"{key} has no field {odd[0]!r}; it has: {', '.join(fields)}")
         try:
             values[key] = TypeAdapter(known[key]).validate_python(value)
         except ValidationError as error:

@@ -120,6 +120,7 @@ def test_summary_of_a_batch(run, write):
     result = run("solve", "in")
     assert result.exit_code == 1
     assert "2 instances: 1 optimal, 1 infeasible" in result.stdout
+    assert result.stdout.index("in/a.json") < result.stdout.index("in/b.json")
     assert "in/b.json" in result.stderr
 
 
@@ -135,6 +136,7 @@ def test_summary_of_a_batch(run, write):
         (["a.json", "--time-limit", "nan"], "not a positive, finite number of seconds"),
         (["a.json", "--gap", "-1"], "not a finite number of at least 0"),
         (["a.json", "--set", "policy"], "'policy' is not KEY=VALUE"),
+        (["a.json", "--set", "penalties={rack"], "'{rack' is not JSON"),
         (["a.json", "--policy", "FS", "--set", "policy=FSP"], "'policy' is given twice"),
         (["a.json", "--policy", "FS"], "the model of 'min-cost-flow' has no option 'policy'"),
         (["a.json", "--tme-limit", "1"], "--tme-limit"),
@@ -182,6 +184,21 @@ def test_a_comparison_that_does_not_exist_says_so(run, write):
     assert result.exit_code == 0
     assert "nothing to compare for kind 'min-cost-flow'" in json.loads(result.stdout)["comparison"]["message"]
     assert "nothing to compare" in run("solve", "a.json", "--compare").stdout
+
+
+def test_a_comparison_and_an_option_that_is_an_object(run):
+    assert run("generate", "gpu-figure4", "-o", "a.json").exit_code == 0
+    result = run("solve", "a.json", "--policy", "FS", "--set", 'penalties={"rack": 3}', "--compare", "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert record["options"]["settings"] == {"policy": "FS", "penalties": {"rack": 3}}
+    policies = [row["policy"] for row in record["comparison"]["rows"]]
+    assert {"FSP", "FS", "FSU"} <= set(policies)
+    header = run("solve", "a.json", "--compare").stdout.partition("Comparison: a.json")[2].splitlines()[2]
+    assert [word for word in header.replace("┃", " ").split() if word != "policy"] == policies
+    result = run("solve", "a.json", "--set", 'penalties={"rock": 3}')
+    assert result.exit_code == 2
+    assert "penalties has no field 'rock'; it has: rack, between_racks" in result.stderr
 
 
 def test_json_is_all_that_standard_output_holds(start, write):
