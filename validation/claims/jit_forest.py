@@ -7,11 +7,12 @@ not know the rule.
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.jit_rule import full_window_rule
+from flowlex.validation.unimodularity.jit_rule import JitRule, full_window_rule
 from flowlex.validation.unimodularity.zoo import jit_matrix, random_flows
 
 __all__ = ["CLAIM", "agreement"]
@@ -36,13 +37,16 @@ def agreement(samples: int, *, seed: int = 0, most_transfers: int = 9, most_slot
         rule, verdict = full_window_rule(flows, slots), check(matrix)
         if not verdict.verify(matrix):
             counts["unproven"] += 1
-        elif rule.tu != verdict.is_tu or (
-            not rule.tu and abs(determinant(matrix.tocsr()[list(rule.rows)][:, list(rule.columns)])) != 2
-        ):
+        elif rule.tu != verdict.is_tu or not (rule.tu or _odd(matrix, rule)):
             counts["disagree"] += 1
         else:
             counts["tu" if rule.tu else "not tu"] += 1
     return counts
+
+
+def _odd(matrix: sp.csc_array, rule: JitRule) -> bool:
+    """Whether the rule's closed walk is the submatrix of determinant +-2 that it claims to be."""
+    return abs(determinant(matrix.tocsr()[list(rule.rows)][:, list(rule.columns)])) == 2
 
 
 def _check() -> Finding:

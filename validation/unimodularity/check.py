@@ -102,19 +102,7 @@ def _method(search: Search, witness: Witness | None, certificate: Certificate | 
 
 def _conclusion(named: NamedMatrix, search: Search, witness: Witness | None, certificate: Certificate | None) -> str:
     if certificate is not None:
-        text = "With integral bounds and right-hand sides every vertex is integral"
-        if search.divisors:
-            text = (
-                f"TU after dividing {len(search.divisors)} rows by their constants. With integral bounds and "
-                "right-hand sides (after the same division) every vertex is integral"
-            )
-        if named.integer_columns:
-            text += f": the {named.integer_columns} integer declarations are not needed"
-        if named.integral_data is False:
-            text += ". But this program has fractional bounds or right-hand sides"
-        elif named.integral_data and not search.divisors:
-            text += "; those of this program are integral"
-        return text + "."
+        return _meaning(named, search)
     if witness is not None:
         return "Some integral right-hand sides give fractional vertices: integer declarations may be needed."
     tried = ", ".join(dict.fromkeys(step.name for step in search.steps)) or "nothing"
@@ -122,3 +110,22 @@ def _conclusion(named: NamedMatrix, search: Search, witness: Witness | None, cer
         f"Tried: {tried}. To settle it: a longer time limit, or method='full' with the 'tu' extra "
         "(pip install 'flowlex[tu]')."
     )
+
+
+def _meaning(named: NamedMatrix, search: Search) -> str:
+    """What total unimodularity buys for this input."""
+    text = "With integral bounds and right-hand sides every vertex is integral"
+    if search.divisors:
+        rows = "a row" if len(search.divisors) == 1 else f"{len(search.divisors)} rows"
+        text = (
+            f"TU after dividing {rows} by a constant. With integral bounds and right-hand sides (divided as well) "
+            "every vertex is integral"
+        )
+    integral = named.integral_data(search.divisors)
+    if integral is False:
+        return text + "; but this program has fractional bounds or right-hand sides."
+    if integral:
+        text += ", and those of this program are integral"
+    if named.integer_columns:
+        text += f": its {named.integer_columns} integer declaration(s) are not needed"
+    return text + "."

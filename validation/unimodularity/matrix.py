@@ -8,13 +8,14 @@ that can be brought to that form is accepted by `matrix_of`: SciPy sparse, NumPy
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 __all__ = ["MatrixError", "NamedMatrix", "exact", "fingerprint", "matrix_of", "ternary"]
 
@@ -34,21 +35,33 @@ class NamedMatrix:
     row_names, column_names
         Functions giving all names (made only when a witness needs some).
     integer_columns
-        Indices of the columns declared integer, when the input knows.
-    integral_data
-        Whether right-hand sides and bounds are all integral, when the input knows.
+        How many columns are declared integer, when the input knows.
+    row_sides
+        Finite and infinite sides of the rows, (2, m), when the input knows.
+    integral_bounds
+        Whether the variables' bounds are all integral, when the input knows.
     """
 
     matrix: sp.csc_array
     row_names: Callable[[], Sequence[str]] | None = None
     column_names: Callable[[], Sequence[str]] | None = None
     integer_columns: int | None = None
-    integral_data: bool | None = None
+    row_sides: NDArray[np.float64] | None = None
+    integral_bounds: bool | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    def integral_data(self, divisors: Mapping[int, int | Fraction]) -> bool | None:
+        """Say whether sides and bounds are integral once the rows are divided; None when the input does not tell."""
+        if self.row_sides is None or self.integral_bounds is None:
+            return None
+        sides = self.row_sides.copy()
+        for row, divisor in divisors.items():
+            sides[:, row] /= float(divisor)
+        return self.integral_bounds and _integral(sides)
 
     def names_of_rows(self, rows: Sequence[int]) -> tuple[str, ...]:
         """Names of the given rows; ``r<index>`` where the input has none."""
@@ -64,6 +77,11 @@ def _names(make: Callable[[], Sequence[str]] | None, letter: str, indices: Seque
         return tuple(f"{letter}{index}" for index in indices)
     names = make()
     return tuple(str(names[index]) for index in indices)
+
+
+def _integral(values: Any) -> bool:
+    numbers = np.asarray(values, dtype=float)
+    return bool(np.all(~np.isfinite(numbers) | (numbers == np.rint(numbers))))
 
 
 def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
@@ -188,22 +206,22 @@ def _of_network(network: Any) -> NamedMatrix:
         canonical(network.incidence()),
         row_names=nodes if callable(nodes) else lambda: list(nodes),
         column_names=network.arc_names if callable(network.arc_names) else lambda: list(network.arc_names),
-        integral_data=True,  # a FlowNetwork holds int64 data only
+        row_sides=np.stack([network.supply, network.supply]).astype(float),
+        integral_bounds=True,  # a FlowNetwork holds int64 data only
     )
 
 
 def _of_program(program: Any, bounds: bool) -> NamedMatrix:
     arrays = program.arrays()
-    data = [arrays.row_lower, arrays.row_upper, arrays.column_lower, arrays.column_upper]
-    integral = all(bool(np.all(~np.isfinite(part) | (part == np.rint(part)))) for part in map(np.asarray, data))
     named = NamedMatrix(
         canonical(arrays.matrix),
         row_names=program.row_names,
         column_names=program.column_names,
         integer_columns=int(np.count_nonzero(arrays.integrality)),
-        integral_data=integral,
+        row_sides=np.stack([arrays.row_lower, arrays.row_upper]).astype(float),
+        integral_bounds=_integral([arrays.column_lower, arrays.column_upper]),
     )
-    return with_bounds(named, data[2], data[3]) if bounds else named
+    return with_bounds(named, arrays.column_lower, arrays.column_upper) if bounds else named
 
 
 def with_bounds(named: NamedMatrix, lower: Any, upper: Any) -> NamedMatrix:
@@ -222,7 +240,10 @@ def with_bounds(named: NamedMatrix, lower: Any, upper: Any) -> NamedMatrix:
             for index in indices
         ]
 
-    return NamedMatrix(canonical(stacked), rows, named.column_names, named.integer_columns, named.integral_data)
+    sides = named.row_sides
+    if sides is not None:
+        sides = np.pad(sides, ((0, 0), (0, sum(map(len, chosen)))))  # bounds are told of by integral_bounds
+    return replace(named, matrix=canonical(stacked), row_names=rows, row_sides=sides)
 
 
 def _of_pulp(problem: Any, bounds: bool) -> NamedMatrix:
@@ -242,12 +263,13 @@ def _of_pulp(problem: Any, bounds: bool) -> NamedMatrix:
     matrix = sp.csc_array((np.asarray(values, dtype=float), (rows, columns)), shape=(len(items), len(variables)))
     lower = [-np.inf if v.lowBound is None else v.lowBound for v in variables]
     upper = [np.inf if v.upBound is None else v.upBound for v in variables]
-    data = np.asarray([*lower, *upper, *(expression.constant for _, expression in items)], dtype=float)
+    sides = np.array([[-expression.constant for _, expression in items]] * 2, dtype=float)
     named = NamedMatrix(
         canonical(matrix),
         row_names=lambda: [name for name, _ in items],
         column_names=lambda: [variable.name for variable in variables],
         integer_columns=sum(variable.cat == "Integer" for variable in variables),
-        integral_data=bool(np.all(~np.isfinite(data) | (data == np.rint(data)))),
+        row_sides=sides,
+        integral_bounds=_integral([*lower, *upper]),
     )
     return with_bounds(named, lower, upper) if bounds else named

@@ -218,16 +218,16 @@ def _named(program: Any, bounds: bool) -> NamedMatrix:
     shape = (program.num_row_, program.num_col_)
     by_column = held.format_ == highspy.MatrixFormat.kColwise
     matrix = sp.csc_array(arrays, shape=shape) if by_column else sp.csc_array(sp.csr_array(arrays, shape=shape))
-    sides = [program.row_lower_, program.row_upper_, program.col_lower_, program.col_upper_]
-    numbers = np.concatenate([np.asarray(side, dtype=float) for side in sides])
     rows, columns = list(program.row_names_), list(program.col_names_)
     kinds = list(program.integrality_)
+    limits = np.array([program.col_lower_, program.col_upper_], dtype=float)
     named = NamedMatrix(
         canonical(matrix),
         (lambda: rows) if len(rows) == shape[0] else None,
         (lambda: columns) if len(columns) == shape[1] else None,
         integer_columns=sum(item == highspy.HighsVarType.kInteger for item in kinds),
-        integral_data=bool(np.all(~np.isfinite(numbers) | (numbers == np.rint(numbers)))),
+        row_sides=np.array([program.row_lower_, program.row_upper_], dtype=float),
+        integral_bounds=bool(np.all(~np.isfinite(limits) | (limits == np.rint(limits)))),
     )
     return with_bounds(named, program.col_lower_, program.col_upper_) if bounds else named
 
