@@ -1,0 +1,214 @@
+"""Just-in-time bandwidth: seconds and memory to a proven integer schedule, against other ways to the same answer.
+
+Every measurement runs in a process of its own, so that peak memory and imports are its own and peers cannot
+disturb each other. Times start when the instance object is there, and end with the certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["measure", "tables"]
+
+#: 70 VGG16 jobs on 100 machines at 1 Gbit/s: 63 000 columns, the size of the paper's largest case.
+BASE: dict[str, Any] = {"seed": 1, "jobs": 70, "mix": "VGG16", "gflops": 32.0, "machines": 100, "copies": 20}
+#: Seconds after which a peer is stopped.
+PATIENCE = 120
+
+Row = dict[str, object]
+
+
+def tables() -> list[tuple[str, list[Row]]]:
+    """Title and rows of every table."""
+    return [
+        (
+            "Just-in-time bandwidth: VGG16 jobs, 100 machines, 0.1 s slots, C = 10, share 0.4 (target: under 1 s at 70 "
+            "jobs, under 1 GB)",
+            [measure("flowlex", jobs=jobs) for jobs in (10, 20, 30, 40, 50, 60, 70, 80)],
+        ),
+        (
+            "Growth with machines, slots, share and load",
+            [
+                measure("flowlex", machines=50),
+                measure("flowlex", machines=200),
+                measure("flowlex", slot_s=0.05),
+                measure("flowlex", slot_s=0.02),
+                measure("flowlex", share=0.6),
+                measure("flowlex", share=0.8),
+                measure("flowlex", share=1.0),
+                measure("flowlex", share=1.0, gflops=150.0),
+                measure("flowlex", share=1.0, gflops=200.0),
+                measure("flowlex", load="port"),
+                measure("flowlex", mix="all"),
+            ],
+        ),
+        ("The same optimum by other means, 5 jobs on 30 machines", _peers({"jobs": 5, "machines": 30})),
+        ("The same optimum by other means, 70 jobs", _peers({})),
+    ]
+
+
+def _peers(size: dict[str, Any]) -> list[Row]:
+    ours = measure("flowlex", **size)
+    rows = [ours]
+    for method in ("staged_intervals", "staged_slots", "staged_without_largest", "linopy_largest", "pulp_p4"):
+        rows.append(measure(method, **size))
+    for row in rows:
+        seconds = row["seconds"]
+        if isinstance(seconds, float) and isinstance(ours["seconds"], float):
+            row["times ours"] = round(seconds / ours["seconds"], 1)
+    return rows
+
+
+def measure(method: str, **changes: Any) -> Row:
+    """Run one method in a process of its own; a row says what stopped it, if anything did."""
+    options = {key: changes[key] for key in ("share", "load", "horizon") if key in changes}
+    made = BASE | {key: value for key, value in changes.items() if key not in options}
+    row: Row = {"method": method, **{k: v for k, v in changes.items() if k != "copies"}}
+    command = [sys.executable, "-m", "benchmarks.jit_bandwidth", method, json.dumps([made, options])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except subprocess.TimeoutExpired:
+        return row | {"seconds": f"> {PATIENCE}", "answer": "stopped"}
+    except subprocess.CalledProcessError as error:
+        return row | {"seconds": "-", "answer": error.stderr.strip().splitlines()[-1][:160]}
+    return row | json.loads(done.stdout.splitlines()[-1])
+
+
+def _main(method: str, arguments: str) -> None:
+    import resource
+    import time
+
+    from flowlex.instances.generators import generate
+    from flowlex.instances.generators import jit as _registers  # noqa: F401
+
+    made, options = json.loads(arguments)
+    instance = generate("jit-cluster", **made)
+    methods: dict[str, Callable[..., Row]] = {
+        "flowlex": _flowlex,
+        "staged_intervals": lambda i, **o: _staged(i, "intervals", True, **o),
+        "staged_slots": lambda i, **o: _staged(i, "slots", True, **o),
+        "staged_without_largest": lambda i, **o: _staged(i, "slots", False, **o),
+        "linopy_largest": _linopy,
+        "pulp_p4": _pulp_p4,
+    }
+    _warm(instance)
+    started = time.perf_counter()
+    row = methods[method](instance, **options)
+    seconds = time.perf_counter() - started
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": round(seconds, 3), "peak MB": round(memory)} | row))
+
+
+def _warm(instance: Any) -> None:
+    """Import everything once on the smallest instance; the measured instance is untouched."""
+    from flowlex.instances.generators import generate
+    from flowlex.models.jit_bandwidth import JitBandwidth
+
+    JitBandwidth(generate("jit-figure4"), share=1.0).solve()  # type: ignore[arg-type]
+
+
+def _flowlex(instance: Any, **options: Any) -> Row:
+    from flowlex.models.jit_bandwidth import JitBandwidth
+
+    solution = JitBandwidth(instance, **options).solve()
+    assert solution.certificate is not None, solution.message
+    levels = ", ".join(f"{count} at {s}" for s, count in list(solution.levels.items())[:4])
+    return {
+        "columns": solution.runs.count,
+        "answer": levels,
+        "proof": str(solution.certificate).splitlines()[0],
+        "route": ", ".join(solution.route),
+    }
+
+
+def _problem(instance: Any, horizon: str, **options: Any) -> Any:
+    import numpy as np
+
+    from flowlex.models.jit_grid import make_grid
+    from flowlex.models.jit_program import Cells, lexicographic_program
+
+    grid = make_grid(instance, options.get("share", 0.4))
+    cells = Cells(grid, np.arange(grid.count), grid.stop, horizon)  # type: ignore[arg-type]
+    return lexicographic_program(cells, options.get("load", "pair"), name="peer", labels=False)
+
+
+def _staged(instance: Any, horizon: str, largest_first: bool, **options: Any) -> Row:
+    """The staged programs without a look at structure; with or without the largest level first."""
+    from flowlex.formulations.lexicographic import staged
+
+    problem = _problem(instance, horizon, **options)
+    found = staged(problem, largest_first=largest_first, integrality="lp")
+    levels = {s: round(count, 3) for s, count in sorted(found.counts.items(), reverse=True) if count}
+    return {"columns": problem.base.column_count, "answer": ", ".join(f"{c:g} at {s}" for s, c in levels.items())}
+
+
+def _linopy(instance: Any, **options: Any) -> Row:
+    """The first program only (least largest load), through linopy to HiGHS."""
+    import linopy
+    import numpy as np
+    import pandas as pd
+    import xarray as xr
+
+    problem = _problem(instance, "slots", **options)
+    arrays = problem.base.arrays()
+    model = linopy.Model()
+    columns = pd.RangeIndex(len(arrays.cost), name="column")
+    upper = xr.DataArray(arrays.column_upper, coords=[columns])
+    x = model.add_variables(lower=0, upper=upper, coords=[columns], name="rate")
+    largest = model.add_variables(lower=0, name="largest")
+    for name, block in problem.base.constraint_blocks.items():
+        group = xr.DataArray(block.expression.row, dims=["column"], name="row")
+        left = x.isel(column=block.expression.column).groupby(group).sum()
+        model.add_constraints(left, block.relation.replace("==", "="), xr.DataArray(block.rhs, dims=["row"]), name=name)
+    group = xr.DataArray(problem.loads.row, dims=["column"], name="row")
+    load = x.isel(column=problem.loads.column).groupby(group).sum()
+    model.add_constraints(load - largest <= 0, name="largest_link")
+    model.add_objective(1 * largest)
+    model.solve("highs", io_api="direct", output_flag=False)
+    return {
+        "columns": len(arrays.cost) + 1,
+        "answer": f"largest load {np.ceil(float(largest.solution) - 1e-6):g} (only)",
+    }
+
+
+def _pulp_p4(instance: Any, **options: Any) -> Row:
+    """P4 as printed, variable by variable in PuLP; weights as the paper has them, whatever precision they lose."""
+    import numpy as np
+    import pulp
+
+    problem = _problem(instance, "slots", **options)
+    arrays = problem.base.arrays()
+    model = pulp.LpProblem("P4", pulp.LpMinimize)
+    x = [pulp.LpVariable(f"x{k}", 0, float(u)) for k, u in enumerate(arrays.column_upper)]
+    rows = arrays.matrix.tocsr()
+    for r in range(rows.shape[0]):
+        run = slice(rows.indptr[r], rows.indptr[r + 1])
+        total = pulp.lpSum(x[c] for c in rows.indices[run])
+        if np.isfinite(arrays.row_lower[r]):
+            model += total == float(arrays.row_lower[r])
+        else:
+            model += total <= float(arrays.row_upper[r])
+    members: list[list[int]] = [[] for _ in range(problem.loads.count)]
+    for row, column in zip(problem.loads.row.tolist(), problem.loads.column.tolist(), strict=True):
+        members[row].append(column)
+    size, cost = float(len(members)), []
+    for u, columns in enumerate(members):
+        weights = [pulp.LpVariable(f"l{u}_{s}", 0) for s in range(problem.levels + 1)]
+        model += pulp.lpSum(weights) == 1
+        model += pulp.lpSum(s * w for s, w in enumerate(weights)) == pulp.lpSum(x[c] for c in columns)
+        cost += [size**s * w for s, w in enumerate(weights)]
+    model.setObjective(pulp.lpSum(cost))
+    model.solve(pulp.HiGHS(msg=False))
+    values = np.array([variable.value() for variable in x])
+    loads = np.array([values[columns].sum() for columns in members])
+    levels = {s: float(np.clip(loads - (s - 1), 0, 1).sum()) for s in range(1, problem.levels + 1)}
+    text = ", ".join(f"{count:g} at {s}" for s, count in sorted(levels.items(), reverse=True) if count > 1e-6)
+    return {"columns": len(model.variables()), "answer": f"{pulp.LpStatus[model.status]}: {text}"}
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], sys.argv[2])
