@@ -1,0 +1,140 @@
+"""Clusters and pods: a testbed like the paper's (three unlike nodes, too many pods) and any size."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.instances.generators.registry import generator
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+
+__all__ = ["kubeflow_testbed", "pods_scale"]
+
+
+@generator("kubeflow-testbed")
+def kubeflow_testbed(*, seed: int = 0, pods: Annotated[int, Field(ge=1, le=1000)] = 12) -> PodInstance:
+    """Three unlike nodes and about a dozen pods with priorities that overflow them.
+
+    The paper's own sizes are lost; those here are ours, drawn so that some pods have to wait.
+    """
+    rng = np.random.default_rng(seed)
+    nodes = (
+        PodNode(name="node-1", cpu_cores=32, memory_gb=128, cards=2, card_gb=24, card_model="RTX3090"),
+        PodNode(name="node-2", cpu_cores=16, memory_gb=64, cards=2, card_gb=11, card_model="RTX2080Ti"),
+        PodNode(name="node-3", cpu_cores=24, memory_gb=96),
+    )
+    kinds = rng.permutation(np.arange(pods) % 4 == 3)
+    made = []
+    for i in range(pods):
+        on_cpu = bool(kinds[i])
+        made.append(
+            Pod(
+                name=f"pod-{i + 1}",
+                cpu_cores=float(rng.integers(4, 11) + 2 * on_cpu),
+                memory_gb=float(rng.choice([8, 12, 16, 24]) + 8 * on_cpu),
+                gpu_memory_gb=0.0 if on_cpu else float(rng.choice([4, 6, 8, 10, 12, 16])),
+                priority=int(rng.integers(1, 4)),
+            )
+        )
+    return PodInstance(name=f"kubeflow-testbed-{seed}", nodes=nodes, pods=tuple(made))
+
+
+#: Cores, memory, cards, GB per card, model, and how often.
+_NODE_TYPES = (
+    (32, 128, 0, 0, None, 0.4),
+    (64, 256, 0, 0, None, 0.1),
+    (48, 192, 4, 16, "T4", 0.25),
+    (64, 384, 4, 32, "V100", 0.15),
+    (96, 768, 8, 24, "A10", 0.1),
+)
+#: Cores, memory, GB per card, cards, and how often.
+_POD_TYPES = (
+    (2, 4, 0, 1, 0.15),
+    (4, 8, 0, 1, 0.15),
+    (8, 24, 0, 1, 0.1),
+    (1, 8, 0, 1, 0.05),
+    (4, 16, 4, 1, 0.15),
+    (4, 16, 8, 1, 0.15),
+    (6, 24, 12, 1, 0.1),
+    (8, 32, 16, 1, 0.08),
+    (16, 64, 16, 2, 0.05),
+    (12, 48, 24, 1, 0.02),
+)
+
+
+@generator("pods-scale")
+def pods_scale(
+    *,
+    seed: int = 0,
+    nodes: Annotated[int, Field(ge=1, le=100_000)] = 100,
+    pods: Annotated[int, Field(ge=0, le=1_000_000)] = 500,
+    running: Annotated[float, Field(ge=0, le=1)] = 0.0,
+    classes: Annotated[int, Field(ge=1, le=100)] = 3,
+) -> PodInstance:
+    """A cluster of a few node types and pods of a few shapes.
+
+    Parameters
+    ----------
+    running
+        Share of the pods that run already, wherever they fit first; half of those may move at a cost.
+    classes
+        Number of priorities.
+    """
+    rng = np.random.default_rng(seed)
+    which = rng.choice(len(_NODE_TYPES), nodes, p=[t[-1] for t in _NODE_TYPES])
+    which[0] = 3  # one node that takes the larger GPU pods
+    made = []
+    for i, kind in enumerate(which):
+        cores, memory, cards, card_gb, model, _ = _NODE_TYPES[kind]
+        labels = {"zone": "abc"[int(rng.integers(3))]}
+        made.append(
+            PodNode(
+                name=f"node-{i + 1}",
+                cpu_cores=cores,
+                memory_gb=memory,
+                cards=cards,
+                card_gb=card_gb,
+                card_model=model,
+                labels=labels,
+            )
+        )
+    shapes = rng.choice(len(_POD_TYPES), pods, p=[t[-1] for t in _POD_TYPES])
+    wishes = rng.random(pods) < 0.1
+    entries = []
+    for i, kind in enumerate(shapes):
+        cores, memory, gb, cards, _ = _POD_TYPES[kind]
+        entries.append(
+            Pod(
+                name=f"pod-{i + 1}",
+                cpu_cores=cores,
+                memory_gb=memory,
+                gpu_memory_gb=gb,
+                gpu_cards=cards if gb else 1,
+                priority=int(rng.integers(classes)),
+                node_labels={"zone": "abc"[int(rng.integers(3))]} if wishes[i] else {},
+            )
+        )
+    cluster = PodInstance(name=f"pods-scale-{nodes}x{pods}-{seed}", nodes=tuple(made), pods=tuple(entries))
+    return _start(cluster, rng, round(running * pods)) if running else cluster
+
+
+def _start(cluster: PodInstance, rng: np.random.Generator, count: int) -> PodInstance:
+    """Let pods run on the first node, from a random one on, that has room."""
+    view = cluster.arrays
+    free = view.capacity[:, 1:].copy()
+    cards = [[gb] * many for gb, many in zip(view.card_gb.tolist(), view.cards.tolist(), strict=True)]
+    pods = list(cluster.pods)
+    for p in range(count):
+        for n in np.roll(np.arange(len(cluster.nodes)), -int(rng.integers(len(cluster.nodes)))):
+            need, many = view.gpu[p, n], int(view.gpu_cards[p])
+            room = [k for k, left in enumerate(cards[n]) if left >= need] if many else []
+            if view.allowed[p, n] and free[n, 0] >= view.cpu[p] and free[n, 1] >= view.memory[p] and len(room) >= many:
+                free[n] -= (view.cpu[p], view.memory[p])
+                for k in room[:many]:
+                    cards[n][k] -= need
+                cost = 1.0 if p % 2 else None
+                pods[p] = pods[p].model_copy(update={"node": cluster.nodes[n].name, "move_cost": cost})
+                break
+    return cluster.model_copy(update={"pods": tuple(pods)})

@@ -1,0 +1,225 @@
+"""The pod-placement instance: nodes with cores, memory and GPU cards; pods that share cards by memory.
+
+Source: Sun, Wang, Xian, Xiang, *Priority-based heterogeneous resource scheduling with an improved genetic
+algorithm on Kubeflow*: 1 GB of GPU memory is the unit. Cards, labels, taints and running pods are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+
+__all__ = ["Pod", "PodArrays", "PodInstance", "PodNode"]
+
+Labels = Annotated[dict[Name, str], Field(max_length=100)]
+
+
+class PodNode(Part):
+    """A machine. Its cards are equal; a taint keeps away every pod that does not tolerate it."""
+
+    name: Name
+    cpu_cores: Positive
+    memory_gb: Positive
+    cards: Annotated[int, Field(ge=0, le=64)] = 0
+    card_gb: NonNegative = 0.0
+    card_model: Name | None = None
+    labels: Labels = Field(default={})
+    taints: tuple[Name, ...] = ()
+
+
+class Pod(Part):
+    """What runs on one node.
+
+    Parameters
+    ----------
+    gpu_memory_gb, gpu_share
+        GPU memory on each card that it uses, in GB or as a share of a card (one of the two).
+    gpu_cards
+        How many cards it uses at once, each with that much memory.
+    priority
+        Larger is more important.
+    node_labels
+        The node must have these labels.
+    card_models
+        The node's cards must be of one of these models (empty: any).
+    node
+        Where it runs; null when it waits to be placed.
+    move_cost
+        A running pod may move at this cost; null: it may not.
+    """
+
+    name: Name
+    cpu_cores: NonNegative = 0.0
+    memory_gb: NonNegative = 0.0
+    gpu_memory_gb: NonNegative = 0.0
+    gpu_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    gpu_cards: Annotated[int, Field(ge=1, le=64)] = 1
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    node_labels: Labels = Field(default={})
+    tolerations: tuple[Name, ...] = ()
+    card_models: tuple[Name, ...] = ()
+    node: Name | None = None
+    move_cost: NonNegative | None = None
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether it is a GPU pod."""
+        return self.gpu_memory_gb > 0 or self.gpu_share > 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.gpu_memory_gb and self.gpu_share:
+            raise ValueError(f"pod {self.name!r} gives gpu_memory_gb and gpu_share; give one of them")
+        if not self.wants_gpu and (self.gpu_cards > 1 or self.card_models):
+            raise ValueError(f"pod {self.name!r} names cards but wants no GPU memory; give gpu_memory_gb or gpu_share")
+        if self.move_cost is not None and self.node is None:
+            raise ValueError(f"pod {self.name!r} has a move_cost but runs nowhere; leave it out")
+        return self
+
+
+# Compared by identity, so that equal instances stay equal whether or not this view was made.
+@dataclass(frozen=True, slots=True, eq=False)
+class PodArrays:
+    """The instance as arrays. Sizes: P pods, N nodes.
+
+    Attributes
+    ----------
+    capacity
+        (N, 3) GPU memory of all cards in GB, cores, memory in GB.
+    cards, card_gb
+        (N,) number and size of cards.
+    weight
+        (N, 3) share of the cluster's total that the node has of each resource, normalised to sum to 1
+        (reconstructed).
+    cpu, memory, gpu_cards
+        (P,) cores, GB, number of cards.
+    gpu
+        (P, N) GB needed on each card if the pod runs on the node.
+    load
+        (P, N) what the pod adds to the node's load: weighted utilisation, between 0 and 1 for what fits.
+    allowed
+        (P, N) whether labels, taints and card models let the pod run on the node.
+    priority
+        (P,).
+    running
+        (P,) node it runs on, -1 when it waits to be placed.
+    move_cost
+        (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet.
+    """
+
+    capacity: NDArray[np.float64]
+    cards: NDArray[np.int64]
+    card_gb: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    cpu: NDArray[np.float64]
+    memory: NDArray[np.float64]
+    gpu_cards: NDArray[np.int64]
+    gpu: NDArray[np.float64]
+    load: NDArray[np.float64]
+    allowed: NDArray[np.bool_]
+    priority: NDArray[np.int64]
+    running: NDArray[np.int64]
+    move_cost: NDArray[np.float64]
+
+
+class PodInstance(Instance):
+    """Which pod runs on which node, and which pods wait?"""
+
+    kind: Literal["pod-placement"] = "pod-placement"
+    nodes: Annotated[tuple[PodNode, ...], Field(min_length=1)]
+    pods: tuple[Pod, ...] = ()
+
+    @model_validator(mode="after")
+    def _known_nodes(self) -> Self:
+        require_unique((node.name for node in self.nodes), "nodes")
+        require_unique((pod.name for pod in self.pods), "pods")
+        names = {node.name for node in self.nodes}
+        for node in self.nodes:
+            if (node.cards > 0) != (node.card_gb > 0):
+                raise ValueError(f"node {node.name!r} needs both cards and card_gb, or neither")
+        for pod in self.pods:
+            if pod.node is not None and pod.node not in names:
+                some = ", ".join(sorted(names)[:10])
+                raise ValueError(f"pod {pod.name!r} runs on {pod.node!r}, which is no node; the nodes are: {some}")
+        return self
+
+    @cached_property
+    def arrays(self) -> PodArrays:
+        """The instance as arrays, made once."""
+        nodes, pods = self.nodes, self.pods
+        cards = np.array([n.cards for n in nodes], np.int64)
+        card_gb = np.array([n.card_gb for n in nodes])
+        capacity = np.stack(
+            [cards * card_gb, np.array([n.cpu_cores for n in nodes]), np.array([n.memory_gb for n in nodes])], axis=1
+        )
+        totals = capacity.sum(axis=0)
+        weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
+        weight /= weight.sum(axis=1, keepdims=True)
+        cpu, memory = np.array([p.cpu_cores for p in pods]), np.array([p.memory_gb for p in pods])
+        many = np.array([p.gpu_cards if p.wants_gpu else 0 for p in pods], np.int64)
+        share = np.array([p.gpu_share for p in pods])
+        gpu = np.array([p.gpu_memory_gb for p in pods])[:, None] + share[:, None] * card_gb[None, :]
+        rate = np.divide(weight, capacity, out=np.zeros_like(weight), where=capacity > 0)
+        load = gpu * many[:, None] * rate[:, 0] + cpu[:, None] * rate[:, 1] + memory[:, None] * rate[:, 2]
+        index = {node.name: i for i, node in enumerate(nodes)}
+        running = np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64)
+        moving = [0.0 if p.node is None else np.inf if p.move_cost is None else p.move_cost for p in pods]
+        return PodArrays(
+            capacity,
+            cards,
+            card_gb,
+            weight,
+            cpu,
+            memory,
+            many,
+            gpu,
+            load,
+            self._allowed(),
+            np.array([p.priority for p in pods], np.int64),
+            running,
+            np.array(moving),
+        )
+
+    def _allowed(self) -> NDArray[np.bool_]:
+        # Few distinct wishes occur, so each is compared with the nodes once.
+        known: dict[tuple[object, ...], NDArray[np.bool_]] = {}
+        rows = []
+        for pod in self.pods:
+            wish = (tuple(sorted(pod.node_labels.items())), pod.tolerations, pod.card_models)
+            if wish not in known:
+                known[wish] = np.array([fits_wishes(pod, node) for node in self.nodes])
+            rows.append(known[wish])
+        return np.array(rows, bool).reshape(len(self.pods), len(self.nodes))
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals."""
+        view = self.arrays
+        asked = np.where(view.gpu > 0, view.gpu, np.inf).min(axis=1, initial=np.inf)
+        gpu = float((np.where(np.isfinite(asked), asked, 0.0) * view.gpu_cards).sum())
+        return {
+            "nodes": len(self.nodes),
+            "GPU cards": int(view.cards.sum()),
+            "pods": len(self.pods),
+            "GPU pods": int((view.gpu_cards > 0).sum()),
+            "running": int((view.running >= 0).sum()),
+            "priority classes": len(set(view.priority.tolist())),
+            "GPU memory asked for of": f"{gpu:.6g} of {view.capacity[:, 0].sum():.6g} GB",
+            "cores asked for of": f"{view.cpu.sum():.6g} of {view.capacity[:, 1].sum():.6g}",
+            "memory asked for of": f"{view.memory.sum():.6g} of {view.capacity[:, 2].sum():.6g} GB",
+        }
+
+
+def fits_wishes(pod: Pod, node: PodNode) -> bool:
+    """Say whether labels, taints and card model let a pod run on a node, sizes aside."""
+    return (
+        pod.node_labels.items() <= node.labels.items()
+        and set(node.taints) <= set(pod.tolerations)
+        and (not pod.card_models or node.card_model in pod.card_models)
+    )
