@@ -169,6 +169,23 @@ def test_of_equal_optima_the_one_that_stops_fewest_tasks() -> None:
         assert len(solution.placement.started) == 1
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        [["", "A.0"], ["", "", "", "A.1"], ["A.3", "A.4", ""]],
+        [["A.0", "A.5", ""], ["A.6", "", "A.4"], ["A.3", "A.1", "", ""], ["", "", ""]],
+    ],
+)
+@pytest.mark.parametrize("network", ["compact", "paper"])
+def test_nobody_is_stopped_for_an_odd_gpu_that_others_can_give(held: list[list[str]], network: Any) -> None:
+    jobs = [
+        job(f"j{j}", *(task(f"t{j}.{t}", running=(gpu, 5.0) if gpu else None) for t, gpu in enumerate(gpus)))
+        for j, gpus in enumerate(held)
+    ]
+    instance = cluster(jobs, [("A", "r", [10.0] * (5 if len(held) == 3 else 7))])
+    assert GpuAssignment(instance, network=network).solve("network").preempted == ()
+
+
 def test_without_preemption_free_gpus_go_to_the_jobs_furthest_below() -> None:
     """a runs four of six; the paper's caps would let b take both free GPUs, ours give b and c one each."""
     nodes = [("A", "r1", [10.0] * 6), ("B", "r2", [])]
