@@ -15,7 +15,8 @@ import time
 from typing import Any
 
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, matrix_of
-from flowlex.validation.unimodularity.search import METHODS, Found, Search, TimeIsUp
+from flowlex.validation.unimodularity.parts import Found, TimeIsUp
+from flowlex.validation.unimodularity.search import METHODS, Search
 from flowlex.validation.unimodularity.verdict import Answer, Certificate, Verdict, Witness
 
 __all__ = ["METHODS", "check"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -21,7 +22,7 @@ def main() -> None:
     json.dump(answer, sys.stdout)
 
 
-def decide(question):
+def decide(question: dict[str, Any]) -> dict[str, Any]:
     """Ask CMR; the decomposition comes back as nested lists of the labels of its nodes."""
     from sage.all__sagemath_modules import ZZ, MatrixSpace
     from sage.matrix.matrix_cmr_sparse import Matrix_cmr_chr_sparse
@@ -48,7 +49,7 @@ def decide(question):
     return {"status": "tu", "tree": describe(proof)}
 
 
-def describe(node):
+def describe(node: Any) -> dict[str, Any]:
     """A node of the decomposition as plain data."""
     try:
         children = [describe(child) for child in node.child_nodes()]

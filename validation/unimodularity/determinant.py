@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.matrix import exact
 
-__all__ = ["bareiss", "determinant"]
+__all__ = ["bareiss", "determinant", "violates"]
 
 Number = int | Fraction
 
@@ -39,6 +39,11 @@ def determinant(matrix: Any) -> Number:
         else:
             rows[row][column] = total
     return _eliminate(rows)
+
+
+def violates(matrix: Any) -> bool:
+    """Whether the determinant is not -1, 0 or 1."""
+    return determinant(matrix) not in (-1, 0, 1)
 
 
 def _eliminate(rows: list[dict[int, Number]]) -> Number:

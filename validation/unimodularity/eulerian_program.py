@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.determinant import violates
 
 if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
@@ -116,8 +116,8 @@ def square_witness(
     fractional = np.flatnonzero(np.abs(values - np.rint(values)) > 1e-6)
     strip = part.toarray()[:, fractional]
     picked = _independent_rows(strip)
-    found = tuple(int(rows[row]) for row in picked), tuple(int(columns[column]) for column in fractional)
-    if len(found[0]) != len(found[1]) or abs(determinant(strip[picked])) < 2:
+    found = tuple(int(rows[row]) for row in picked), tuple(int(columns[int(column)]) for column in fractional)
+    if len(found[0]) != len(found[1]) or not violates(strip[picked]):
         raise RuntimeError("the vertex found gives no witness; please report this matrix")
     return found
 

@@ -18,7 +18,7 @@ def brute_force(matrix: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
     The number of submatrices is binomial(m + n, m): meant for m + n up to about 14.
     """
-    dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
+    dense = np.asarray(sp.coo_array(matrix).toarray())
     rows, columns = dense.shape
     for size in range(1, min(rows, columns) + 1):
         for chosen in combinations(range(rows), size):

@@ -97,8 +97,8 @@ def explain(source: Any, families: Mapping[str, Sequence[int]] | None = None, **
         for names in combinations(groups, size):
             if any(set(small) <= set(names) for small in breaking):
                 continue
-            rows = np.sort(np.concatenate([np.asarray(groups[name], dtype=np.int64) for name in names]))
-            verdicts[names] = check(_part(named, rows), **options)
+            chosen = np.sort(np.concatenate([np.asarray(groups[name], dtype=np.int64) for name in names]))
+            verdicts[names] = check(_part(named, chosen), **options)
             if verdicts[names].answer is Answer.NOT_TU:
                 breaking.append(names)
     good = [set(names) for names, verdict in verdicts.items() if verdict.is_tu]

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from flowlex.formulations.linear_program import LinearProgram
 
 __all__ = [
     "SplitFailure",
@@ -97,7 +101,7 @@ def square_part(matrix: sp.csc_array, rows: Sequence[int]) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def colouring_program(matrix: sp.csc_array, rows: Sequence[int] | None = None):  # type: ignore[no-untyped-def]
+def colouring_program(matrix: sp.csc_array, rows: Sequence[int] | None = None) -> LinearProgram:
     """State the equitable bicolouring of a set of rows as a `LinearProgram` to read or solve.
 
     ``red[i]`` says that row i is red. Of every column's sum over the set, red takes the half, rounded either
@@ -131,7 +135,7 @@ def ghouila_houri(matrix: sp.csc_array, rows: Sequence[int] | None = None) -> ND
         return None
     if outcome.values is None:
         raise RuntimeError(f"HiGHS did not settle the bicolouring: {outcome.status}")
-    signs = 2 * np.rint(outcome.values).astype(np.int64) - 1
+    signs: NDArray[np.int64] = 2 * np.rint(outcome.values).astype(np.int64) - 1
     chosen = list(range(int(matrix.shape[0]))) if rows is None else list(rows)
     if np.abs(signs @ matrix.tocsr()[chosen].toarray().astype(np.int64)).max(initial=0) > 1:
         raise RuntimeError("HiGHS returned signs that are no equitable bicolouring")

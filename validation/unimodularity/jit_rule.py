@@ -114,15 +114,19 @@ def full_window_rule(flows: Sequence[Flow], slots: int) -> JitRule:
     for edge, members in bundle.items():
         one, two = sorted(edge)
         if len(members) >= 2 and graph.degree(one) >= 2 and graph.degree(two) >= 2:
-            beside = [
-                bundle[frozenset((end, next(far for far in graph[end] if far not in edge)))][0] for end in (one, two)
-            ]
-            walk = _across(members[0], members[1], *beside, one, two)
+            a, b = (bundle[frozenset((end, _beyond(graph, end, edge)))][0] for end in (one, two))
+            walk = _across(members[0], members[1], a, b, one, two)
             return JitRule(
                 False, f"both ends of {len(members)} parallel transfers have others", *_indices(flows, slots, walk)
             )
     most = max(Counter(map(tuple, flows)).values(), default=0)
     return JitRule(True, f"a forest in which every bundle (at most {most} transfers) ends in a leaf")
+
+
+def _beyond(graph: nx.Graph, end: tuple[str, int], edge: frozenset[tuple[str, int]]) -> tuple[str, int]:
+    """A neighbour of ``end`` other than across the edge."""
+    far: tuple[str, int] = next(machine for machine in graph[end] if machine not in edge)
+    return far
 
 
 def _shared(one: frozenset[tuple[str, int]], two: frozenset[tuple[str, int]]) -> tuple[str, int]:

@@ -5,6 +5,8 @@ some seconds once per machine for compiling) is paid by those who use it. Matric
 (``col_ptr, col_row``) and CSR (``row_ptr, row_col``) arrays of one support.
 """
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
+# numba infers the types; annotations would say nothing to it and little to a reader.
 from __future__ import annotations
 
 import numpy as np

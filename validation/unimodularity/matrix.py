@@ -123,11 +123,10 @@ def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
 def canonical(source: Any) -> sp.csc_array:
     """Check the entries and return a CSC array, duplicates summed, zeros dropped, indices sorted."""
     if sp.issparse(source):
-        if source.ndim != 2:
-            raise MatrixError(f"a matrix has two dimensions, this has {source.ndim}")
-        matrix = sp.csc_array(source)
-        if matrix is source or np.shares_memory(matrix.data, source.data):
-            matrix = matrix.copy()
+        sparse: Any = source  # the stubs of issparse tell less than is known
+        if sparse.ndim != 2:
+            raise MatrixError(f"a matrix has two dimensions, this has {sparse.ndim}")
+        matrix = sp.csc_array(sparse, copy=True)
     else:
         matrix = sp.csc_array(_dense(source))
     if 0 in matrix.shape:

@@ -77,7 +77,7 @@ def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, budget: in
     budget
         Give up after visiting so many entries.
     """
-    from flowlex.validation.unimodularity import realisation_kernels as kernels
+    from flowlex.validation.unimodularity import orientation_kernels as kernels
 
     work = sp.csc_array(matrix.T) if transposed else matrix
     rows, columns = map(int, work.shape)
@@ -90,7 +90,7 @@ def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, budget: in
         raise AssertionError("the realisation found is none; please report this matrix")
     if code == 2:
         return NetworkResult("wrong signs", transposed, work=spent, misfit=int(arcs[2][0]))
-    return NetworkResult("network", transposed, *arcs, work=spent)
+    return NetworkResult("network", transposed, arcs[0], arcs[1], arcs[2], arcs[3], work=spent)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.camion import camion
-from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.determinant import violates
 
 __all__ = ["pivot", "pivoted_hole"]
 
@@ -24,7 +24,7 @@ def pivot(dense: np.ndarray, row: int, column: int) -> np.ndarray:
     value = int(dense[row, column])
     if value not in (-1, 1):
         raise ValueError(f"the pivot is {value}, it must be 1 or -1")
-    result = dense - value * np.outer(dense[:, column], dense[row])
+    result: np.ndarray = dense - value * np.outer(dense[:, column], dense[row])
     result[row] = value * dense[row]
     result[:, column] = -value * dense[:, column]
     result[row, column] = value
@@ -65,7 +65,7 @@ def pivoted_hole(
         hole = camion(pivoted, orders=2, seed=int(generator.integers(2**31)))
         if hole is not None:
             found = _original(row_label, column_label, hole.rows, hole.columns, rows)
-            if abs(determinant(matrix.tocsr()[found[0]][:, found[1]])) >= 2:
+            if violates(matrix.tocsr()[found[0]][:, found[1]]):
                 return found
     return None
 

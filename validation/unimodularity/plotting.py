@@ -42,7 +42,8 @@ def plot_verdict(verdict: Verdict, source: Any, ax: Axes | None = None) -> Axes:
     if colouring is not None:
         _draw_parts(ax, matrix, colouring)
     title = {Answer.TU: "totally unimodular", Answer.NOT_TU: "not totally unimodular"}
-    ax.set_title(f"{title.get(verdict.answer, 'undecided')}: {verdict.method}")
+    found = "" if verdict.witness is None else f", determinant {verdict.witness.determinant}"
+    ax.set_title(f"{title.get(verdict.answer, 'undecided')}: {verdict.method}{found}")
     return ax
 
 
@@ -65,7 +66,6 @@ def _draw_witness(ax: Axes, matrix: sp.csc_array, witness: Witness) -> None:
     if cycle:
         closed = [*cycle, cycle[0]]
         ax.plot([column for _, column in closed], [row for row, _ in closed], color=_ACCENT, linewidth=1)
-    ax.text(0.99, 0.01, f"det = {witness.determinant}", color=_ACCENT, ha="right", va="bottom", transform=ax.transAxes)
 
 
 def cycle_of(matrix: sp.csc_array, witness: Witness) -> list[tuple[int, int]]:

@@ -87,7 +87,7 @@ def _instance(path: Path, bounds: bool) -> NamedMatrix:
 
 def _npz(data: bytes) -> Any:
     try:
-        matrix = sp.load_npz(io.BytesIO(data))
+        matrix: Any = sp.load_npz(io.BytesIO(data))
         if matrix.format in ("csc", "csr"):
             matrix.check_format(full_check=True)
         elif matrix.format == "coo":

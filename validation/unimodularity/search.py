@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, u
 from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
 from flowlex.validation.unimodularity.matrix import NamedMatrix, exact, ternary
 from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
+from flowlex.validation.unimodularity.parts import Found, Part, TimeIsUp, certificates_of
 from flowlex.validation.unimodularity.reductions import (
     REASONS,
     bad_entry,
@@ -28,7 +29,7 @@ from flowlex.validation.unimodularity.reductions import (
 from flowlex.validation.unimodularity.sums import Separation, operands, three_sum_parts, two_sum_parts
 from flowlex.validation.unimodularity.verdict import Certificate, Step, Witness
 
-__all__ = ["METHODS", "Found", "Search", "TimeIsUp"]
+__all__ = ["METHODS", "Search"]
 
 Array = NDArray[np.int64]
 
@@ -38,51 +39,6 @@ FIRST_ORDERS, DEEPEST = 4, 60
 MOST_CELLS = 90_000
 #: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
 MOST_STEPS = 200
-
-
-class TimeIsUp(Exception):
-    """The deadline has passed."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A proof or a refutation of one part: a certificate, or rows and columns with the name of the find."""
-
-    certificate: Certificate | None = None
-    rows: tuple[int, ...] = ()
-    columns: tuple[int, ...] = ()
-    found_by: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A submatrix and its place in the whole."""
-
-    matrix: sp.csc_array
-    rows: Array
-    columns: Array
-
-    def prove(self, kind: str, data: dict[str, Any] | None = None, parts: tuple[Certificate, ...] = ()) -> Found:
-        """Wrap a proof of this part."""
-        rows, columns = tuple(self.rows.tolist()), tuple(self.columns.tolist())
-        return Found(Certificate(kind, rows, columns, data or {}, parts))
-
-    def refute(self, rows: Any, columns: Any, found_by: str) -> Found:
-        """Wrap a violating submatrix of this part (local indices)."""
-        return Found(None, tuple(self.rows[list(rows)].tolist()), tuple(self.columns[list(columns)].tolist()), found_by)
-
-    def cut(self, rows: Array, columns: Array) -> Part:
-        """The submatrix with these local rows and columns."""
-        piece = sp.csc_array(sp.csc_array(self.matrix[:, columns])[rows])
-        piece.sort_indices()
-        return Part(piece, self.rows[rows], self.columns[columns])
-
-    @property
-    def transposed(self) -> sp.csc_array:
-        """The transpose in canonical form."""
-        turned = sp.csc_array(self.matrix.T)
-        turned.sort_indices()
-        return turned
 
 
 class Search:
@@ -365,7 +321,7 @@ class Search:
             except ValueError:
                 return None  # the supports separate but the signs do not: a refuter will find out
             if all(proof is not None and proof.certificate is not None for proof in proofs):
-                return part.prove("three_sum", split.data(sign), tuple(_certificates(proofs)))
+                return part.prove("three_sum", split.data(sign), tuple(certificates_of(proofs)))
         return None
 
     def _two_sum(self, part: Part, split: Separation, *, full: bool) -> Found | None:
@@ -387,7 +343,7 @@ class Search:
             proofs.append(proof)
         if any(proof is None for proof in proofs):
             return None
-        return part.prove("two_sum", split.data(), tuple(_certificates(proofs)))
+        return part.prove("two_sum", split.data(), tuple(certificates_of(proofs)))
 
     def _operand(self, matrix: sp.csc_array, *, full: bool) -> Found | None:
         """Settle an operand of a sum, with indices of its own."""
@@ -424,10 +380,6 @@ class Search:
             return found or part.prove("cmr", {"tree": dict(answer.tree)})
         self._note("cmr", part.matrix, answer.reason or answer.status, time.perf_counter())
         return None
-
-
-def _certificates(proofs: list[Found | None]) -> list[Certificate]:
-    return [proof.certificate for proof in proofs if proof is not None and proof.certificate is not None]
 
 
 def _plain(value: Any) -> int | str:

@@ -4,6 +4,8 @@ Elements are rows 0..m-1 and columns m..m+n-1. ``forth[i, j]`` says that row i i
 ``back[i, j]`` that column j in X forces row i into X. Some elements are fixed on a side from the start.
 """
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
+# numba infers the types; annotations would say nothing to it and little to a reader.
 from __future__ import annotations
 
 import numpy as np
@@ -74,13 +76,14 @@ def closed_set(forth, back, free, least):
                     size += 1
             if least <= size <= total - least:
                 return True, grown
+        everything = count == total
         count = total - _reach(forth, back, e, True, free, seen)
+        if everything and count == 0:
+            return False, chosen  # strongly connected: nothing is closed
         if least <= count <= total - least:
             for f in range(m + n):
                 chosen[f] = free[f] and not seen[f]
             return True, chosen
-        if least == 1:  # one element that reaches all and is reached by all: strongly connected
-            return False, chosen
     return False, chosen
 
 

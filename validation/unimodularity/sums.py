@@ -195,11 +195,14 @@ def rebuild(matrix: sp.csc_array, certificate: Certificate) -> tuple[sp.csc_arra
     """Build the operands again from a certificate's data, checking that they make up the matrix."""
     data = certificate.data
     two = certificate.kind == "two_sum"
+    entry, other = data["entry"], [-1, -1] if two else data["other_entry"]
     split = Separation(
         np.asarray(data["rows"], dtype=bool),
         np.asarray(data["columns"], dtype=bool),
-        *map(int, data["entry"]),
-        *((-1, -1) if two else map(int, data["other_entry"])),
+        int(entry[0]),
+        int(entry[1]),
+        int(other[0]),
+        int(other[1]),
         None if two or data["pivot"] is None else (int(data["pivot"][0]), int(data["pivot"][1])),
     )
     if split.rows.shape != (matrix.shape[0],) or split.columns.shape != (matrix.shape[1],):
@@ -217,7 +220,7 @@ def _tree_edges(matrix: sp.csc_array) -> Iterator[tuple[int, int]]:
     """Entries (row, column) of a spanning tree of the bipartite graph."""
     rows, columns = map(int, matrix.shape)
     ones = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices, matrix.indptr), shape=(columns, rows))
-    graph = sp.block_array([[None, ones.T], [ones, None]], format="csr")
+    graph: Any = sp.block_array([[None, ones.T], [ones, None]], format="csr")
     order, before = breadth_first_order(graph, 0, directed=False)
     for line in order[1:].tolist():
         one, two = line, int(before[line])
