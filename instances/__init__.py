@@ -4,6 +4,7 @@ from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.coflow_trace import read_coflow_trace
 from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import json_schema, read_instance, write_instance
+from flowlex.instances.flow import FlowInstance
 from flowlex.instances.from_telemetry import from_telemetry
 from flowlex.instances.generators import GENERATORS, generate
 from flowlex.instances.gpu import GpuInstance
@@ -13,6 +14,7 @@ from flowlex.instances.network import NetworkInstance
 
 __all__ = [
     "GENERATORS",
+    "FlowInstance",
     "GpuInstance",
     "Instance",
     "InstanceError",

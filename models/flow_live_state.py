@@ -22,9 +22,6 @@ from flowlex.models.goals.priority import LOWEST
 
 __all__ = ["EventError", "LiveJob", "LiveState", "LiveTask"]
 
-#: Tasks for which the weights of the strict order are proven.
-MOST_TASKS = 2**20
-
 
 class EventError(ModelError):
     """An event does not fit the state of the cluster; the state is as before."""
@@ -57,21 +54,23 @@ class LiveState:
         wait_cost: float | None,
         scale: int,
         cost_limit: int,
+        task_limit: int,
     ) -> None:
         self.name = cluster.name
         self.goals = goals
         initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
         self.rules = Rules(goals, wait_cost, Scale(scale), initial)
         self._limit = cost_limit * scale
-        self.weights = StageWeights.for_bound(2 * self._limit * MOST_TASKS, LOWEST)
+        self.weights = StageWeights.for_bound(2 * self._limit * task_limit, LOWEST)
         if self.weights.shortfall + self.weights.level * LOWEST + 2 * self._limit >= PATH_COST_LIMIT:
             raise ModelError(
-                f"cost_limit={cost_limit} at scale={scale}: the weights of the strict order would overflow exact "
-                "integers; lower one of them, or solve FlowScheduling(method='phases')"
+                f"cost_limit={cost_limit}, task_limit={task_limit}, scale={scale}: the weights of the strict order "
+                "would overflow exact integers; lower one of them, or solve FlowScheduling(method='phases')"
             )
         self.session = session
         self.cluster = ClusterView()
         self.network = LiveNetwork(session, self.cluster)
+        self._task_limit = task_limit
         self.now_s = 0.0
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
@@ -125,6 +124,8 @@ class LiveState:
 
     def put_job(self, job: FlowJob) -> None:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
+        if len(self.tasks) + len(job.tasks) > self._task_limit:
+            raise EventError(f"job {job.name!r}: there would be more than {self._task_limit} tasks; raise task_limit")
         views = [LiveTask(task, job.name, job.priority, None, 0.0, task.costs) for task in job.tasks]
         priced = [(view, *self._priced(view)) for view in views]
         live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))

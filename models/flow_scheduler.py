@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowlex.formulations.engines.network_session import NetworkSession
@@ -34,7 +34,7 @@ __all__ = ["Delta", "EventError", "FlowScheduler"]
 EngineChoice = Literal["simplex", "highs"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Delta:
     """What one step changed.
 
@@ -61,8 +61,13 @@ class Delta:
     waiting: tuple[tuple[str, str], ...]
     running: int
     waiting_count: int
-    seconds: dict[str, float] = field(repr=False)
-    certificate: Certificate | None = field(default=None, repr=False)
+    seconds: dict[str, float]
+    certificate: Certificate | None = None
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.placed)} placed, {len(self.moved)} moved, {len(self.stopped)} stopped"
+        state = f"{self.running} running, {self.waiting_count} waiting"
+        return f"<step {self.number} at {self.now_s:g} s: {counts}; {state}; {1e3 * self.seconds['total']:.2f} ms>"
 
 
 class FlowScheduler:
@@ -81,7 +86,9 @@ class FlowScheduler:
     certify
         Check every step in exact integers.
     cost_limit
-        Largest cost of one arc; the proof of the strict order rests on it.
+        Largest cost of one arc.
+    task_limit
+        Most tasks at a time; the proof that strict orders are kept rests on both limits.
     """
 
     def __init__(
@@ -94,15 +101,21 @@ class FlowScheduler:
         engine: EngineChoice = "simplex",
         certify: bool = True,
         cost_limit: int = 10**6,
+        task_limit: int = 2**20,
     ) -> None:
-        self.options: dict[str, Any] = {"wait_cost": wait_cost, "scale": scale, "cost_limit": cost_limit}
+        self.options: dict[str, Any] = {
+            "wait_cost": wait_cost,
+            "scale": scale,
+            "cost_limit": cost_limit,
+            "task_limit": task_limit,
+        }
         self.certify = certify
         self.steps = 0
         self._why: dict[str, str] = {}
         self._events, self._event_seconds = 0, 0.0
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         session = _session(engine, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines))
-        self.state = LiveState(cluster, tuple(goals), session, wait_cost, scale, cost_limit)
+        self.state = LiveState(cluster, tuple(goals), session, wait_cost, scale, cost_limit, task_limit)
         for machine in cluster.machines:
             self.state.put_machine(machine)
         for job in cluster.jobs:

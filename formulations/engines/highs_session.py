@@ -36,8 +36,8 @@ class HighsSession:
         self._rows = 1
         self._free: list[int] = []
         self._nodes: list[int] = []
-        self._changed: dict[int, bool] = {}  # slot: whether its ends changed
-        self._supplies: set[int] = set()
+        self._pending: dict[int, tuple[int, int, int, int]] = {}  # what arcs become with the next solve
+        self._supplies: dict[int, int] = {}
         self.flow: Integers = np.zeros(0, np.int64)
         self._last: Integers = np.zeros(0, np.int64)
         self.potentials: Integers = np.zeros(1, np.int64)
@@ -47,7 +47,6 @@ class HighsSession:
         if self._nodes:
             return self._nodes.pop()
         self._supply.append(0)
-        self._supplies.add(len(self._supply) - 1)
         return len(self._supply) - 1
 
     def remove_node(self, node: int) -> None:
@@ -60,16 +59,14 @@ class HighsSession:
             slot = self._free.pop()
             self.change_arc(slot, tail, head, capacity, cost)
             return slot
-        self._arcs.append((tail, head, capacity, cost))
+        self._arcs.append((0, 0, 0, 0))
         self._column.append(-1)
-        self._changed[len(self._arcs) - 1] = True
+        self._pending[len(self._arcs) - 1] = (tail, head, capacity, cost)
         return len(self._arcs) - 1
 
     def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None:
         """Give an arc other ends, capacity or cost."""
-        moved = self._arcs[slot][:2] != (tail, head)
-        self._arcs[slot] = (tail, head, capacity, cost)
-        self._changed[slot] = self._changed.get(slot, False) or moved
+        self._pending[slot] = (tail, head, capacity, cost)
 
     def remove_arc(self, slot: int) -> None:
         """Give an arc slot up."""
@@ -78,8 +75,7 @@ class HighsSession:
 
     def add_supply(self, node: int, amount: int) -> None:
         """Let a node supply more (or less)."""
-        self._supply[node] += amount
-        self._supplies.add(node)
+        self._supplies[node] = self._supplies.get(node, 0) + amount
 
     def _apply(self) -> None:
         rows = len(self._supply)
@@ -89,27 +85,34 @@ class HighsSession:
             zeros = np.zeros(more)
             self._highs.addRows(more, zeros, zeros, 0, np.zeros(more, np.int32), none.astype(np.int32), none)
             self._rows = rows
-        if self._supplies:
-            nodes = np.array(sorted(self._supplies - {0}), np.int32)
+        for node, amount in self._supplies.items():
+            self._supply[node] += amount
+        nodes = np.array(sorted(self._supplies.keys() - {0}), np.int32)
+        if len(nodes):
             values = np.array([self._supply[v] for v in nodes], np.float64)
             self._highs.changeRowsBounds(len(nodes), nodes - 1, values, values)
-            self._supplies.clear()
-        if self._columns > 2 * len(self._arcs) + 1000:
-            self._highs.deleteCols(self._columns, np.arange(self._columns, dtype=np.int32))
-            self._columns = 0
-            self._column = [-1] * len(self._arcs)
-            self._changed = dict.fromkeys(range(len(self._arcs)), True)
-        moved = [slot for slot, ends in self._changed.items() if ends]
+        self._supplies.clear()
+        moved = [slot for slot, arc in self._pending.items() if self._arcs[slot][:2] != arc[:2]]
+        kept = [slot for slot, arc in self._pending.items() if self._arcs[slot][:2] == arc[:2] and arc[0] != arc[1]]
+        for slot, arc in self._pending.items():
+            self._arcs[slot] = arc
+        self._pending.clear()
         gone = [self._column[slot] for slot in moved if self._column[slot] >= 0]
         if gone:
             closed = np.array(sorted(gone), np.int32)
             self._highs.changeColsBounds(len(closed), closed, np.zeros(len(closed)), np.zeros(len(closed)))
-        self._add([slot for slot in moved if self._arcs[slot][0] != self._arcs[slot][1]])
         for slot in moved:
-            if self._arcs[slot][0] == self._arcs[slot][1]:
-                self._column[slot] = -1
-        self._update([slot for slot, ends in self._changed.items() if not ends and self._column[slot] >= 0])
-        self._changed.clear()
+            self._column[slot] = -1
+        self._add([slot for slot in moved if self._arcs[slot][0] != self._arcs[slot][1]])
+        self._update(kept)
+        if self._columns > 2 * len(self._arcs) + 1000:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Make the program anew without its closed columns; this start is cold."""
+        self._highs.deleteCols(self._columns, np.arange(self._columns, dtype=np.int32))
+        self._columns, self._column = 0, [-1] * len(self._arcs)
+        self._add([slot for slot, arc in enumerate(self._arcs) if arc[0] != arc[1]])
 
     def _add(self, slots: list[int]) -> None:
         if not slots:
@@ -170,13 +173,13 @@ class HighsSession:
     def objective(self) -> int:
         """Exact cost of the present flow."""
         cost = np.array([arc[3] for arc in self._arcs], np.int64)
-        return int(cost @ self.flow[: len(cost)]) if len(self.flow) == len(cost) else 0
+        return int(cost[: len(self.flow)] @ self.flow)
 
     def violations(self) -> Violations:
         """Recompute feasibility and optimality of the rounded answer in integers."""
-        tail, head, capacity, cost = np.array(self._arcs, np.int64).reshape(-1, 4).T
+        tail, head, capacity, cost = np.array(self._arcs[: len(self.flow)], np.int64).reshape(-1, 4).T
         flow, pi = self.flow, self.potentials
-        excess = -np.array(self._supply, np.int64)
+        excess = -np.array(self._supply[: len(pi)], np.int64)
         np.add.at(excess, tail, flow)
         np.subtract.at(excess, head, flow)
         reduced = cost - pi[tail] + pi[head]

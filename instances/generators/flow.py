@@ -1,0 +1,235 @@
+"""Clusters for flow scheduling: the paper's testbed, a large one with heavy-tailed jobs, and small random ones.
+
+The testbed's workloads and all distributions are reconstructed: the paper gives the cluster and the counts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from flowlex.instances import events as ev
+from flowlex.instances.base import Part
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.generators.registry import generator
+
+__all__ = ["event_stream", "flow_random", "flow_scale", "flow_testbed", "heavy_tailed_job"]
+
+_GPU = Constraint(kind="preferred", resources=("gpu",), utility=10)
+
+
+@generator("flow-testbed")
+def flow_testbed(
+    *, seed: int = 0, batch_jobs: int = 3, batch_tasks: int = 120, service_tasks: int = 40, image_tasks: int = 10
+) -> FlowInstance:
+    """Sirius' testbed: 20 servers of 24 slots in 2 racks, GPUs in the first, with batch, service and image jobs.
+
+    Parameters
+    ----------
+    batch_jobs, batch_tasks
+        Batches (priority 2) and the tasks of each; every task reads one block with three replicas.
+    service_tasks
+        Tasks of the service (priority 0), one per machine at the least.
+    image_tasks
+        Tasks of the image job (priority 1), which gains from GPUs.
+    """
+    rng = np.random.default_rng(seed)
+    machines = tuple(
+        Machine(name=f"s{k:02}", slots=24, rack=f"rack{k // 10 + 1}", labels=("gpu",) if k < 10 else ())
+        for k in range(20)
+    )
+    jobs = [
+        FlowJob(
+            name=f"batch{b}",
+            priority=2,
+            tasks=tuple(
+                FlowTask(name=f"batch{b}-{k}", data=(_block(rng, machines, 64),)) for k in range(max(batch_tasks, 1))
+            ),
+        )
+        for b in range(batch_jobs)
+    ]
+    if service_tasks:
+        tasks = tuple(FlowTask(name=f"service-{k}") for k in range(service_tasks))
+        jobs.append(FlowJob(name="service", tasks=tasks, priority=0, min_tasks=min(20, service_tasks)))
+    if image_tasks:
+        tasks = tuple(FlowTask(name=f"image-{k}", constraints=(_GPU,)) for k in range(image_tasks))
+        jobs.append(FlowJob(name="image", tasks=tasks, priority=1))
+    return FlowInstance(name=f"flow-testbed-{seed}", machines=machines, jobs=tuple(jobs))
+
+
+@generator("flow-scale")
+def flow_scale(
+    *,
+    seed: int = 0,
+    machines: int = 10_000,
+    tasks: int = 20_000,
+    slots: int = 3,
+    machines_per_rack: int = 40,
+    replicas: int = 3,
+    blocks: int = 2,
+    priorities: int = 12,
+    gpu_share: float = 0.1,
+) -> FlowInstance:
+    """A large cluster with heavy-tailed jobs as in the Google trace.
+
+    Parameters
+    ----------
+    machines, slots, machines_per_rack
+        The cluster; ``slots`` per machine.
+    tasks
+        Tasks in all. Job sizes follow a discrete Pareto law of exponent 1.2 (most jobs have one task, a few
+        hundreds), cut at a twentieth of all tasks.
+    replicas, blocks
+        Each task reads 1 to ``blocks`` blocks of 64 to 512 MB, each on ``replicas`` machines.
+    priorities
+        Classes 0 .. priorities - 1; middle ones are the commonest.
+    gpu_share
+        Share of machines with a ``gpu``; a twentieth of the jobs prefer one.
+    """
+    rng = np.random.default_rng(seed)
+    labels = rng.random(machines) < gpu_share
+    cluster = tuple(
+        Machine(
+            name=f"m{k}", slots=slots, rack=f"r{k // max(machines_per_rack, 1)}", labels=("gpu",) if labels[k] else ()
+        )
+        for k in range(machines)
+    )
+    jobs: list[FlowJob] = []
+    left = tasks
+    while left:
+        job = heavy_tailed_job(
+            rng,
+            f"j{len(jobs)}",
+            cluster,
+            most=min(left, max(tasks // 20, 1)),
+            replicas=replicas,
+            blocks=blocks,
+            priorities=priorities,
+        )
+        jobs.append(job)
+        left -= len(job.tasks)
+    return FlowInstance(name=f"flow-scale-{machines}-{tasks}-{seed}", machines=cluster, jobs=tuple(jobs))
+
+
+def heavy_tailed_job(
+    rng: np.random.Generator,
+    name: str,
+    cluster: tuple[Machine, ...],
+    *,
+    most: int,
+    replicas: int = 3,
+    blocks: int = 2,
+    priorities: int = 12,
+) -> FlowJob:
+    """A job whose number of tasks has a heavy tail (see `flow_scale`)."""
+    size = min(int(1 + rng.pareto(1.2)), most)
+    wants_gpu = rng.random() < 0.05
+    counts = rng.integers(1, blocks + 1, size=size) if blocks else np.zeros(size, np.int64)
+    tasks = tuple(
+        FlowTask(
+            name=f"{name}-{k}",
+            data=tuple(_block(rng, cluster, 64 * int(rng.integers(1, 9)), replicas) for _ in range(int(counts[k]))),
+            constraints=(_GPU,) if wants_gpu else (),
+        )
+        for k in range(size)
+    )
+    return FlowJob(name=name, tasks=tasks, priority=int(rng.binomial(max(priorities - 1, 0), 0.5)))
+
+
+@generator("flow-random")
+def flow_random(
+    *, seed: int = 0, machines: int = 6, jobs: int = 4, most_tasks: int = 4, most_slots: int = 2, racks: int = 2
+) -> FlowInstance:
+    """A small random instance with every kind of constraint, for tests."""
+    rng = np.random.default_rng(seed)
+    cluster = tuple(
+        Machine(
+            name=f"m{k}",
+            slots=int(rng.integers(0, most_slots + 1)),
+            rack=f"r{int(rng.integers(racks))}",
+            labels=tuple(label for label in ("gpu", "ssd") if rng.random() < 0.4),
+        )
+        for k in range(machines)
+    )
+    kinds = ("required", "forbidden", "preferred", "avoided")
+    made = []
+    for j in range(jobs):
+        tasks = []
+        for k in range(int(rng.integers(1, most_tasks + 1))):
+            constraints = [
+                Constraint(
+                    kind=kinds[int(rng.integers(4))],
+                    resources=(("gpu", "ssd", "rack:r0", "machine:m0")[int(rng.integers(4))],),
+                    utility=int(rng.integers(1, 6)),
+                )
+            ][: int(rng.integers(0, 2))]
+            data = (_block(rng, cluster, int(rng.integers(1, 9)), 2),) if machines and rng.random() < 0.5 else ()
+            tasks.append(FlowTask(name=f"j{j}-{k}", constraints=tuple(constraints), data=data))
+        made.append(
+            FlowJob(
+                name=f"j{j}",
+                tasks=tuple(tasks),
+                priority=int(rng.integers(0, 4)),
+                weight=int(rng.integers(1, 4)),
+                max_tasks=int(rng.integers(1, most_tasks + 1)) if rng.random() < 0.3 else None,
+            )
+        )
+    return FlowInstance(name=f"flow-random-{seed}", machines=cluster, jobs=tuple(made))
+
+
+def event_stream(
+    instance: FlowInstance, *, seed: int = 0, steps: int = 100, events: int = 100, step_s: float = 10.0
+) -> Iterator[Part]:
+    """A log of a cluster's life: the cluster itself, then ``steps`` batches of about ``events`` events and a step.
+
+    About as many tasks end as arrive (lives have a heavy tail: recent tasks end first, some stay for ever); one
+    event in fifty is a machine lost or back, one in fifty a change of priority.
+    """
+    rng = np.random.default_rng(seed)
+    yield ev.Cluster(instance=instance)
+    yield ev.Step()
+    alive = [task.name for task in instance.tasks]
+    jobs = [job.name for job in instance.jobs]
+    present, lost = list(instance.machines), list[Machine]()
+    size = {job.name: len(job.tasks) for job in instance.jobs}
+    of = {task.name: job.name for job in instance.jobs for task in job.tasks}
+    balance, number = 0, 0
+    for step in range(1, steps + 1):
+        at = step * step_s
+        for _ in range(events):
+            draw = rng.random()
+            if draw < 0.01 and len(present) > 1:
+                machine = present.pop(int(rng.integers(len(present))))
+                lost.append(machine)
+                yield ev.RemoveMachine(at_s=at, machine=machine.name)
+            elif draw < 0.02 and lost:
+                machine = lost.pop(int(rng.integers(len(lost))))
+                present.append(machine)
+                yield ev.AddMachine(at_s=at, machine=machine)
+            elif draw < 0.04 and jobs:
+                name = jobs[int(rng.integers(len(jobs)))]
+                yield ev.SetPriority(at_s=at, job=name, priority=int(rng.integers(12)))
+            elif balance > 0 and alive:
+                back = min(int(1 + rng.pareto(0.7)), len(alive))
+                task = alive.pop(-back)
+                size[of[task]] -= 1
+                if not size[of[task]]:
+                    jobs.remove(of[task])
+                balance -= 1
+                yield ev.Finish(at_s=at, task=task)
+            else:
+                number += 1
+                job = heavy_tailed_job(rng, f"new{number}", tuple(present), most=20)
+                jobs.append(job.name)
+                size[job.name] = len(job.tasks)
+                alive += [task.name for task in job.tasks]
+                of |= {task.name: job.name for task in job.tasks}
+                balance += len(job.tasks)
+                yield ev.Submit(at_s=at, job=job)
+        yield ev.Step(at_s=at)
+
+
+def _block(rng: np.random.Generator, machines: tuple[Machine, ...], size_mb: int, replicas: int = 3) -> Block:
+    chosen = rng.integers(len(machines), size=replicas)
+    return Block(size_mb=size_mb, machines=tuple(dict.fromkeys(machines[int(k)].name for k in chosen)))
