@@ -33,7 +33,7 @@ from flowlex.formulations.engines import solve, solve_options
 from flowlex.formulations.lambda_representation import increments
 from flowlex.formulations.lexicographic import WHOLE, Integrality, copy_program, weighted_program
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, Status
+from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import Equation, Model, ModelError, Seconds, Symbol
 from flowlex.models.jit_grid import Grid, Load, Windows, make_grid
@@ -176,6 +176,8 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         The default engine is ``highs``; ``pulp`` gives the same answer. The named program is compiled only when it
         is the one to be solved (P3, P4, and P1 without presolve).
         """
+        if engine == "network":
+            raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
         chosen = solve_options(options)
         presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
         started = time.perf_counter()

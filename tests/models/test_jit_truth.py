@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.lexicographic import PrecisionError
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit_bandwidth import JitBandwidth
@@ -78,6 +78,17 @@ ROUTES: list[dict[str, Any]] = [
     {"presolve": False, "horizon": "intervals"},
     {"presolve": False, "integrality": "mip"},
 ]
+
+
+@pytest.mark.parametrize("seed", [12, 22, 119])
+def test_engines_agree(seed: int) -> None:
+    instance = small(seed)
+    for options in ({}, {"presolve": False}, {"presolve": False, "integrality": "mip"}):
+        by_engine = [JitBandwidth(instance, share=1.0, **options).solve(engine) for engine in ("highs", "pulp")]
+        assert by_engine[0].status == by_engine[1].status
+        assert by_engine[0].sorted_loads.tolist() == by_engine[1].sorted_loads.tolist()
+    with pytest.raises(EngineError, match="'network' solves flow networks only"):
+        JitBandwidth(instance).solve("network")
 
 
 @QUICK
