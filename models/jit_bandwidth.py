@@ -41,6 +41,7 @@ from flowlex.models.jit_levels import Plan, Search, find_plan
 from flowlex.models.jit_program import Cells, Horizon, lexicographic_program, rates_of_cells
 from flowlex.models.jit_proofs import largest_proof
 from flowlex.models.jit_solution import JitSolution
+from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
 
 if TYPE_CHECKING:
@@ -192,10 +193,22 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         solution = JitSolution.of(self.name, self.instance.name, engine, grid, plan, self.load, self.program)
         if plan.status.has_answer:
             certificate = certify_schedule(self.instance, self._schedule(plan))
+            if plan.weighted is not None:
+                certificate = self._weighted_claim(certificate, solution)
             certificate = certificate.require(f"{self.name}: {self.instance.name}")
             solution = replace(solution, certificate=certificate)
         done = time.perf_counter()
         return replace(solution, seconds=Seconds(gridded - started, solved - gridded, done - solved))
+
+    def _weighted_claim(self, certificate: Certificate, solution: JitSolution) -> Certificate:
+        """P3 and P4: the sum of weights, recomputed from the loads, against the solver's bound (quoted)."""
+        problem = lexicographic_program(self.cells, self.load, name=self.instance.name, labels=False)
+        size, loads = float(problem.width.sum()), solution.sorted_loads
+        total = float((size ** loads.astype(np.float64)).sum()) + size - len(loads)  # an empty load weighs 1
+        assert solution.bound is not None
+        ok = abs(total - float(solution.bound)) <= 1e-6 * total
+        check = Check("sum of weights meets the solver's bound (quoted)", ok, 0.0, f"{total:.12g}")
+        return replace(certificate, claim="bounded").including((check,))
 
     def _schedule(self, plan: Plan) -> JitSchedule:
         grid = self.grid
@@ -213,7 +226,7 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
             rate=plan.rate,
             lateness=float((late * plan.rate).sum()),
             integral=bool(np.issubdtype(plan.rate.dtype, np.integer)),
-            parts=plan.parts,
+            parts=plan.parts if plan.status is Status.OPTIMAL else (),
             levels_claimed=plan.route[:1] != ("printed",),
         )
 
@@ -244,7 +257,19 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         runs, rate = rates_of_cells(cells, whole.astype(np.int64))
         if self.program == "P1" and relaxed is not None:
             parts = (SchedulePart(cells.which, largest_proof(cells, self.load, program, relaxed, outcome)),)
-        return Plan(outcome.status, runs, rate, parts, ("printed", route), lp_solves=1, mip_solves=int(route == "mip"))
+        weighted = None
+        if self.program in ("P3", "P4") and outcome.objective is not None and outcome.bound is not None:
+            weighted = (float(outcome.objective), float(outcome.bound))
+        return Plan(
+            outcome.status,
+            runs,
+            rate,
+            parts,
+            ("printed", route),
+            lp_solves=int(relaxed is not None),
+            mip_solves=int(route == "mip"),
+            weighted=weighted,
+        )
 
     def _whole(self, outcome: Outcome) -> bool:
         answer = outcome.values  # noqa: PD011  # an Outcome, not a frame

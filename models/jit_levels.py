@@ -63,6 +63,8 @@ class Plan:
         How the answer was come by, from the easiest to the hardest means used.
     largest_bound
         Lower bound on the largest load from windows alone.
+    weighted
+        For a program with weights: its optimum and the solver's bound.
     """
 
     status: Status
@@ -75,6 +77,7 @@ class Plan:
     mip_solves: int = 0
     infeasibility: Infeasibility | None = None
     message: str = ""
+    weighted: tuple[float, float] | None = None
 
 
 @dataclass(eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Integers
+from flowlex.formulations.outcome import Status
 from flowlex.models.base import Solution
 from flowlex.models.jit_greedy import fill, greedy_schedule
 from flowlex.models.jit_grid import Grid, Load, Runs
@@ -58,15 +59,19 @@ class JitSolution(Solution):
         loads = sorted_loads(grid, plan.runs, plan.rate, load)
         largest = _number(loads[0]) if len(loads) else 0
         answer = plan.status.has_answer
-        bound = largest if plan.parts and answer else (plan.largest_bound if answer else None)
+        proven = bool(plan.parts) and plan.status is Status.OPTIMAL
+        objective: float | int = largest
+        bound: float | int | None = largest if proven else (plan.largest_bound if answer else None)
+        if plan.weighted is not None:
+            objective, bound = plan.weighted
         return cls(
             model=model,
             instance=instance,
             engine=engine,
             status=plan.status,
-            objective=largest if answer else None,
+            objective=objective if answer else None,
             bound=bound,
-            gap=None if bound is None else abs(largest - bound) / max(1.0, largest),
+            gap=None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
             duals=_port_duals(grid, plan),
             message=plan.message,
             infeasibility=plan.infeasibility,
@@ -219,7 +224,7 @@ class JitSolution(Solution):
         cost = self.grid.cost()
         levels = ", ".join(f"{count} at {s}" for s, count in list(self.levels.items())[:4])
         return {
-            "largest load": self.objective if self.objective is not None else "unknown",
+            "largest load": _number(self.sorted_loads[0]) if len(self.sorted_loads) else 0,
             "loads by level (at least)": levels or "none",
             "route": ", ".join(self.route),
             "linear programs": self.lp_solves,

@@ -21,6 +21,8 @@ RECIPES: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
     "gpu-figure1.json": ("gpu-figure1", 0, {}),
     "gpu-figure4.json": ("gpu-figure4", 4, {}),
     "gpu-testbed.json": ("gpu-testbed", 1, {}),
+    "jit-figure4.json": ("jit-figure4", 0, {}),
+    "jit-vgg16-10.json.gz": ("jit-cluster", 1, {"jobs": 10, "mix": "VGG16"}),
     "network-random.min.gz": ("network-random", 3, {"nodes": 12, "arcs": 40, "lower": 0.3, "unbounded": 0.1}),
 }
 

@@ -194,3 +194,24 @@ def test_latest_arrival_times_are_shown() -> None:
     assert caption == "Latest arrival times"
     assert frame["latest_s"].tolist() == [4, 13, 13, 19]
     assert frame["planned"].tolist() == [True, True, False, False]
+
+
+def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An integer program that stops early gives a feasible schedule without a claim to optimality."""
+    from dataclasses import replace
+
+    from flowlex.formulations import lexicographic
+
+    whole = lexicographic.solve
+
+    def stopped(*arguments: Any, **keywords: Any) -> Any:
+        outcome = whole(*arguments, **keywords)
+        return replace(outcome, status=Status.FEASIBLE, bound=0.0)
+
+    monkeypatch.setattr(lexicographic, "solve", stopped)
+    instance = generate("jit-random", seed=22, machines=3, jobs=3, transfers=3, slots=5, capacity=3)
+    assert isinstance(instance, JitInstance)
+    solution = JitBandwidth(instance, share=1.0, presolve=False, integrality="mip").solve()
+    assert solution.status is Status.FEASIBLE
+    assert solution.certificate is not None and solution.certificate.claim == "feasible"
+    assert solution.gap is not None and solution.gap > 0

@@ -127,6 +127,8 @@ def test_the_literal_programs_agree(seed: int) -> None:
         assert literal.status == staged.status
         if staged.status.has_answer:
             assert literal.sorted_loads.tolist() == staged.sorted_loads.tolist()
+            assert literal.certificate is not None and literal.certificate.claim == "bounded"
+            assert literal.objective == pytest.approx(literal.bound)
 
 
 @QUICK
