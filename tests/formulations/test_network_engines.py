@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations import UNBOUNDED, FlowNetwork, solve
+from flowlex.formulations import UNBOUNDED, FlowNetwork, Outcome, Status, solve
+from flowlex.formulations.engines import network_as_program
 from flowlex.formulations.engines.network_as_program import exact_potentials
 from flowlex.formulations.engines.network_engine import infeasible_cut
 from flowlex.validation.certificates import certify_network
@@ -126,3 +128,30 @@ def test_same_input_gives_the_same_answer() -> None:
         first, again = solve(network, engine), solve(network, engine)
         assert first.values.tolist() == again.values.tolist()
         assert first.duals.tolist() == again.duals.tolist()
+
+
+def test_a_free_cycle_without_capacity_is_not_run_for_nothing() -> None:
+    """The stand-in capacity of an arc without one never shows in the answer."""
+    network = FlowNetwork.from_arrays([0, 1, 1], [1, 0, 2], upper=UNBOUNDED, cost=[-1, 1, 5], supply=[2, 0, -2])
+    outcome = solve(network, "network")
+    assert outcome.values.tolist() == [2, 0, 2]
+    assert outcome.objective == 8
+    assert certify_network(network, outcome).ok
+
+
+def test_a_run_stopped_away_from_a_vertex_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interior point that the time limit leaves behind is neither a flow nor an error."""
+    network = FlowNetwork.from_arrays([0, 0], [1, 1], upper=3, cost=[1, 2], supply=[3, -3])
+    answer = {"values": np.array([1.4, 1.6])}
+
+    def stopped(*_: Any) -> Outcome:
+        return Outcome(Status.FEASIBLE, "highs", 4.6, 3.0, answer["values"])
+
+    monkeypatch.setattr(network_as_program, "solve_arrays", stopped)
+    outcome = solve(network, "highs")
+    assert outcome.status == "feasible"  # rounds to 1 + 2, which is a flow
+    assert (outcome.values.tolist(), outcome.objective, outcome.bound, outcome.duals) == ([1, 2], 5, None, None)
+    answer["values"] = np.array([1.6, 1.6])
+    outcome = solve(network, "highs")
+    assert outcome.status == "time_limit"
+    assert outcome.values is outcome.objective is None
