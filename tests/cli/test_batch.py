@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowlex.cli.journal import Fingerprint, Journal, JournalError, encode
@@ -160,16 +160,22 @@ def _record(number: int) -> dict[str, object]:
     return {"status": "optimal", "options": OPTIONS, "input": vars(Fingerprint(f"/{number}", 1, 1)), "text": "é\u2028"}
 
 
-@given(st.integers(0, 4), st.integers(0, 10_000))
-def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, count, cut):
+_LINES = [encode(_record(number)) for number in range(3)]
+_ENDS = [len(b"".join(_LINES[: number + 1])) for number in range(3)]
+
+
+@given(st.integers(0, _ENDS[-1]))
+@example(_ENDS[1] - 1)  # all but the end of the line: a whole record
+@example(_ENDS[1] - 2)
+@example(_ENDS[1] + 1)
+def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, cut):
     folder = tmp_path_factory.mktemp("journal")
-    lines = [encode(_record(number)) for number in range(count)]
-    content = b"".join(lines)[:cut]
+    lines, content = _LINES, b"".join(_LINES)[:cut]
     (folder / "results.jsonl").write_bytes(content)
-    whole = content.count(b"\n")
+    whole = sum(end - 1 <= cut for end in _ENDS)
     with Journal(folder) as journal:
         assert list(journal.records) == [f"/{number}" for number in range(whole)]
-        assert journal.dropped == (not content.endswith(b"\n") and content != b"")
+        assert journal.dropped == (cut > sum(map(len, lines[:whole])))
         assert not journal.begin(set())
         journal.append(_record(99))
     assert (folder / "results.jsonl").read_bytes() == b"".join(lines[:whole]) + encode(_record(99))
@@ -183,3 +189,13 @@ def test_garbage_in_the_results_is_dropped(tmp_path):
         assert journal.dropped == 4
         journal.begin(set())
     assert (tmp_path / "results.jsonl").read_bytes() == good
+
+
+@pytest.mark.parametrize(("status", "done"), [("optimal", True), ("time_limit", True), ("error", False)])
+def test_an_error_is_tried_again_even_if_nothing_changed(tmp_path, status, done):
+    record = {**_record(1), "status": status}
+    (tmp_path / "results.jsonl").write_bytes(encode(record))
+    with Journal(tmp_path) as journal:
+        assert (journal.done(Fingerprint("/1", 1, 1), OPTIONS) is not None) == done
+        assert journal.done(Fingerprint("/1", 1, 2), OPTIONS) is None
+        assert journal.done(Fingerprint("/1", 1, 1), {"engine": "highs"}) is None
