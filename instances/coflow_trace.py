@@ -4,8 +4,9 @@ First line: number of ports and number of coflows. Then one line per coflow: id,
 their ports, number of reducers, and ``port:MB`` per reducer, the volume that reducer receives from all mappers
 together, in equal parts.
 
-A coflow becomes a job of one computation that waits for all its transfers. Ports count from 1 in the published
-file, from 0 in some copies; both are read. What a mapper sends to its own port uses no network and is left out.
+A coflow becomes a job of one computation that waits for all its transfers. Ports count from 0 in the published file;
+one whose ports count from 1 (it names the port with the number of ports, and no port 0) is read as well. What a mapper
+sends to its own port uses no network and is left out.
 
 Source: github.com/coflow/coflow-benchmark (format); the deadline rule is that of deadline experiments with such
 traces: a multiple of the time the coflow would need alone.
@@ -173,7 +174,8 @@ def _whole(word: str, number: int, what: str) -> int:
 def _port_base(coflows: list[_Coflow], ports: int, numbers: list[int]) -> int:
     """Whether ports count from 0 or from 1; refuse ports outside of either range."""
     used = [{*coflow.mappers, *(port for port, _ in coflow.reducers)} for coflow in coflows]
-    base = 0 if any(0 in each for each in used) else 1
+    everything = set().union(*used)
+    base = 1 if ports in everything and 0 not in everything else 0
     for number, each in zip(numbers, used, strict=True):
         wrong = [port for port in each if not base <= port < ports + base]
         if wrong:

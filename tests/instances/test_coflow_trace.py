@@ -35,9 +35,21 @@ def test_files_are_recognised_by_content(tmp_path: Any) -> None:
     assert len(read_coflow_trace(path, first=1).jobs) == 1
 
 
-def test_ports_may_count_from_zero() -> None:
-    instance = parse_coflow_trace("2 1\n1 0 1 0 1 1:3\n")
-    assert [m.name for m in instance.machines] == ["p0", "p1"]
+def test_ports_count_from_zero_unless_the_file_says_otherwise() -> None:
+    assert [m.name for m in parse_coflow_trace("2 1\n1 0 1 0 1 1:3\n").machines] == ["p0", "p1"]
+    assert [m.name for m in parse_coflow_trace("3 1\n1 0 1 2 1 1:3\n").machines] == ["p0", "p1", "p2"]
+    with pytest.raises(InstanceError, match=r"port 2 is not among the 2 ports \(0..1\)"):
+        parse_coflow_trace("2 1\n1 0 1 0 1 2:3\n")
+
+
+def test_a_trace_can_be_planned() -> None:
+    from flowlex.models.jit_bandwidth import JitBandwidth
+
+    lines = ["150 3", "459 2786189 2 37 107 1 52:2.0", "460 2789166 5 13 19 105 113 114 2 89:5.0 143:5.0"]
+    lines.append("497 3237120 2 26 118 3 54:2.0 56:2.0 57:8.0")
+    solution = JitBandwidth(parse_coflow_trace("\n".join(lines)), share=1.0).solve()
+    assert solution.grid.count == 2 + 10 + 6
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +65,7 @@ def test_ports_may_count_from_zero() -> None:
         ("4 1\n1 0 1 1 1 3\n", "a reducer is port:MB with MB above 0, found '3'"),
         ("4 1\n1 0 1 1 1 3:0\n", "a reducer is port:MB with MB above 0, found '3:0'"),
         ("4 1\n1 0 1 1 1 3:nan\n", "a reducer is port:MB with MB above 0"),
-        ("4 1\n1 0 1 9 1 3:1\n", r"line 2: port 9 is not among the 4 ports \(1..4\)"),
+        ("4 1\n1 0 1 9 1 3:1\n", r"line 2: port 9 is not among the 4 ports \(0..3\)"),
         ("4 1\n1 -5 1 1 1 3:1\n", "arrival .* must be a whole number, found '-5'"),
         ("4 1\n1 0 1 1 2 3:1 3:2\n", "names a reducer twice"),
     ],

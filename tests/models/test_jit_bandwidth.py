@@ -215,3 +215,30 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     assert solution.status is Status.FEASIBLE
     assert solution.certificate is not None and solution.certificate.claim == "feasible"
     assert solution.gap is not None and solution.gap > 0
+
+
+@pytest.mark.parametrize("options", [{}, {"presolve": False}, {"program": "P1", "presolve": False}, {"program": "P4"}])
+def test_nothing_to_send(options: dict[str, Any]) -> None:
+    machines = tuple(Machine(name=n, out_mbps=80.0, in_mbps=80.0) for n in ("a", "b"))
+    jobs = (Job(name="j", computations=(Computation(name="c", seconds=1.0),)),)
+    for instance in (JitInstance(machines=machines, jobs=j, unit_mb=0.5) for j in ((), jobs)):
+        solution = JitBandwidth(instance, **options).solve()
+        assert solution.status is Status.OPTIMAL
+        assert len(solution.to_frame()) == len(solution.sorted_loads) == 0
+
+
+def test_port_duals_price_the_conflict() -> None:
+    """An egress of 3 units sends 2 to b in slot 0, and 4 to c in slots 0 and 1: not 2 and 2, but 1 and 3."""
+    machines = tuple(Machine(name=n, out_mbps=24.0, in_mbps=24.0) for n in ("a", "b", "c"))
+    transfers = tuple(
+        Transfer(name=f"to {to}", size_mb=size, sender="a", receiver=to, feeds="c", deadline_s=end)
+        for to, size, end in (("b", 2.0, 1.0), ("c", 4.0, 2.0))
+    )
+    job = Job(name="j", computations=(Computation(name="c", seconds=0.0),), transfers=transfers)
+    instance = JitInstance(machines=machines, jobs=(job,), slot_s=1.0, unit_mb=1.0)
+    solution = JitBandwidth(instance, share=1.0).solve()
+    assert solution.route == ("staged lp",)
+    assert solution.sorted_loads.tolist() == [3, 2, 1]
+    assert solution.largest_bound == 2  # by windows alone
+    assert solution.duals["egress"].tolist() == [[-1, 0], [0, 0], [0, 0]]  # one unit more in slot 0 saves the 3
+    assert not solution.duals["ingress"].any()

@@ -283,7 +283,7 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
         detail = f"bound {bound:.10g}, {lateness:g} units x slots late"
         ok = bound > lateness - (1 if view.schedule.integral else _TOLERANCE * lateness) + _TOLERANCE
         yield Check(f"total lateness is least{where}, dual bound", ok, max(0.0, lateness - bound), detail), True
-    for level in range(top, 0 if view.schedule.levels_claimed else top - 1, -1):
+    for level in range(top, 0 if view.schedule.levels_claimed else max(top - 1, 0), -1):
         name = f"level {level}{where}: {counts[level]:g} loads"
         least = counts[level]
         if not view.schedule.levels_claimed:
