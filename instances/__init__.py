@@ -11,6 +11,8 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.jit import JitInstance
 from flowlex.instances.load_partition import LoadPartitionInstance
 from flowlex.instances.network import NetworkInstance
+from flowlex.instances.openb import read_openb
+from flowlex.instances.pods import PodInstance
 
 __all__ = [
     "GENERATORS",
@@ -21,11 +23,13 @@ __all__ = [
     "JitInstance",
     "LoadPartitionInstance",
     "NetworkInstance",
+    "PodInstance",
     "from_telemetry",
     "generate",
     "json_schema",
     "read_coflow_trace",
     "read_instance",
+    "read_openb",
     "write_dimacs",
     "write_instance",
 ]

@@ -160,6 +160,8 @@ class _Phase2:
         """Search, relax, branch."""
         self._offer(self.best)
         self._rounds(integer=False)
+        if not self.closed and self.measure != "deviation":
+            self._from_deviation()
         if not self.closed and not self.late:
             self._rounds(integer=True)
         value = self.value
@@ -207,6 +209,13 @@ class _Phase2:
         if relaxed is not None and not self.closed:
             self._round_down(relaxed)
 
+    def _from_deviation(self) -> None:
+        """Start from the most even fractional loads: they lead to good answers by every measure."""
+        program = balance_program(self.model, "deviation", self.admitted, self.points, integer=False)
+        outcome = solve(program, self.engine, self._options(False))
+        if outcome.values is not None:
+            self._round_down(outcome.values)
+
     def _options(self, integer: bool) -> SolveOptions:
         options = self.options
         if self.until is not None:
@@ -245,7 +254,7 @@ class _Phase2:
 
     def _offer(self, cluster: Cluster) -> None:
         view = self.model.instance.arrays
-        improved = self.model.copy_of(cluster)
+        improved = cluster.copy()
         self._touch(cluster)
         if balance_of(cluster.loads, self.measure) < self.value:
             self.best = cluster

@@ -280,12 +280,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             slots[chosen[pod]] -= 1
         return chosen
 
-    def copy_of(self, cluster: Cluster) -> Cluster:
-        """The same pods on the same cards, to be changed freely."""
-        if not self.cards:
-            return placement_cluster(self.instance, cluster.node, cards=False)
-        return pack_cards(self.instance, cluster.node.copy(), dict(cluster.used_cards))
-
     # Answering
 
     def _interpret(self, outcome: Outcome) -> PlacementSolution:

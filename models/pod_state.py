@@ -62,6 +62,28 @@ class Cluster:
         allowed: NDArray[np.bool_] = room & view.allowed[pod]
         return allowed
 
+    def fits_node(self, pod: int, node: int) -> bool:
+        """Whether the pod may go to one node and fits into what is free there now."""
+        view = self.view
+        if not view.allowed[pod, node] or self.free[node, 0] < view.cpu[pod] - EPSILON:
+            return False
+        if self.free[node, 1] < view.memory[pod] - EPSILON:
+            return False
+        need, many = self._need(pod)
+        if not many:
+            return True
+        room = np.count_nonzero(self.card_free[node] >= need[node] - EPSILON)
+        return bool(view.cards[node] and room >= many)
+
+    def copy(self) -> Cluster:
+        """The same pods on the same cards, to be changed freely."""
+        other = Cluster.__new__(Cluster)
+        other.view, other.cards = self.view, self.cards
+        other.free, other.loads = self.free.copy(), self.loads.copy()
+        other.node, other.card_free = self.node.copy(), self.card_free.copy()
+        other.used_cards = dict(self.used_cards)
+        return other
+
     def add(self, pod: int, node: int) -> None:
         """Place a pod that fits, on the fullest cards that take it."""
         view = self.view
@@ -108,7 +130,8 @@ def _spread(loads: Floats, added: Floats, nodes: Integers, power: int = 0) -> Fl
     """
     now, more = loads[nodes], added[nodes]
     if power:
-        powers: Floats = (now + more) ** power - now**power
+        peak = max(1e-12, float(loads.max()))  # keeps the powers of the large loads near 1
+        powers: Floats = np.minimum((now + more) / peak, 4.0) ** power - (now / peak) ** power
         return powers
     total = loads.sum() + more
     squares: Floats = (loads**2).sum() - now**2 + (now + more) ** 2 - total**2 / len(loads)
@@ -123,13 +146,14 @@ def improve(cluster: Cluster, movable: Sequence[int], *, power: int = 0, passes:
     power
         0 lowers the deviation; a large even number lowers the largest loads.
     """
+    peak = max(1e-12, float(cluster.loads.max(initial=0.0)))
     for _ in range(passes):
-        before = _cost(cluster.loads, power)
+        before = _cost(cluster.loads / peak, power)
         for pod in movable:
             _move(cluster, pod, power)
         for pod in movable:
             _swap(cluster, pod, movable, power)
-        if _cost(cluster.loads, power) > before * (1 - 1e-6) - 1e-15:
+        if _cost(cluster.loads / peak, power) > before * (1 - 1e-6) - 1e-15:
             return
 
 
@@ -157,6 +181,10 @@ def _swap(cluster: Cluster, pod: int, movable: Sequence[int], power: int) -> Non
     change_a = view.load[others, a] - view.load[pod, a]
     change_b = view.load[pod, b] - view.load[others, b]
     loads, size = cluster.loads, len(cluster.loads)
+    if power:
+        peak = max(1e-12, float(loads.max()))
+        loads = loads / peak
+        change_a, change_b = (np.minimum(change / peak, 3.0) for change in (change_a, change_b))
     each = power or 2
     gain = (loads[a] + change_a) ** each - loads[a] ** each + (loads[b] + change_b) ** each - loads[b] ** each
     if not power:

@@ -25,11 +25,13 @@ _MODELS = {
     "jit-bandwidth": ("flowlex.models.jit_bandwidth", "JitBandwidth"),
     "load-partition": ("flowlex.models.load_partition", "LoadPartition"),
     "min-cost-flow": ("flowlex.models.min_cost_flow", "MinCostFlow"),
+    "pod-placement": ("flowlex.models.pod_placement", "PodPlacement"),
 }
 #: Kind of instance: module and function that tabulates its policies and baselines.
 _COMPARISONS = {
     "gpu-assignment": ("flowlex.models.gpu_compare", "compare"),
     "load-partition": ("flowlex.models.load_baselines", "compare"),
+    "pod-placement": ("flowlex.models.pod_baselines", "compare"),
 }
 
 

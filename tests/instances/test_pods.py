@@ -1,0 +1,138 @@
+"""Pod instances, their generators, and the importer of the public GPU trace."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import instance_from_document
+from flowlex.instances.generators import generate
+from flowlex.instances.openb import read_openb
+
+NODE = {"name": "a", "cpu_cores": 4, "memory_gb": 8}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": []}, "at least 1 item"),
+        ({"nodes": [{**NODE, "cpu_cores": 0}]}, "nodes\\[0\\].cpu_cores: .*greater than 0"),
+        ({"nodes": [NODE, NODE]}, "two nodes are named 'a'"),
+        ({"nodes": [{**NODE, "cards": 2}]}, "node 'a' needs both cards and card_gb, or neither"),
+        ({"pods": [{"name": "p", "cpu_cores": -1}]}, "greater than or equal to 0"),
+        ({"pods": [{"name": "p"}, {"name": "p"}]}, "two pods are named 'p'"),
+        ({"pods": [{"name": "p", "node": "z"}]}, "pod 'p' runs on 'z', which is no node; the nodes are: a"),
+        ({"pods": [{"name": "p", "gpu_memory_gb": 1, "gpu_share": 0.5}]}, "give one of them"),
+        ({"pods": [{"name": "p", "gpu_cards": 2}]}, "pod 'p' names cards but wants no GPU memory"),
+        ({"pods": [{"name": "p", "move_cost": 2}]}, "has a move_cost but runs nowhere"),
+        ({"pods": [{"name": "p", "gpu_share": 1.5}]}, "less than or equal to 1"),
+    ],
+)
+def test_bad_instances_name_the_offender(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InstanceError, match=message):
+        instance_from_document({"kind": "pod-placement", "nodes": [NODE], **change})
+
+
+def test_the_testbed_overflows() -> None:
+    for seed in range(5):
+        instance: Any = generate("kubeflow-testbed", seed=seed)
+        assert (len(instance.nodes), len(instance.pods)) == (3, 12)
+        view = instance.arrays
+        assert view.cpu.sum() > view.capacity[:, 1].sum() or len({n.card_gb for n in instance.nodes}) == 3
+        assert instance == generate("kubeflow-testbed", seed=seed)
+
+
+def test_running_pods_of_a_generated_cluster_fit() -> None:
+    instance: Any = generate("pods-scale", nodes=10, pods=80, running=0.5, seed=3)
+    running = [pod for pod in instance.pods if pod.node]
+    assert 20 < len(running) <= 40 and {pod.move_cost for pod in running} == {None, 1.0}
+    view = instance.arrays
+    for n in range(10):
+        here = view.running == n
+        assert view.cpu[here].sum() <= view.capacity[n, 1] and view.memory[here].sum() <= view.capacity[n, 2]
+
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,96000,393216,0,\nn2,96000,393216,8,G2\n"
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    "p0,12000,16384,1,460,,LS,Running,0,100,0\n"
+    "p1,88000,327680,8,1000,V100M16|G2,Burstable,Pending,50,90,\n"
+    "p2,3152,5600,0,0,,BE,Failed,200,300,201\n"
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "pods.csv").write_text(PODS)
+    return tmp_path / "nodes.csv", tmp_path / "pods.csv"
+
+
+def test_the_public_trace_is_read(files: tuple[Path, Path]) -> None:
+    instance = read_openb(*files)
+    assert [(n.name, n.cpu_cores, n.memory_gb, n.cards, n.card_model) for n in instance.nodes] == [
+        ("n0", 64.0, 256.0, 2, "P100"),
+        ("n1", 96.0, 384.0, 0, None),
+        ("n2", 96.0, 384.0, 8, "G2"),
+    ]
+    first, second, third = instance.pods
+    assert (first.gpu_share, first.gpu_cards, first.priority) == (0.46, 1, 3)
+    assert (second.gpu_share, second.gpu_cards, second.card_models) == (1.0, 8, ("V100M16", "G2"))
+    assert not third.wants_gpu and third.cpu_cores == 3.152
+    assert [pod.name for pod in read_openb(*files, at_s=60).pods] == ["p0", "p1"]
+    assert len(read_openb(*files, most_pods=1).pods) == 1
+
+
+def test_a_placement_of_the_trace(files: tuple[Path, Path]) -> None:
+    from flowlex.models.pod_placement import PodPlacement
+
+    solution = PodPlacement(read_openb(*files)).solve("highs")
+    placement = solution.to_dict()["placement"]
+    assert placement["p1"] == "n2" and placement["p0"] in ("n0", "n2") and len(placement) == 3
+
+
+@pytest.mark.parametrize(
+    ("which", "text", "message"),
+    [
+        (0, "a,b\n1,2\n", "line 1: the header lacks sn, cpu_milli"),
+        (0, NODES.partition("\n")[0], "the node list has no rows"),
+        (0, NODES + "n3,64000\n", "line 5: 2 fields, the header has 5; is the row cut off"),
+        (0, NODES + "n3,x,1,0,\n", "line 5: cpu_milli is 'x'; a number of at least 0"),
+        (0, NODES + "n3,64000,1,2.5,T4\n", "line 5: gpu is '2.5'; an integer"),
+        (0, NODES + "n3,64000,1,2,XYZ\n", "line 5: card model 'XYZ' is not known; one of: P100"),
+        (0, NODES + "n3,0,1024,0,\n", "line 5: cpu_cores: .*greater than 0"),
+        (0, NODES + "n0,64000,1024,0,\n", "line 5: sn 'n0' is that of line 2 as well"),
+        (1, NODES, "line 1: the header lacks name"),
+        (1, PODS + "p3,1,1,1,1500,,LS,R,0,1,0\n", "line 5: gpu_milli is 1500 for 1 cards"),
+        (1, PODS + "p3,nan,1,0,0,,LS,R,0,1,0\n", "line 5: cpu_milli is 'nan'"),
+        (1, PODS + "p3,1,1,0,0,,Best,R,0,1,0\n", "line 5: qos 'Best' is not known"),
+        (1, PODS + ",1,1,0,0,,LS,R,0,1,0\n", "line 5: name: .*at least 1 character"),
+        (1, PODS + "p0,1,1,0,0,,LS,R,0,1,0\n", "line 5: name 'p0' is that of line 2 as well"),
+        (1, PODS + '"p3,1,1,0,0,,LS,R,0,1,0\n', "line 5: not CSV"),
+        (1, "", "the file is empty"),
+    ],
+)
+def test_damaged_traces_name_the_line(files: tuple[Path, Path], which: int, text: str, message: str) -> None:
+    files[which].write_text(text)
+    with pytest.raises(InstanceError, match=message) as error:
+        read_openb(*files)
+    assert str(files[which]) in str(error.value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("openb")
+    raw = bytearray(PODS.encode())
+    for _ in range(data.draw(st.integers(0, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    (folder / "n.csv").write_text(NODES)
+    (folder / "p.csv").write_bytes(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
+    with contextlib.suppress(InstanceError):
+        read_openb(folder / "n.csv", folder / "p.csv")
