@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,14 @@ from hypothesis import strategies as st
 from flowlex.cli.journal import Fingerprint, Journal, JournalError, encode
 
 OPTIONS = {"engine": "pulp"}
+
+
+def _reader_waits(pipe: Path) -> int | None:
+    """Return a writing end of the pipe once somebody wants to read it; open it, and the reader goes on waiting."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
 
 
 def test_a_killed_batch_resumes_without_loss_or_double_entry(
@@ -81,15 +88,16 @@ def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, tmp
     assert again.exit_code == 1
 
 
-def test_a_worker_that_dies_is_an_error_line(start, write, wait_for, children, read_results, tmp_path):
+def test_a_worker_that_dies_is_an_error_line(start, write, wait_for, children, alive, read_results, tmp_path):
     os.mkfifo(tmp_path / "b.json")
     paths = [write("a.json"), tmp_path / "b.json", write("c.json", units=3)]
     out = tmp_path / "out"
     process = start("solve", *paths, "-o", out)
-    wait_for(lambda: (out / "results.jsonl").exists() and read_results(out))
-    time.sleep(0.3)  # it has begun to read the pipe by now; if not, the instance is simply tried again
+    writer = wait_for(lambda: _reader_waits(tmp_path / "b.json"))
     (worker,) = children(process.pid)
     os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: not alive(worker))
+    os.close(writer)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 1
     assert [record["status"] for record in read_results(out)] == ["optimal", "error", "optimal"]
@@ -109,10 +117,11 @@ def test_workers_that_cannot_start_end_the_run(run, write, monkeypatch):
 def test_an_interrupted_run_says_how_to_go_on(start, write, wait_for, children, alive, tmp_path):
     os.mkfifo(tmp_path / "a.json")
     process = start("solve", tmp_path / "a.json", "-o", "out")
-    (worker,) = wait_for(lambda: children(process.pid))
-    time.sleep(0.5)
+    writer = wait_for(lambda: _reader_waits(tmp_path / "a.json"))
+    (worker,) = children(process.pid)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
+    os.close(writer)
     assert process.returncode == 130
     assert "interrupted; go on with --resume" in stderr
     assert "Traceback" not in stderr
