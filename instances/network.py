@@ -134,8 +134,8 @@ class NetworkInstance(Instance):
             "arcs with a lower bound": int(np.count_nonzero(view.lower)),
             "arcs without upper bound": int(np.count_nonzero(view.upper == UNBOUNDED)),
             "arcs of negative cost": int(np.count_nonzero(view.cost < 0)),
-            "least cost": int(view.cost.min(initial=0)),
-            "most cost": int(view.cost.max(initial=0)),
+            "least cost": int(view.cost.min()) if view.cost.size else 0,
+            "most cost": int(view.cost.max()) if view.cost.size else 0,
         }
 
 

@@ -181,6 +181,20 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
     @abstractmethod
     def _formulate(self) -> LinearProgram | FlowNetwork: ...
 
+    def _facts(self, outcome: Outcome) -> dict[str, Any]:
+        """The fields that every solution takes from an outcome; objective and bound in the formulation's units."""
+        return {
+            "model": self.name,
+            "instance": self.instance.name,
+            "engine": outcome.engine,
+            "status": outcome.status,
+            "objective": outcome.objective,
+            "bound": outcome.bound,
+            "gap": outcome.gap,
+            "message": outcome.message,
+            "infeasibility": outcome.infeasibility,
+        }
+
     @abstractmethod
     def _interpret(self, outcome: Outcome) -> SolutionT:
         """Turn an outcome (with or without an answer) into the model's solution, in its units."""

@@ -147,16 +147,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
             bound = objective if outcome.bound is not None else None
             duals = self._duals(outcome)
         return GpuSolution(
-            model=self.name,
-            instance=self.instance.name,
-            engine=outcome.engine,
-            status=outcome.status,
-            objective=objective,
-            bound=bound,
-            gap=outcome.gap,
+            **{**self._facts(outcome), "objective": objective, "bound": bound},
             duals=duals,
-            message=outcome.message,
-            infeasibility=outcome.infeasibility,
             placement=Placement(plan.view, self.costs, gpu),
             round=plan,
             transfer_units=transfer,

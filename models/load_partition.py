@@ -197,18 +197,11 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
                 holders = np.flatnonzero(self._groups[1][self._groups[0][b]])
                 moves[holders[view.cost[holders, n].argmin()], n] += share[b, n]
         scale = None if outcome.objective is None else float(outcome.objective) / MICROSECONDS
+        bound = None if outcome.bound is None else float(outcome.bound) / MICROSECONDS
         duals = {} if outcome.duals is None else network.split_nodes(outcome.duals / MICROSECONDS)
         return PartitionSolution(
-            model=self.name,
-            instance=self.instance.name,
-            engine=outcome.engine,
-            status=outcome.status,
-            objective=scale,
-            bound=None if outcome.bound is None else float(outcome.bound) / MICROSECONDS,
-            gap=outcome.gap,
+            **{**self._facts(outcome), "objective": scale, "bound": bound},
             duals=duals,
-            message=outcome.message,
-            infeasibility=outcome.infeasibility,
             source=self.instance,
             capacity=self.capacities,
             before=view.load,

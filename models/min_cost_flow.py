@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flowlex.formulations.expression import Integers
-from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import Outcome
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Equation, Model, Solution, Symbol
@@ -58,7 +58,7 @@ class FlowSolution(Solution):
             "tail": names[network.tail],
             "head": names[network.head],
             "lower": network.lower,
-            "upper": network.upper,
+            "upper": np.where(network.upper == UNBOUNDED, np.inf, network.upper),
             "cost": network.cost,
             "flow": self.flow,
         }
@@ -147,16 +147,8 @@ class MinCostFlow(Model[NetworkInstance, FlowSolution]):
         if outcome.duals is not None and outcome.reduced_costs is not None:
             duals = {**network.split_nodes(outcome.duals), **network.split_arcs(outcome.reduced_costs)}
         return FlowSolution(
-            model=self.name,
-            instance=self.instance.name,
-            engine=outcome.engine,
-            status=outcome.status,
-            objective=outcome.objective,
-            bound=outcome.bound,
-            gap=outcome.gap,
+            **self._facts(outcome),
             duals=duals,
-            message=outcome.message,
-            infeasibility=outcome.infeasibility,
             flow=outcome.values,
             network=network,
         )

@@ -292,15 +292,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
                 of_class = (view.priority == priority) & (view.running < 0)
                 admitted[priority] = (int((node[of_class] >= 0).sum()), int(of_class.sum()), most)
         return PlacementSolution(
-            model=self.name,
-            instance=self.instance.name,
-            engine=outcome.engine,
-            status=outcome.status,
-            objective=outcome.objective,
-            bound=outcome.bound,
-            gap=outcome.gap,
-            message=outcome.message,
-            infeasibility=outcome.infeasibility,
+            **self._facts(outcome),
             source=self.instance,
             node=node,
             cluster=cluster,
