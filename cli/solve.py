@@ -32,7 +32,8 @@ _PATHS = "Instance files, or folders: then every instance file directly in them 
 
 
 def solve(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help=_PATHS)],
+    context: typer.Context,
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help=_PATHS)] = None,
     policy: PolicyOption = None,
     engine: EngineOption = Engine.PULP,
     time_limit: TimeLimitOption = None,
@@ -48,6 +49,14 @@ def solve(
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Skip what results.jsonl in DIR already holds.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Also tabulate the policies and baselines.")] = False,
+    from_telemetry: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Solve what a node information service holds now (load partition)."),
+    ] = None,
+    max_age: Annotated[
+        float | None,
+        typer.Option(min=0.0, metavar="SECONDS", help="Nodes with older live values are left out; 60 if not given."),
+    ] = None,
 ) -> None:
     """Solve instance files to certified answers.
 
@@ -67,6 +76,15 @@ def solve(
     from flowlex.cli.pool import PoolError
 
     values = parse_settings(settings, policy=policy)
+    paths = list(paths or ())
+    if from_telemetry is not None:
+        from flowlex.cli.live import snapshot
+
+        paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
+    elif max_age is not None:
+        raise typer.BadParameter("is for --from-telemetry only", param_hint="--max-age")
+    elif not paths:
+        raise typer.BadParameter("name an instance file or folder, or give --from-telemetry URL", param_hint="PATH")
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
     try:

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,17 +74,35 @@ def test_a_partition_from_live_values(
         assert "gone" in instance.comment
         solution = LoadPartition(instance, capacity="history").solve()
         assert solution.targets == {"worker-1": 40, "worker-2": 80, "worker-3": 120, "worker-4": 160}
+        record = _solve_command(url, secrets["reader"])
+        assert record["status"] == "optimal" and record["objective"] == pytest.approx(solution.objective)
     for process in list(processes.running):
         assert processes.stop(process) in (0, -signal.SIGTERM)
     log = processes.text() + str(capfd.readouterr())
     assert not any(secret in log for secret in secrets.values())
 
 
+def _solve_command(url: str, token: str) -> Any:
+    command = ["solve", "--from-telemetry", url, "--max-age", "3600", "--set", "capacity=history", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from flowlex.cli import main; main()", *command],
+        env={**os.environ, "FLOWLEX_TELEMETRY_TOKEN": token},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "left out: gone" in done.stderr
+    return json.loads(done.stdout)
+
+
 def _good(reader: TelemetryClient, names: list[str]) -> set[tuple[str, str]]:
     return {(r.name, r.node) for r in reader.read(names, NODES).readings if r.last_exit_code == 0}
 
 
-def _soak(processes: Any, url: str, port: int, folder: Path, seconds: float, seed: int, least_kills: int = 4) -> dict[str, int]:
+def _soak(
+    processes: Any, url: str, port: int, folder: Path, seconds: float, seed: int, least_kills: int = 4
+) -> dict[str, int]:
     """Kill and restart server and agents at random; return for each count what must hold."""
     rng = random.Random(seed)
     commands = folder / "commands"

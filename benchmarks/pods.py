@@ -1,0 +1,84 @@
+"""Pod placement and load partition: seconds to a proven balance, growth, and the papers' baselines beside them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flowlex.instances.generators import generate
+from flowlex.models.load_baselines import compare as compare_partitions
+from flowlex.models.load_partition import LoadPartition
+from flowlex.models.pod_baselines import compare
+from flowlex.models.pod_placement import PodPlacement
+
+__all__ = ["tables"]
+
+Row = dict[str, object]
+
+
+def tables() -> list[tuple[str, list[Row]]]:
+    """Title and rows of every table."""
+    return [
+        ("Kubeflow testbed to a proven optimum (target: under 1 s)", [_testbed(seed) for seed in range(5)]),
+        ("Balance and time against the baselines, testbed of seed 0", _frame(compare(_instance("kubeflow-testbed")))),
+        ("Growth of pod placement, gap 0.01 (one point of load), 60 s at most", _growth()),
+        (
+            "Evaluations of capacity, finish at the true speeds",
+            _frame(compare_partitions(_instance("inference-cluster"))),
+        ),
+        ("Growth of load partition, network simplex, replicas", [_partition(n) for n in (4, 50, 200)]),
+    ]
+
+
+def _instance(name: str, **parameters: Any) -> Any:
+    return generate(name, **parameters)
+
+
+def _testbed(seed: int) -> Row:
+    started = time.perf_counter()
+    solution = PodPlacement(_instance("kubeflow-testbed", seed=seed)).solve("highs")
+    row: Row = {"seed": seed, "status": str(solution.status), "sigma": solution.objective}
+    return {**row, "waiting": len(solution.queue), "seconds": time.perf_counter() - started}
+
+
+def _growth() -> list[Row]:
+    rows: list[Row] = []
+    for nodes, pods in ((10, 50), (30, 150), (100, 500), (200, 1000)):
+        for measure in ("deviation", "max_load"):
+            instance = _instance("pods-scale", nodes=nodes, pods=pods, seed=1)
+            started = time.perf_counter()
+            model = PodPlacement(instance, balance=measure)  # type: ignore[arg-type]
+            solution = model.solve("highs", gap=0.01, time_limit_s=60)
+            rows.append(
+                {
+                    "nodes": nodes,
+                    "pods": pods,
+                    "balance": measure,
+                    "columns": len(model.builder.pairs[0]) + len(model.builder.card_slots[0]),
+                    "without aggregation": _columns_apart(instance),
+                    "objective": solution.objective,
+                    "bound": solution.bound,
+                    "gap, points of load": solution.gap,
+                    "gap, relative": solution.relative_gap,
+                    "seconds": time.perf_counter() - started,
+                }
+            )
+    return rows
+
+
+def _columns_apart(instance: Any) -> int:
+    builder = PodPlacement(instance, aggregate=False).builder
+    return len(builder.pairs[0]) + len(builder.card_slots[0])
+
+
+def _partition(workers: int) -> Row:
+    instance = _instance("inference-cluster", workers=workers, items=100 * workers, seed=1)
+    started = time.perf_counter()
+    model = LoadPartition(instance, capacity="history", level="item", objective="makespan")
+    solution = model.solve("network")
+    sizes: Row = {"nodes": workers, "items": 100 * workers, "arcs": model.sizes()["arcs"]}
+    return {**sizes, "moved cost s": solution.objective, "seconds": time.perf_counter() - started}
+
+
+def _frame(frame: Any) -> list[Row]:
+    return [dict(row) for row in frame.reset_index().to_dict("records")]

@@ -1,0 +1,148 @@
+"""The node information service: latency of reads at 1 000 nodes x 20 names under a steady write load.
+
+Server and writer run in processes of their own on this machine; all traffic is loopback. PostgreSQL is measured
+when ``FLOWLEX_BENCH_POSTGRES`` holds the URL of an empty database.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["tables"]
+
+NODES, NAMES = 1_000, 20
+#: Every node writes its 20 values every 10 seconds.
+VALUES_PER_S = 2_000
+SECONDS = 10.0
+
+Row = dict[str, object]
+
+_WRITER = """
+import json, sys, time
+import httpx
+url, nodes, names, rate, seconds = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
+client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+written, latency, start, n = 0, [], time.monotonic(), 0
+while (now := time.monotonic()) - start < seconds or (seconds == 0 and n < nodes):
+    samples = [{"name": f"v{k}", "time": time.time(), "value": k / 7} for k in range(names)]
+    client.post("/v1/data", json={"node": f"n{n % nodes}", "samples": samples}).raise_for_status()
+    latency.append(time.monotonic() - now)
+    written, n = written + names, n + 1
+    if rate:
+        time.sleep(max(0.0, start + written / rate - time.monotonic()))
+took = time.monotonic() - start
+latency.sort()
+median, high = latency[len(latency) // 2], latency[int(len(latency) * 0.99)]
+print(json.dumps({"rate": written / took, "median": median, "p99": high}))
+"""
+
+
+def tables() -> list[tuple[str, list[Row]]]:
+    """Title and rows of every table."""
+    made = [_measured("SQLite", None)]
+    if url := os.environ.get("FLOWLEX_BENCH_POSTGRES"):
+        made.append(_measured("PostgreSQL", url))
+    return made
+
+
+def _measured(name: str, database: str | None) -> tuple[str, list[Row]]:
+    with tempfile.TemporaryDirectory() as folder:
+        port = _free_port()
+        url = f"http://127.0.0.1:{port}"
+        serve = "from flowlex.cli.telemetry import app; app()"
+        command = [sys.executable, "-c", serve, "serve", "--no-auth", "--port", str(port)]
+        environment = {**os.environ, "FLOWLEX_TELEMETRY_DATABASE": database or f"sqlite:///{folder}/s.db"}
+        with (Path(folder) / "log").open("wb") as log:
+            server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            _wait(url)
+            _write(url, 0, 0.0).communicate()
+            writer = _write(url, VALUES_PER_S, SECONDS + 3)
+            time.sleep(1.0)
+            rows = _reads(url)
+            written = json.loads(writer.communicate()[0])
+            rows.append(
+                {
+                    "call": "write 20 values, acknowledged on disk",
+                    "median ms": 1e3 * written["median"],
+                    "p99 ms": 1e3 * written["p99"],
+                    "values per s": round(written["rate"]),
+                }
+            )
+        finally:
+            server.terminate()
+            server.wait()
+    return f"Reads at {NODES} nodes x {NAMES} names while {VALUES_PER_S} values per second are written, {name}", rows
+
+
+def _reads(url: str) -> list[Row]:
+    import httpx
+
+    rng = np.random.default_rng(0)
+    names = [f"v{k}" for k in range(NAMES)]
+    with httpx.Client(base_url=f"{url}/v1", timeout=30, trust_env=False) as client:
+
+        def one() -> int:
+            return len(client.get(f"/data/v{rng.integers(NAMES)}/n{rng.integers(NODES)}").raise_for_status().content)
+
+        def node() -> int:
+            params = {"name": names, "node": f"n{rng.integers(NODES)}"}
+            return len(client.get("/data", params=params).raise_for_status().json()["readings"])
+
+        def name() -> int:
+            return len(client.get("/data", params={"name": names[0]}).raise_for_status().json()["readings"])
+
+        def all_() -> int:
+            return len(client.get("/data").raise_for_status().json()["readings"])
+
+        return [
+            _latency("one value", one, SECONDS * 0.3),
+            _latency("20 names of one node", node, SECONDS * 0.3),
+            _latency("one name of 1 000 nodes", name, SECONDS * 0.2),
+            _latency("all 20 000 values", all_, SECONDS * 0.2),
+        ]
+
+
+def _latency(call: str, function: Callable[[], int], seconds: float) -> Row:
+    times, until = [], time.monotonic() + seconds
+    while time.monotonic() < until:
+        started = time.perf_counter()
+        assert function()
+        times.append(1e3 * (time.perf_counter() - started))
+    median, high = np.percentile(times, [50, 99])
+    return {"call": call, "median ms": float(median), "p99 ms": float(high), "calls": len(times)}
+
+
+def _write(url: str, rate: int, seconds: float) -> subprocess.Popen[bytes]:
+    arguments = [str(value) for value in (NODES, NAMES, rate, seconds)]
+    return subprocess.Popen([sys.executable, "-c", _WRITER, url, *arguments], stdout=subprocess.PIPE)
+
+
+def _wait(url: str) -> None:
+    import httpx
+
+    for _ in range(300):
+        try:
+            if httpx.get(f"{url}/v1/health", trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise RuntimeError("the server does not answer")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        number: Any = listener.getsockname()[1]
+        return int(number)

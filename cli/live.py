@@ -1,0 +1,43 @@
+"""Live nodes as an instance file: what ``flowlex solve --from-telemetry URL`` solves can be solved again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import typer
+
+from flowlex.cli.output import note
+
+__all__ = ["snapshot"]
+
+#: A reader's token; a command line would show it to others.
+TOKEN_VARIABLE = "FLOWLEX_TELEMETRY_TOKEN"
+
+
+def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s: float) -> Path:
+    """Read the service, write ``live.json`` (into ``output``, else a folder that ends with the command).
+
+    Raises
+    ------
+    typer.BadParameter
+        The service cannot be read, or holds no fresh node.
+    """
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import write_instance
+    from flowlex.instances.from_telemetry import from_telemetry
+
+    try:
+        instance = from_telemetry(url, token=os.environ.get(TOKEN_VARIABLE) or None, max_age_s=max_age_s)
+    except InstanceError as error:
+        raise typer.BadParameter(str(error), param_hint="--from-telemetry") from error
+    if output is None:
+        folder = tempfile.TemporaryDirectory(prefix="flowlex-live-")
+        context.call_on_close(folder.cleanup)
+        path = Path(folder.name) / "live.json"
+    else:
+        path = output / "live.json"
+    write_instance(instance, path)
+    note(instance.comment)
+    return path
