@@ -10,8 +10,7 @@ staged
 staged, largest level first
     The same after one program that finds the least possible maximum K; levels above K then have no variables.
 weighted
-    One program with the literal weights ``|delta|**s`` (|delta| loads). It has the same answers, and loses precision
-    at very small sizes; then it is refused.
+    One program with the literal weights ``|delta|**s``: `flowlex.formulations.lexicographic_weighted`.
 
 The lowest level needs no program: the sum of all loads is often a constant, and then the counts of the higher
 levels fix it (``constant_sum``).
@@ -25,7 +24,7 @@ Source: P2 to P4 of Shi et al. 2021; the staged form is finding 2 of shared/pape
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Expression, Floats, Variables
-from flowlex.formulations.lambda_representation import increments, lambda_representation
+from flowlex.formulations.lambda_representation import increments
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 
@@ -41,11 +40,12 @@ __all__ = [
     "Integrality",
     "LexicographicProgram",
     "LexicographicResult",
-    "PrecisionError",
     "Route",
     "Stage",
+    "copy_program",
+    "evaluate",
+    "first_program",
     "staged",
-    "weighted_program",
 ]
 
 Integrality: TypeAlias = Literal["auto", "lp", "mip"]
@@ -54,12 +54,6 @@ Route: TypeAlias = Literal["lp", "lp, rounded within the optimal face", "mip"]
 
 #: Distance from an integer that counts as none.
 WHOLE = 1e-6
-#: Above this, sums of integers are no longer exact in double precision.
-EXACT = 2.0**53
-
-
-class PrecisionError(ValueError):
-    """Coefficients of the literal weighted form would not be exact; use the staged form."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,36 +138,6 @@ class LexicographicResult:
     mip_solves: int = 0
 
 
-def weighted_program(
-    problem: LexicographicProgram, *, form: Literal["lambda", "increments"] = "lambda"
-) -> LinearProgram:
-    """The literal program: one sum of ``|delta|**load`` over the loads (P3 in increments, P4 in lambda form).
-
-    Raises
-    ------
-    PrecisionError
-        ``|delta| * |delta|**levels`` is above 2**53, so that a unit at the lowest level could be lost.
-    """
-    size = float(problem.width.sum())
-    if size > 1 and (problem.levels + 1) * np.log2(size) > np.log2(EXACT):
-        raise PrecisionError(
-            f"the weights |delta|**s reach {size:g}**{problem.levels} and are summed over {size:g} loads: above "
-            "2**53, where double precision loses whole units; use the staged form, whose coefficients are 0 and 1"
-        )
-    program = copy_program(problem.base)
-    points = np.arange(problem.levels + 1)
-    heights = size**points
-    if form == "lambda":
-        objective = lambda_representation(program, "lambda", problem.loads, points, heights, width=problem.width)
-    else:
-        pieces = increments(program, "level", problem.loads, points, width=problem.width)
-        objective = Expression.empty(1) + float(problem.width.sum())
-        for slope, piece in zip(np.diff(heights), pieces, strict=True):
-            objective = objective + (piece * slope).sum()
-    program.minimize(objective)
-    return program
-
-
 def staged(
     problem: LexicographicProgram,
     *,
@@ -224,6 +188,8 @@ class _Run:
     at_least: int
     lp_solves: int = 0
     mip_solves: int = 0
+    #: Reduced costs and duals of the first objective's linear program, when it met its integer optimum.
+    first_prices: tuple[Floats, dict[str, Floats]] | None = None
 
     def levels(self, *, integer: bool, route: Route, bounds: LexicographicResult | None = None) -> LexicographicResult:
         """Run all stages as linear or as integer programs."""
@@ -235,13 +201,13 @@ class _Run:
         top = problem.levels
         first: float | None = None
         if problem.first is not None:
-            program, _ = self._program(top, integer, {}, None)
-            program.minimize(problem.first)
-            outcome, stage = self._stage(program, top + 1, known)
+            outcome, stage = self._stage(first_program(problem, integer), top + 1, known)
             if outcome.values is None:
                 return self._failed(outcome, route)
             stages.append(stage)
             first = stage.value
+            if outcome.reduced_costs is not None and abs(stage.relaxed - first) <= WHOLE:
+                self.first_prices = (outcome.reduced_costs, stage.duals)
         if self.largest_first:
             outcome, stage = self._largest(integer, first, known)
             if outcome.values is None:
@@ -305,7 +271,7 @@ class _Run:
         return all(abs(counts[s.level] - s.value) <= WHOLE for s in result.stages if s.level in counts)
 
     def _largest(self, integer: bool, first: float | None, known: dict[int, Stage]) -> tuple[Outcome, Stage]:
-        program = copy_program(self.problem.base, integer)
+        program = self._base(integer)
         largest = program.variables(
             "largest", 1, lower=min(self.at_least, self.problem.levels), upper=self.problem.levels, integer=integer
         )
@@ -318,12 +284,34 @@ class _Run:
         self, top: int, integer: bool, fixed: dict[int, float], first: float | None
     ) -> tuple[LinearProgram, list[Variables]]:
         """The base with increments up to ``top`` and the levels fixed so far."""
-        program = copy_program(self.problem.base, integer)
+        program = self._base(integer)
         pieces = increments(program, "level", self.problem.loads, np.arange(max(top, 1) + 1), width=self.problem.width)
         self._fix_first(program, first)
         for level, value in fixed.items():
             program.constrain(f"level_fixed_{level}", pieces[level - 1].sum(), "<=", value)
         return program, pieces
+
+    def _base(self, integer: bool) -> LinearProgram:
+        """The base; columns that no optimum of the first objective uses are closed."""
+        program = copy_program(self.problem.base, integer)
+        if self.first_prices is not None:
+            for name, block in program.variable_blocks.items():
+                closed = self.first_prices[0][block.columns] > WHOLE
+                program.variable_blocks[name] = replace(block, upper=np.where(closed, block.lower, block.upper))
+        return program
+
+    def _opened(self, outcome: Outcome, own: dict[str, Floats], prices: dict[int, float]) -> None:
+        """Add so much of the first objective's prices that closed columns need not be closed for the bound."""
+        assert self.first_prices is not None and outcome.reduced_costs is not None
+        reduced, duals = self.first_prices
+        later = outcome.reduced_costs[: len(reduced)]
+        wanting = (reduced > WHOLE) & (later < 0)
+        times = float(np.ceil((-later[wanting] / reduced[wanting]).max(initial=0.0)))
+        if times:
+            for name, dual in duals.items():
+                own[name] = own[name] + times * dual if name in own else times * dual
+            before_all = self.problem.levels + 1
+            prices[before_all] = prices.get(before_all, 0.0) + times
 
     def _fix_first(self, program: LinearProgram, first: float | None) -> None:
         if first is not None and self.problem.first is not None:
@@ -357,6 +345,10 @@ class _Run:
             prices[self.problem.levels + 1] = max(-float(duals["first_fixed"][0]), 0.0)
         kept = {*self.problem.base.constraint_blocks, "level_link"}
         own = {name: price for name, price in duals.items() if name in kept}
+        if "load_most" in duals:
+            own["level_link"] = -duals["load_most"]
+        elif self.first_prices is not None and 0 < level <= self.problem.levels:
+            self._opened(outcome, own, prices)
         return outcome, Stage(level, whole, whole, value, own, prices)
 
     def _counts(self, values: Floats, top: int) -> dict[int, float]:
@@ -369,10 +361,17 @@ class _Run:
         return LexicographicResult(outcome.status, None, 0, {}, (), route, outcome, self.lp_solves, self.mip_solves)
 
 
+def first_program(problem: LexicographicProgram, integer: bool = False) -> LinearProgram:
+    """The objective before all levels, over the base and with no load above the highest level."""
+    assert problem.first is not None
+    program = copy_program(problem.base, integer)
+    program.constrain("load_most", problem.loads, "<=", problem.levels * problem.width)
+    program.minimize(problem.first)
+    return program
+
+
 def copy_program(base: LinearProgram, integer: bool = False) -> LinearProgram:
     """A program with the same blocks, to which more can be added; optionally with all variables integer."""
-    from dataclasses import replace
-
     program = LinearProgram(base.name)
     program.variable_blocks = {
         name: replace(block, integer=True) if integer else block for name, block in base.variable_blocks.items()

@@ -31,7 +31,8 @@ import numpy as np
 
 from flowlex.formulations.engines import solve, solve_options
 from flowlex.formulations.lambda_representation import increments
-from flowlex.formulations.lexicographic import WHOLE, Integrality, copy_program, weighted_program
+from flowlex.formulations.lexicographic import WHOLE, Integrality, copy_program
+from flowlex.formulations.lexicographic_weighted import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, Status
 from flowlex.instances.jit import JitInstance

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Expression, Integers, Variables
-from flowlex.formulations.lexicographic import WHOLE, Integrality, LexicographicResult, staged
+from flowlex.formulations.lexicographic import WHOLE, Integrality, LexicographicResult, first_program, staged
 from flowlex.formulations.outcome import EngineName, Infeasibility, SolveOptions, Status
 from flowlex.models.jit_grid import Grid, Load, Runs, Windows
 from flowlex.models.jit_program import Cells, Horizon, base_program, lexicographic_program, rates_of_cells
@@ -267,9 +267,7 @@ def _elastic_end(state: _State, members: Integers, ports: Ports | None) -> Integ
     grid, search = state.grid, state.search
     cells = Cells(grid, members, _latest_end(grid, members), "slots", ports)
     problem = lexicographic_program(cells, search.load, name="lateness", binding_only=True, labels=False, elastic=True)
-    assert problem.first is not None
-    problem.base.minimize(problem.first)
-    outcome = solve(problem.base, search.engine, search.options)
+    outcome = solve(first_program(problem), search.engine, search.options)
     state.lp_solves += 1
     if outcome.status is not Status.OPTIMAL or outcome.objective is None or search.integrality != "auto":
         return cells.stop

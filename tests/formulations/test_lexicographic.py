@@ -14,12 +14,11 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.lambda_representation import increments, lambda_representation
 from flowlex.formulations.lexicographic import (
     LexicographicProgram,
-    PrecisionError,
     copy_program,
     evaluate,
     staged,
-    weighted_program,
 )
+from flowlex.formulations.lexicographic_weighted import PrecisionError, weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Status
 

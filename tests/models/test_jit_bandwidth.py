@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.formulations.lexicographic import PrecisionError
+from flowlex.formulations.lexicographic_weighted import PrecisionError
 from flowlex.formulations.outcome import Status
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
