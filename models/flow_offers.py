@@ -9,6 +9,7 @@ from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
 from flowlex.models.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.goals.fair_shares import FairShares
+from flowlex.models.goals.placement import Placement
 from flowlex.models.goals.priority import Priority
 
 __all__ = ["Rules", "StageWeights", "mentioned_machines"]
@@ -55,6 +56,9 @@ class Rules:
         for kind in (FairShares, Priority):
             if sum(isinstance(goal, kind) for goal in self.goals) > 1:
                 raise ModelError(f"two goals are of kind {kind.__name__}; keep one")
+        self._pricing = [goal for goal in self.goals if type(goal).price is not Goal.price]
+        self._spotting = [goal for goal in self.goals if type(goal).spots is not Goal.spots]
+        self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
         self.shares = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
@@ -86,38 +90,40 @@ class Rules:
 
     def offers(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Cost of each arc of a task: to machines by name, to groups of machines by `Spot`."""
-        spots = self._spots(task, cluster)
         found: dict[str | Spot, int] = {}
-        for spot in spots:
+        for spot in self._spots(task, cluster):
+            machine = _machine_of(spot)
             target: str | Spot = spot
-            for tag in spot.has:
-                if tag.startswith("machine:"):
-                    target = tag[8:]
-                    break
-            if isinstance(target, str):
-                if target not in cluster.machines or not cluster.meets(target, spot):
+            if machine is not None:
+                if machine not in cluster.machines or not cluster.meets(machine, spot):
                     continue
-                if target in task.costs:
-                    found[target] = self.scale.units(task.costs[target], f"cost of {task.task.name!r} on {target!r}")
+                if machine in task.costs:
+                    what = f"cost of {task.task.name!r} on {machine!r}"
+                    found[machine] = self.scale.units(task.costs[machine], what)
                     continue
-                spot = Spot(cluster.tags[target], frozenset())
+                target, spot = machine, cluster.spots[machine]
             cost = 0
-            for goal in self.goals:
-                cost += goal.price(task, spot, cluster, self.scale)
-            found[target] = min(cost, found.get(target, cost))
+            for goal in self._pricing:
+                cost += goal.price(task, spot, machine, cluster, self.scale)
+            present = found.get(target)
+            if present is None or cost < present:
+                found[target] = cost
         return self._shield(task, found, cluster) if task.costs else found
 
     def _spots(self, task: TaskView, cluster: ClusterView) -> set[Spot]:
         spots = {ANYWHERE}
-        for goal in self.goals:
+        for goal in self._spotting:
             spots.update(goal.spots(task, cluster))
-        spots.update(Spot.of(f"machine:{machine}") for machine in task.costs)
-        for goal in self.goals:
-            for choice in goal.choices(task):
+        if task.costs:
+            spots.update(Spot.of(f"machine:{machine}") for machine in task.costs)
+        for placement in self._placing:
+            if not placement.constraints(task):
+                continue
+            for choice in placement.choices(task):
                 spots |= {both for spot in spots if (both := spot.both(choice)) is not None}
                 if len(spots) > _MOST_SPOTS:
                     raise ModelError(f"task {task.task.name!r} has too many preferences for a network; merge some")
-            for alternatives in goal.required(task):
+            for alternatives in placement.required(task):
                 spots = {both for spot in spots for a in alternatives if (both := spot.both(a)) is not None}
         return spots
 
@@ -135,20 +141,31 @@ class Rules:
             shielded[target] = cost
         return shielded
 
+    def placing(self, task: TaskView) -> list[Placement]:
+        """Placement goals that have something to say about a task."""
+        return [goal for goal in self._placing if goal.constraints(task)]
+
     def unmet(self, task: TaskView, cluster: ClusterView) -> str | None:
         """Why no machine of the cluster will do for a task; None when some will."""
         spots = self._spots(task, cluster)
         if any(cluster.meets(name, spot) for spot in spots for name in cluster.machines):
             return None
-        wants = [" or ".join(map(str, a)) for goal in self.goals for a in goal.required(task)]
+        wants = [" or ".join(map(str, a)) for goal in self._placing for a in goal.required(task)]
         return f"no machine meets its placement ({'; '.join(wants) or 'the cluster is empty'})"
+
+
+def _machine_of(spot: Spot) -> str | None:
+    for tag in spot.has:
+        if tag.startswith("machine:"):
+            return tag[8:]
+    return None
 
 
 def mentioned_machines(rules: Rules, task: TaskView, offers: Iterable[str | Spot]) -> set[str]:
     """Machines whose coming or going changes the arcs of a task."""
     names = {machine for block in task.task.data for machine in block.machines} | set(task.costs)
     names.update(target for target in offers if isinstance(target, str))
-    for goal in rules.goals:
+    for goal in rules.placing(task):
         for spot in (*goal.choices(task), *(spot for either in goal.required(task) for spot in either)):
             names.update(tag[8:] for tag in spot.has if tag.startswith("machine:"))
     if task.machine is not None:

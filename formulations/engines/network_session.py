@@ -117,7 +117,7 @@ class NetworkSession:
         self._supplies.append((node, amount))
 
     # Solving ---------------------------------------------------------------------------------------------------
-    def apply(self) -> None:
+    def apply(self, *, reconnect: bool = True) -> None:
         """Hand the noted changes to the arrays; `solve` does so by itself."""
         shift = 2 * self._room
         self._t.counters[3] = shift + self._arcs
@@ -132,7 +132,8 @@ class NetworkSession:
             np.add.at(self._supply, nodes, amounts)
             kernels.change_supplies(self._t, nodes, amounts)
             self._supplies.clear()
-        kernels.reconnect(self._t)
+        if reconnect:
+            kernels.reconnect(self._t)
 
     def solve(self, *, cold: bool = False) -> None:
         """Bring the flow to minimum cost, from the last tree or (``cold``) from nothing.
@@ -142,13 +143,16 @@ class NetworkSession:
         EngineError
             No flow satisfies the network.
         """
-        self.apply()
+        if 2 * len(self._changes) > self._arcs > 1000:
+            cold = True  # nearly everything is new, so the old tree is of no use
+        self.apply(reconnect=not cold)
         shift = 2 * self._room
         size = self._arcs + self._nodes
         if cold:
             self._restart()
-        elif not kernels.optimise(self._t, shift, 20 * size + 10_000):
+        elif not kernels.optimise_near(self._t) and not kernels.optimise(self._t, shift, 20 * size + 10_000):
             self._restart()  # a warm tree need not be strongly feasible, so it might cycle; a fresh star cannot
+        kernels.forget_moved(self._t)
         artificial = self._t.flow[: 2 * self._nodes]
         if artificial.any():
             node = int(np.argmax(artificial)) // 2
@@ -170,8 +174,8 @@ class NetworkSession:
 
     @property
     def potentials(self) -> Integers:
-        """(N,) potentials: change of the least cost per unit of supply; a view."""
-        pi: Integers = self._t.pi[: self._nodes]
+        """(N,) potentials: change of the least cost per unit of supply (0 at the root)."""
+        pi: Integers = self._t.pi[: self._nodes] - self._t.pi[0]
         return pi
 
     @property
@@ -246,7 +250,6 @@ class NetworkSession:
             pi=np.zeros(nodes, wide),
             parent=np.full(nodes, -1, small),
             pred=np.full(nodes, -1, small),
-            depth=np.zeros(nodes, small),
             child=np.full(nodes, -1, small),
             following=np.full(nodes, -1, small),
             previous=np.full(nodes, -1, small),
@@ -262,6 +265,8 @@ class NetworkSession:
             loose=np.zeros(nodes, small),
             is_loose=np.zeros(nodes, np.bool_),
             stamp=np.zeros(nodes, wide),
+            moved=np.zeros(nodes, small),
+            is_moved=np.zeros(nodes, np.bool_),
         )
 
     def _hang_new(self, first: int, end: int) -> None:
@@ -272,8 +277,8 @@ class NetworkSession:
         t.cost[: 2 * end] = kernels.ARTIFICIAL_COST
         if first == end:
             return
-        t.pi[nodes] = kernels.ARTIFICIAL_COST
-        t.parent[nodes], t.pred[nodes], t.depth[nodes] = 0, 2 * nodes, 1
+        t.pi[nodes] = t.pi[0] + kernels.ARTIFICIAL_COST
+        t.parent[nodes], t.pred[nodes] = 0, 2 * nodes
         old = int(t.child[0])
         t.previous[nodes] = nodes - 1
         t.previous[first] = -1
@@ -292,7 +297,7 @@ class NetworkSession:
         for name in ("tail", "head", "capacity", "cost", "flow", "state", "before"):
             getattr(new, name)[artificial] = getattr(old, name)[artificial]
             getattr(new, name)[shifted] = getattr(old, name)[real]
-        for name in ("pi", "parent", "depth", "child", "following", "previous"):
+        for name in ("pi", "parent", "child", "following", "previous"):
             getattr(new, name)[:old_room] = getattr(old, name)
         move = 2 * (nodes - old_room)
         new.pred[:old_room] = np.where(old.pred >= 2 * old_room, old.pred + move, old.pred)
@@ -301,6 +306,7 @@ class NetworkSession:
         for name in ("first_out", "first_in"):
             getattr(new, name)[:old_room] = _moved(getattr(old, name), move)
         new.is_loose[:old_room], new.loose[:old_room] = old.is_loose, old.loose
+        new.is_moved[:old_room], new.moved[:old_room] = old.is_moved, old.moved
         count = int(old.counters[1])
         touched = old.touched[:count]
         new.touched[:count] = np.where(touched >= 2 * old_room, touched + move, touched)

@@ -21,7 +21,9 @@ __all__ = [
     "Basis",
     "change_arcs",
     "change_supplies",
+    "forget_moved",
     "optimise",
+    "optimise_near",
     "reconnect",
     "star",
     "violations",
@@ -33,8 +35,8 @@ ARTIFICIAL_COST = 2**58
 ENDLESS = 2**60
 
 # Places in `Basis.counters`.
-#: Where pricing continues, touched arcs, pivots, end of the arcs in use, loose nodes, last stamp.
-_NEXT, _TOUCHED, _PIVOTS, _END, _LOOSE, _STAMP = 0, 1, 2, 3, 4, 5
+#: Where pricing continues, touched arcs, pivots, end of the arcs in use, loose nodes, last stamp, moved nodes.
+_NEXT, _TOUCHED, _PIVOTS, _END, _LOOSE, _STAMP, _MOVED = 0, 1, 2, 3, 4, 5, 6
 #: Arcs looked at around a loose subtree before it is left to ordinary pricing.
 _LOOK = 30_000
 
@@ -51,7 +53,6 @@ class Basis(NamedTuple):
     pi: Any  # (N,) int64
     parent: Any  # (N,) int32, -1 at the root
     pred: Any  # (N,) int32, arc to the parent
-    depth: Any  # (N,) int32
     child: Any  # (N,) int32, first child or -1
     following: Any  # (N,) int32, next sibling or -1
     previous: Any  # (N,) int32, previous sibling or -1
@@ -67,6 +68,8 @@ class Basis(NamedTuple):
     loose: Any  # (N,) int32, stack of nodes that were hung on an artificial arc
     is_loose: Any  # (N,) bool
     stamp: Any  # (N,) int64, marks the subtree under search
+    moved: Any  # (N,) int32, stack of nodes whose arcs must be priced again
+    is_moved: Any  # (N,) bool
 
 
 @njit(cache=True)
@@ -93,22 +96,72 @@ def _attach(t, v, above, arc):
 
 
 @njit(cache=True)
-def _shift(t, top, sigma):
-    """Add ``sigma`` to the potentials below ``top`` and set the depths anew."""
-    v = top
-    t.pi[v] += sigma
-    t.depth[v] = t.depth[t.parent[v]] + 1
+def _next_below(t, v, top):
+    """The node after ``v`` in the subtree of ``top``, or -1."""
+    if t.child[v] >= 0:
+        return t.child[v]
+    while v != top:
+        if t.following[v] >= 0:
+            return t.following[v]
+        v = t.parent[v]
+    return -1
+
+
+@njit(cache=True)
+def _next_outside(t, v, top):
+    """The node after ``v`` in the whole tree without the subtree of ``top``, or -1."""
+    w = t.child[v]
+    if w == top:
+        w = t.following[w]
+    while w < 0:
+        if v == 0:
+            return -1
+        w = t.following[v]
+        if w == top:
+            w = t.following[w]
+        v = t.parent[v]
+    return w
+
+
+@njit(cache=True)
+def _subtree_is_smaller(t, top):
+    """Compare the subtree of ``top`` with the rest of the tree, in time proportional to the smaller."""
+    v, w = top, 0
     while True:
-        if t.child[v] >= 0:
-            v = t.child[v]
-        else:
-            while v != top and t.following[v] < 0:
-                v = t.parent[v]
-            if v == top:
-                return
-            v = t.following[v]
-        t.pi[v] += sigma
-        t.depth[v] = t.depth[t.parent[v]] + 1
+        v = _next_below(t, v, top)
+        if v < 0:
+            return True
+        w = _next_outside(t, w, top)
+        if w < 0:
+            return False
+
+
+@njit(cache=True)
+def _mark(t, v):
+    """Note that arcs of ``v`` must be priced again."""
+    if not t.is_moved[v]:
+        t.is_moved[v] = True
+        t.moved[t.counters[_MOVED]] = v
+        t.counters[_MOVED] += 1
+
+
+@njit(cache=True)
+def _shift(t, top, sigma):
+    """Raise the potentials below ``top`` by ``sigma`` against the others (by lowering those if they are fewer)."""
+    if sigma == 0:
+        return
+    if _subtree_is_smaller(t, top):
+        v = top
+        while v >= 0:
+            t.pi[v] += sigma
+            _mark(t, v)
+            v = _next_below(t, v, top)
+    else:
+        v = 0
+        while v >= 0:
+            t.pi[v] -= sigma
+            _mark(t, v)
+            v = _next_outside(t, v, top)
 
 
 @njit(cache=True)
@@ -136,6 +189,24 @@ def _rest(t, arc):
 
 
 @njit(cache=True)
+def _meet(t, u, v):
+    """The first common node of the ways from ``u`` and ``v`` to the root, climbed in turns."""
+    t.counters[_STAMP] += 1
+    stamp = t.counters[_STAMP]
+    while True:
+        if u >= 0:
+            if t.stamp[u] == stamp:
+                return u
+            t.stamp[u] = stamp
+            u = t.parent[u]
+        if v >= 0:
+            if t.stamp[v] == stamp:
+                return v
+            t.stamp[v] = stamp
+            v = t.parent[v]
+
+
+@njit(cache=True)
 def _push(t, arc, forward):
     """Push flow around the cycle that ``arc`` closes, and exchange it for the tree arc that blocks.
 
@@ -148,13 +219,7 @@ def _push(t, arc, forward):
     else:
         first, second = t.head[arc], t.tail[arc]
         delta = t.flow[arc]
-    u, v = first, second
-    while u != v:
-        if t.depth[u] >= t.depth[v]:
-            u = t.parent[u]
-        else:
-            v = t.parent[v]
-    join = u
+    join = _meet(t, first, second)
     side = 0
     out = -1
     u = first
@@ -267,27 +332,22 @@ def _best_around(t, top):
     As the subtree is priced by an artificial arc, this is the ratio test of the dual simplex: taking the arc
     leaves every other arc around the subtree with a reduced cost of the right sign.
     """
+    inside = _subtree_is_smaller(t, top)
     t.counters[_STAMP] += 1
     stamp = t.counters[_STAMP]
-    v = top
-    while True:  # mark the subtree
+    v = top if inside else 0
+    while v >= 0:  # mark the smaller side
         t.stamp[v] = stamp
-        if t.child[v] >= 0:
-            v = t.child[v]
-            continue
-        while v != top and t.following[v] < 0:
-            v = t.parent[v]
-        if v == top:
-            break
-        v = t.following[v]
+        v = _next_below(t, v, top) if inside else _next_outside(t, v, top)
     best, chosen, looked = 0, -1, 0
-    far = ARTIFICIAL_COST // 2
-    v = top
-    while True:
+    low, high = t.pi[0] - ARTIFICIAL_COST // 2, t.pi[0] + ARTIFICIAL_COST // 2
+    v = top if inside else 0
+    while v >= 0:
+        settled = low < t.pi[v] < high
         arc = t.first_out[v]
         while arc >= 0:
             w = t.head[arc]
-            if t.state[arc] != 0 and t.stamp[w] != stamp and -far < t.pi[w] < far:
+            if t.state[arc] != 0 and t.stamp[w] != stamp and ((low < t.pi[w] < high) if inside else settled):
                 reduced = t.state[arc] * (t.cost[arc] - t.pi[v] + t.pi[w])
                 if reduced < best:
                     best, chosen = reduced, arc
@@ -296,7 +356,7 @@ def _best_around(t, top):
         arc = t.first_in[v]
         while arc >= 0:
             w = t.tail[arc]
-            if t.state[arc] != 0 and t.stamp[w] != stamp and -far < t.pi[w] < far:
+            if t.state[arc] != 0 and t.stamp[w] != stamp and ((low < t.pi[w] < high) if inside else settled):
                 reduced = t.state[arc] * (t.cost[arc] - t.pi[w] + t.pi[v])
                 if reduced < best:
                     best, chosen = reduced, arc
@@ -304,14 +364,8 @@ def _best_around(t, top):
             arc = t.next_in[arc]
         if looked > _LOOK:
             return -1
-        if t.child[v] >= 0:
-            v = t.child[v]
-            continue
-        while v != top and t.following[v] < 0:
-            v = t.parent[v]
-        if v == top:
-            return chosen
-        v = t.following[v]
+        v = _next_below(t, v, top) if inside else _next_outside(t, v, top)
+    return chosen
 
 
 @njit(cache=True)
@@ -388,11 +442,13 @@ def _change(t, arc, tail, head, capacity, cost):
         if moved:
             _list(t, arc)
         _rest(t, arc)
+        _mark(t, tail)
         _inject(t, u, flow - keep)
         _inject(t, v, keep - flow)
         return
     change = cost - t.cost[arc]
     t.capacity[arc], t.cost[arc] = capacity, cost
+    _mark(t, tail)
     if hung >= 0:
         if change != 0:
             _shift(t, hung, change if t.tail[arc] == hung else -change)
@@ -421,18 +477,66 @@ def star(t, supply, count):
     for arc in range(end):
         t.flow[arc] = 0
         t.state[arc] = 1 if t.capacity[arc] > 0 else 0
-    t.parent[0], t.pred[0], t.depth[0], t.child[0] = -1, -1, 0, -1
+    t.parent[0], t.pred[0], t.child[0] = -1, -1, -1
     t.pi[0] = 0
-    t.counters[_LOOSE] = 0
+    t.counters[_LOOSE] = t.counters[_MOVED] = 0
     t.is_loose[:] = False
+    t.is_moved[:] = False
     for v in range(1, count):
         used = 2 * v if supply[v] >= 0 else 2 * v + 1
         t.child[v] = -1
         _attach(t, v, 0, used)
-        t.depth[v] = 1
         t.state[used] = 0
         t.flow[used] = abs(supply[v])
         t.pi[v] = ARTIFICIAL_COST if supply[v] >= 0 else -ARTIFICIAL_COST
+
+
+@njit(cache=True)
+def optimise_near(t):
+    """Pivot until no arc of a moved node improves; return False when so much moved that all should be priced.
+
+    Between optima the reduced costs that can change sign are those of changed arcs and of arcs with one end whose
+    potential moved. All of them have a moved end, so pricing those suffices, in time proportional to the change.
+    """
+    budget = 2 * (t.counters[_END] + 1000)
+    pivots = 0
+    while t.counters[_MOVED] > 0:
+        t.counters[_MOVED] -= 1
+        v = t.moved[t.counters[_MOVED]]
+        t.is_moved[v] = False
+        if v == 0:
+            budget -= 1000
+        best, entering = 0, -1
+        arc = t.first_out[v]
+        while arc >= 0:
+            reduced = t.state[arc] * (t.cost[arc] - t.pi[v] + t.pi[t.head[arc]])
+            if reduced < best:
+                best, entering = reduced, arc
+            budget -= 1
+            arc = t.next_out[arc]
+        arc = t.first_in[v]
+        while arc >= 0:
+            reduced = t.state[arc] * (t.cost[arc] - t.pi[t.tail[arc]] + t.pi[v])
+            if reduced < best:
+                best, entering = reduced, arc
+            budget -= 1
+            arc = t.next_in[arc]
+        if entering >= 0:
+            _mark(t, v)
+            _push(t, entering, t.state[entering] > 0)
+            pivots += 1
+        if budget < 0:
+            break
+    t.counters[_PIVOTS] += pivots
+    return t.counters[_MOVED] == 0
+
+
+@njit(cache=True)
+def forget_moved(t):
+    """Everything has been priced."""
+    while t.counters[_MOVED] > 0:
+        t.counters[_MOVED] -= 1
+        t.is_moved[t.moved[t.counters[_MOVED]]] = False
 
 
 @njit(cache=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from flowlex.instances.flow import FlowTask, Machine
@@ -24,10 +25,11 @@ class Spot(NamedTuple):
     has: frozenset[str]
     lacks: frozenset[str]
 
-    @classmethod
-    def of(cls, *tags: str) -> Spot:
+    @staticmethod
+    @lru_cache(maxsize=2**16)
+    def of(*tags: str) -> Spot:
         """Machines that have all of these tags."""
-        return cls(frozenset(tags), frozenset())
+        return Spot(frozenset(tags), frozenset())
 
     @classmethod
     def without(cls, *tags: str) -> Spot:
@@ -89,20 +91,19 @@ class ClusterView:
 
     machines: dict[str, Machine] = field(default_factory=dict)
     tags: dict[str, frozenset[str]] = field(default_factory=dict)
+    racks: dict[str, str] = field(default_factory=dict)  # machine: its ``rack:`` tag
+    spots: dict[str, Spot] = field(default_factory=dict)  # machine: all its tags
 
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
         self.machines[machine.name] = machine
-        self.tags[machine.name] = machine.tags
+        tags = self.tags[machine.name] = machine.tags
+        self.spots[machine.name] = Spot(tags, frozenset())
+        self.racks[machine.name] = f"rack:{machine.rack}"
 
     def remove(self, name: str) -> None:
         """Forget a machine."""
-        del self.machines[name], self.tags[name]
-
-    def rack_of(self, name: str) -> str | None:
-        """The ``rack:`` tag of a machine; None for one that is not there (any more)."""
-        machine = self.machines.get(name)
-        return None if machine is None else f"rack:{machine.rack}"
+        del self.machines[name], self.tags[name], self.racks[name], self.spots[name]
 
     def meets(self, name: str, spot: Spot) -> bool:
         """Whether a machine lies in a spot."""
@@ -136,16 +137,8 @@ class Goal:
         """Spots worth an arc of their own."""
         return ()
 
-    def choices(self, task: TaskView) -> Iterable[Spot]:
-        """Spots that every other spot is also intersected with, so that gains add up exactly."""
-        return ()
-
-    def required(self, task: TaskView) -> Iterable[tuple[Spot, ...]]:
-        """Requirements; each is met in any one of its spots."""
-        return ()
-
-    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
-        """Return the cost guaranteed anywhere in the spot; a spot with a ``machine:`` tag has all its tags."""
+    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
+        """Return the cost guaranteed anywhere in the spot; the spot of one ``machine`` has all its tags."""
         return 0
 
     def waiting(self, task: TaskView, scale: Scale) -> int:

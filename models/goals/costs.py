@@ -30,36 +30,43 @@ class DataLocality(Goal):
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
         """Machines (the ``most`` best) and racks that hold enough of the data."""
-        if not task.task.data:
+        data = task.task.data
+        if not data:
             return ()
-        total = sum(block.size_mb for block in task.task.data)
         held: dict[str, int] = {}
         racks: dict[str, int] = {}
-        for block in task.task.data:
+        total = 0
+        for block in data:
+            total += block.size_mb
+            near = set()
             for machine in block.machines:
                 held[machine] = held.get(machine, 0) + block.size_mb
-            for rack in {cluster.rack_of(machine) for machine in block.machines} - {None}:
-                assert rack is not None
+                rack = cluster.racks.get(machine)
+                if rack is not None:
+                    near.add(rack)
+            for rack in near:
                 racks[rack] = racks.get(rack, 0) + block.size_mb
         enough = self.threshold * total
-        best = sorted((m for m, size in held.items() if size >= enough), key=lambda m: (-held[m], m))[: self.most]
-        return [
-            *(Spot.of(f"machine:{machine}") for machine in best),
-            *(Spot.of(rack) for rack, size in sorted(racks.items()) if size >= enough),
-        ]
+        best = [machine for machine, size in held.items() if size >= enough]
+        if len(best) > self.most:
+            best = sorted(best, key=lambda m: (-held[m], m))[: self.most]
+        spots = [Spot.of(f"machine:{machine}") for machine in best]
+        spots += [Spot.of(rack) for rack, size in racks.items() if size >= enough]
+        return spots
 
-    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
+    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """MB times what they cost from the nearest replica, in the worst machine of the spot."""
         total = 0
+        has, racks = spot.has, cluster.racks
         for block in task.task.data:
-            rate = self.cluster_cost
-            for machine in block.machines:
-                if f"machine:{machine}" in spot.has:
-                    rate = 0
+            if machine in block.machines:
+                continue
+            near = False
+            for holder in block.machines:
+                if racks.get(holder) in has:
+                    near = True
                     break
-                if cluster.rack_of(machine) in spot.has:
-                    rate = min(rate, self.rack_cost)
-            total += rate * block.size_mb
+            total += block.size_mb * (min(self.rack_cost, self.cluster_cost) if near else self.cluster_cost)
         return total * scale.factor * self.weight
 
 
@@ -121,8 +128,8 @@ class Continuity(Goal):
         """Where it runs."""
         return () if task.machine is None else (Spot.of(f"machine:{task.machine}"),)
 
-    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
+    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """Minus the credit for staying."""
-        if task.machine is None or f"machine:{task.machine}" not in spot.has:
+        if machine is None or task.machine != machine:
             return 0
         return -(self.base + self.rate * self.age(task.elapsed_s)) * scale.factor * self.weight

@@ -45,18 +45,20 @@ class Placement(Goal):
             elif constraint.kind == "forbidden":
                 yield (Spot.without(*constraint.resources),)
 
-    def price(self, task: TaskView, spot: Spot, cluster: ClusterView, scale: Scale) -> int:
+    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """Minus the utilities gained, plus those lost."""
+        constraints = self.constraints(task)
+        if not constraints:
+            return 0
         total = 0
-        whole = any(tag.startswith("machine:") for tag in spot.has)
-        for constraint in self.constraints(task):
+        for constraint in constraints:
             if constraint.kind == "preferred":
                 if not spot.has.isdisjoint(constraint.resources):
                     total -= scale.units(constraint.utility, f"utility of task {task.task.name!r}")
             elif constraint.kind == "avoided":
                 safe = (
                     spot.has.isdisjoint(constraint.resources)
-                    if whole
+                    if machine is not None
                     else all(spot.lacks_for_sure(tag) for tag in constraint.resources)
                 )
                 if not safe:
