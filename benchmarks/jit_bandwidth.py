@@ -17,7 +17,7 @@ __all__ = ["measure", "tables"]
 #: 70 VGG16 jobs on 100 machines at 1 Gbit/s: 63 000 columns, the size of the paper's largest case.
 BASE: dict[str, Any] = {"seed": 1, "jobs": 70, "mix": "VGG16", "gflops": 32.0, "machines": 100, "copies": 20}
 #: Seconds after which a peer is stopped.
-PATIENCE = 120
+PATIENCE = 60
 
 Row = dict[str, object]
 
@@ -42,6 +42,7 @@ def tables() -> list[tuple[str, list[Row]]]:
                 measure("flowlex", share=1.0),
                 measure("flowlex", share=1.0, gflops=150.0),
                 measure("flowlex", share=1.0, gflops=200.0),
+                measure("flowlex", placement="worker"),
                 measure("flowlex", load="port"),
                 measure("flowlex", mix="all"),
             ],
