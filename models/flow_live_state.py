@@ -33,6 +33,7 @@ class LiveTask(TaskView):
 
     started_s: float = 0.0
     mentions: set[str] = field(default_factory=set)
+    moving: dict[str | Spot, int] | None = None  # `Rules.moving`, kept while it holds
 
 
 @dataclass(slots=True)
@@ -159,8 +160,10 @@ class LiveState:
             self.network.remove_job(task.job)
             del self.jobs[task.job]
 
-    def reprice(self, task: LiveTask) -> None:
-        """Give a task the arcs that the goals ask for now."""
+    def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
+        """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
+        if not placed:
+            task.moving = None
         if task.machine is not None:
             task.elapsed_s = self.now_s - task.started_s
         offers, wait = self._priced(task)
@@ -180,7 +183,7 @@ class LiveState:
             self._on.setdefault(machine, {})[name] = None
             self.clock.start(name, self.now_s)
         if self.clock.matters:
-            self.reprice(task)
+            self.reprice(task, placed=True)
 
     def update_bounds(self) -> None:
         """Bring the bounds of all jobs up to the present shares; without shares nothing depends on the others."""
@@ -207,8 +210,10 @@ class LiveState:
             return JobBounds(0, UNBOUND, 0, cost, cost)
         return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.weights.shortfall)
 
-    def _priced(self, task: TaskView) -> tuple[dict[str | Spot, int], int]:
-        offers, wait = self.rules.offers(task, self.cluster), self.rules.waiting(task)
+    def _priced(self, task: LiveTask) -> tuple[dict[str | Spot, int], int]:
+        if task.moving is None:
+            task.moving = self.rules.moving(task, self.cluster)
+        offers, wait = self.rules.staying(task, task.moving, self.cluster), self.rules.waiting(task)
         worst = max(map(abs, (*offers.values(), wait)))
         if worst > self._limit:
             raise EventError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
 from flowlex.models.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.goals.costs import Continuity
 from flowlex.models.goals.fair_shares import FairShares
 from flowlex.models.goals.placement import Placement
 from flowlex.models.goals.priority import Priority
@@ -56,8 +57,10 @@ class Rules:
         for kind in (FairShares, Priority):
             if sum(isinstance(goal, kind) for goal in self.goals) > 1:
                 raise ModelError(f"two goals are of kind {kind.__name__}; keep one")
-        self._pricing = [goal for goal in self.goals if type(goal).price is not Goal.price]
-        self._spotting = [goal for goal in self.goals if type(goal).spots is not Goal.spots]
+        self._continuity = [goal for goal in self.goals if isinstance(goal, Continuity)]
+        others = [goal for goal in self.goals if not isinstance(goal, Continuity)]
+        self._pricing = [goal for goal in others if type(goal).price is not Goal.price]
+        self._spotting = [goal for goal in others if type(goal).spots is not Goal.spots]
         self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
         self.shares = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
@@ -90,6 +93,24 @@ class Rules:
 
     def offers(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Cost of each arc of a task: to machines by name, to groups of machines by `Spot`."""
+        return self.staying(task, self.moving(task, cluster), cluster)
+
+    def staying(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
+        """Add to ``moving`` what staying on its machine costs a running task."""
+        machine = task.machine
+        if machine is None or not self._continuity or machine not in cluster.machines or machine in task.costs:
+            return moving
+        spot = cluster.spots[machine]
+        cost = moving.get(machine)
+        if cost is None:
+            if not any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
+                return moving
+            cost = sum(goal.price(task, spot, machine, cluster, self.scale) for goal in self._pricing)
+        credit = sum(goal.price(task, spot, machine, cluster, self.scale) for goal in self._continuity)
+        return moving | {machine: cost + credit}
+
+    def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
+        """Costs of the arcs that do not depend on where the task runs."""
         found: dict[str | Spot, int] = {}
         for spot in self._spots(task, cluster):
             machine = _machine_of(spot)

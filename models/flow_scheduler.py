@@ -288,7 +288,7 @@ class FlowScheduler:
                 raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
             state.now_s = now_s
         for name in state.clock.due(state.now_s):
-            state.reprice(state.tasks[name])
+            state.reprice(state.tasks[name], placed=True)
         state.update_bounds()
 
     def step(self, now_s: float | None = None) -> Delta:
