@@ -17,6 +17,10 @@ __all__ = ["choose_algorithm", "highs_model", "pass_model", "solve_arrays", "sol
 #: Above this many columns an interior-point method with crossover is tried first; networks are another matter.
 _LARGE = 20_000
 
+#: HiGHS presolve_rule_off: do not search for dependent equations. A network has one for each of its components;
+#: finding them takes longer than the solve, and the simplex method then needs more iterations (benchmarks/).
+_NO_DEPENDENT_EQUATIONS = 2**10
+
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
     highspy.HighsModelStatus.kModelEmpty: Status.OPTIMAL,
@@ -47,6 +51,8 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     started = time.perf_counter()
     algorithm = choose_algorithm(arrays, options)
     solver = _configured(options, algorithm, is_mip=arrays.is_mip)
+    if _is_network(arrays):
+        solver.setOptionValue("presolve_rule_off", _NO_DEPENDENT_EQUATIONS)
     pass_model(solver, arrays)
     solver.run()
     outcome = _outcome(solver, arrays, engine, algorithm, time.perf_counter() - started)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -155,3 +156,24 @@ def test_large_programs_choose_another_algorithm(program: LinearProgram, monkeyp
     assert solve(program, "highs").algorithm in ("hipo", "ipm")
     monkeypatch.setattr(highs_engine, "_has_hipo", lambda: False)
     assert solve(program, "highs").algorithm == "ipm"
+
+
+def test_networks_of_any_size_go_to_the_simplex_method(network: FlowNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(highs_engine, "_LARGE", 0)
+    for engine in ("highs", "pulp"):
+        assert solve(network, engine).algorithm == "simplex"  # type: ignore[arg-type]
+
+
+def test_only_networks_are_spared_the_search_for_dependent_equations(capfd: pytest.CaptureFixture[str]) -> None:
+    """HiGHS numbers its presolve rules; the one switched off must be the one that is meant."""
+    cost = np.random.default_rng(0).integers(1, 50, 400)
+    tail, head = np.divmod(np.arange(400), 20)
+    network = FlowNetwork.from_arrays(tail, 20 + head, upper=3, cost=cost, supply=np.repeat([9, -9], 20))
+    arrays = network.arrays()
+    scaled = replace(arrays, matrix=arrays.matrix * 2, row_lower=arrays.row_lower * 2, row_upper=arrays.row_upper * 2)
+    searched = []
+    for program in (arrays, scaled):
+        outcome = highs_engine.solve_arrays(program, SolveOptions(log=True))
+        assert outcome.status is Status.OPTIMAL
+        searched.append("Dependent equations search" in capfd.readouterr().out)
+    assert searched == [False, True]
