@@ -3,7 +3,8 @@
 pylmcf wants arcs sorted by their ends, costs of at least zero and no lower bounds when it restarts warm. The
 normal form here provides that and undoes it: lower bounds become supplies, an arc of negative cost is replaced
 by its reverse at full flow, loops are settled on their own, an arc without capacity gets one that no bounded
-optimum can reach.
+optimum can reach. Nodes are numbered anew at random (always the same way): neighbours in the data tend to be
+alike, and pylmcf's search for entering arcs, which goes by node numbers, is quicker when they are spread.
 """
 
 from __future__ import annotations
@@ -44,14 +45,17 @@ class NormalForm:
         (A,) bool, arcs replaced by their reverse.
     upper
         (A,) finite capacities of the network's arcs.
+    number
+        (N,) pylmcf's number of each node.
     tail, head, capacity, cost, supply
-        The normalised problem; the first four are (K,) in pylmcf's order.
+        The normalised problem in pylmcf's numbers; the first four are (K,) in pylmcf's order.
     """
 
     network: FlowNetwork
     order: Integers
     reverse: NDArray[np.bool_]
     upper: Integers
+    number: Integers
     tail: Integers
     head: Integers
     capacity: Integers
@@ -67,8 +71,11 @@ class NormalForm:
         supply = network.supply.copy()
         np.subtract.at(supply, network.tail, base)
         np.add.at(supply, network.head, base)
-        tail = np.where(reverse, network.head, network.tail)
-        head = np.where(reverse, network.tail, network.head)
+        number = np.random.default_rng(0).permutation(network.node_count)
+        tail = number[np.where(reverse, network.head, network.tail)]
+        head = number[np.where(reverse, network.tail, network.head)]
+        numbered = np.empty_like(supply)
+        numbered[number] = supply
         key = tail * network.node_count + head
         arcs = np.flatnonzero(tail != head)
         order = arcs[np.argsort(key[arcs], kind="stable")]
@@ -77,11 +84,12 @@ class NormalForm:
             order,
             reverse,
             upper,
+            number,
             tail[order],
             head[order],
             (upper - network.lower)[order],
             np.abs(network.cost)[order],
-            supply,
+            numbered,
         )
 
     def graph(self) -> pylmcf.Graph:
@@ -154,16 +162,16 @@ def _solve(network: FlowNetwork) -> Outcome:
         inside = graph.infeasibility_cut()
         if inside is None:
             raise EngineError("network simplex finds no flow, yet there is no cut; please report this") from error
-        reason = explain_cut(network, np.asarray(inside, bool))
+        reason = explain_cut(network, np.asarray(inside, bool)[normal.number])
         seconds = time.perf_counter() - started
         return Outcome(Status.INFEASIBLE, "network", seconds=seconds, infeasibility=reason, message=reason.message)
     # pylmcf's reduced cost is cost + pi[tail] - pi[head]
-    return _outcome(network, normal, graph.result(), -graph.potentials(), started)
+    return _outcome(network, normal, graph.result(), -graph.potentials()[normal.number], started)
 
 
 def _without_arcs(network: FlowNetwork, normal: NormalForm, started: float) -> Outcome:
     if normal.supply.any():
-        reason = explain_cut(network, normal.supply > 0)
+        reason = explain_cut(network, normal.supply[normal.number] > 0)
         return Outcome(Status.INFEASIBLE, "network", infeasibility=reason, message=reason.message)
     none = np.zeros(0, np.int64)
     return _outcome(network, normal, none, np.zeros(network.node_count, np.int64), started)
@@ -257,6 +265,6 @@ def infeasible_cut(network: FlowNetwork) -> NDArray[np.bool_] | None:
     check_magnitudes(network)
     normal = NormalForm.of(network)
     if not len(normal.order):
-        return normal.supply > 0 if normal.supply.any() else None
+        return normal.supply[normal.number] > 0 if normal.supply.any() else None
     cut = normal.graph().infeasibility_cut()
-    return None if cut is None else np.asarray(cut, bool)
+    return None if cut is None else np.asarray(cut, bool)[normal.number]
