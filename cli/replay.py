@@ -1,0 +1,97 @@
+"""``flowlex replay``: run an event log through the live flow scheduler, with progress and a latency histogram."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flowlex.cli.output import complain, console, facts_table, note
+
+__all__ = ["replay"]
+
+
+def replay(
+    log: Annotated[
+        Path, typer.Argument(help="Event log (JSON lines), a flow-scheduling instance, or a folder of Google's trace.")
+    ],
+    goals: Annotated[
+        str, typer.Option("--goals", help="Cost model: quincy, borg, alsched, load_spread, random.")
+    ] = "borg",
+    batch: Annotated[int | None, typer.Option("--batch", min=1, help="Step after this many events.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help="simplex or highs.")] = "simplex",
+    steps: Annotated[int, typer.Option("--steps", min=0, help="For an instance: steps of made-up events.")] = 50,
+    events: Annotated[int, typer.Option("--events", min=1, help="For an instance: events per step.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="For an instance: seed of the events.")] = 0,
+    until: Annotated[float | None, typer.Option("--until", help="For a trace: stop after this many seconds.")] = None,
+    cost_limit: Annotated[int, typer.Option("--cost-limit", min=1, help="Largest cost of one arc.")] = 10**6,
+    save: Annotated[Path | None, typer.Option("--save", help="Save the scheduler's state at the end.")] = None,
+    write_log: Annotated[Path | None, typer.Option("--write-log", help="Write the events as a log.")] = None,
+    certify: Annotated[bool, typer.Option(help="Prove every step's optimum in exact integers.")] = True,
+) -> None:
+    """Replay what happened to a cluster and show how long every decision took."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from flowlex.instances import events as ev
+    from flowlex.models.flow_replay import replay_events
+    from flowlex.models.flow_state_file import save_scheduler
+    from flowlex.models.goals import preset
+
+    chosen = preset(goals)
+    stream, damage = _events(log, steps=steps, events=events, seed=seed, until=until)
+    if write_log is not None:
+        ev.write_event_log(stream, write_log)
+        note(f"Log: {write_log}")
+    out = console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    started = time.perf_counter()
+    with Progress(*columns, console=out, transient=True) as progress:
+        bar = progress.add_task("events", total=len(stream))
+        report = replay_events(
+            progress.track(stream, task_id=bar),
+            chosen,
+            batch=batch,
+            engine=engine,
+            certify=certify,
+            cost_limit=cost_limit,
+        )
+    facts: dict[str, Any] = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
+    out.print(facts_table(f"Replay of {log} ({goals}, {engine})", facts))
+    most = max((count for *_, count in report.histogram()), default=0)
+    for low, high, count in report.histogram():
+        out.print(f"{low:10.2f} .. {high:10.2f} ms  {count:6d}  {'#' * round(50 * count / most) if most else ''}")
+    for number, reason in report.refused[:10]:
+        note(f"event {number} was refused: {reason}")
+    if len(report.refused) > 10:
+        note(f"... and {len(report.refused) - 10} more events were refused")
+    if save is not None:
+        save_scheduler(report.scheduler, save)
+        note(f"State: {save}")
+    if damage is not None:
+        complain(f"{damage}")
+        raise typer.Exit(1)
+
+
+def _events(
+    log: Path, *, steps: int, events: int, seed: int, until: float | None
+) -> tuple[list[Any], Exception | None]:
+    """Events of a log, of a trace, or made up for an instance; and what was damaged."""
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.events import read_event_log
+    from flowlex.instances.files import read_bytes, read_instance
+    from flowlex.instances.flow import FlowInstance
+    from flowlex.instances.generators.flow import event_stream
+    from flowlex.instances.google_trace import google_trace_events
+
+    if log.is_dir():
+        return list(google_trace_events(log, until_s=until)), None
+    head = read_bytes(log)[:4096].lstrip()
+    if b'"event"' in head.split(b"\n", 1)[0] or b'"kind"' not in head:
+        read = read_event_log(log)
+        return list(read.events), read.damage
+    instance = read_instance(log)
+    if not isinstance(instance, FlowInstance):
+        raise InstanceError(f"only flow-scheduling instances can be replayed, this is {instance.kind!r}", path=log)
+    return list(event_stream(instance, seed=seed, steps=steps, events=events)), None
