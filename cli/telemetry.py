@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -104,7 +105,11 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=10,
         )
+        # A large read keeps its thread busy; handing over after 0.5 ms instead of 5 keeps the small ones quick.
+        sys.setswitchinterval(0.0005)
         with contextlib.closing(config.bind_socket()) as listener:
+            # Accepted sockets inherit it; asyncio does not set it here, and answers would wait 40 ms for an ACK.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             shown = f"[{host}]" if ":" in host else host
             typer.echo(f"Serving http://{shown}:{listener.getsockname()[1]} (data in {store.place})")
             sys.stdout.flush()

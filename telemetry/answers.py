@@ -66,12 +66,17 @@ def stored_sample(row: SampleRow) -> StoredSample:
 
 
 def reading_text(row: LatestRow, now: float, max_age: float | None) -> str:
-    assert row.time is not None
-    age = max(0.0, now - row.time)
+    """The same document as text, for reads of thousands of rows."""
+    name, node, value, unit, time, last_run, code, error = row
+    assert time is not None
+    age = now - time if now > time else 0.0
     stale = "true" if max_age is not None and age > max_age else "false"
-    # Names match a pattern without quotes; value is JSON already; the rest is encoded.
+    # Names match a pattern without quotes; the value is JSON already; the rest is encoded.
     return (
-        f'{{"name":"{row.name}","node":"{row.node}","value":{row.value},"unit":{json.dumps(row.unit or "")},'
-        f'"time":{row.time!r},"age_s":{age!r},"stale":{stale},"last_run":{row.last_run!r},'
-        f'"last_exit_code":{row.last_exit_code},"last_error":{json.dumps(row.last_error)}}}'
+        f'{{"name":"{name}","node":"{node}","value":{value},"unit":{_quoted(unit)},"time":{time!r},"age_s":{age!r},'
+        f'"stale":{stale},"last_run":{last_run!r},"last_exit_code":{code},"last_error":{_quoted(error)}}}'
     )
+
+
+def _quoted(text: str | None) -> str:
+    return json.dumps(text) if text else '""'

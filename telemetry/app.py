@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -57,7 +57,6 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
     if not settings.require_token:
         # Without tokens a web page could reach the service through a name that it points at 127.0.0.1.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "testserver"])
-    app.middleware("http")(_no_store)
     return app
 
 
@@ -84,12 +83,6 @@ def _methods(request: Request) -> list[str]:
     paths = request.app.openapi()["paths"]
     fitting = (verbs for path, verbs in paths.items() if compile_path(path)[0].match(request.url.path))
     return sorted({verb.upper() for verbs in fitting for verb in verbs})
-
-
-async def _no_store(request: Request, answer: Callable[[Request], Awaitable[Any]]) -> Any:
-    response = await answer(request)
-    response.headers.setdefault("cache-control", "no-store")
-    return response
 
 
 def _plain(step: Any) -> Any:

@@ -44,6 +44,8 @@ class BodyLimit:
             if too_long and not started:
                 return  # the application turned the exception into an answer of its own
             started = True
+            if message["type"] == "http.response.start":  # values age; nothing between may keep them
+                message = {**message, "headers": [*message["headers"], (b"cache-control", b"no-store")]}
             await send(message)
 
         try:

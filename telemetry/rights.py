@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from flowlex.telemetry.answers import refuse
@@ -17,7 +18,7 @@ __all__ = ["Admin", "Agent", "Reader", "ServiceDep", "refuse_other_node"]
 _BEARER = HTTPBearer(auto_error=False, description="A token made by `flowlex telemetry token create`.")
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     """Return the application's service."""
     service: Service = request.app.state.service
     return service
@@ -26,13 +27,18 @@ def service_of(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(service_of)]
 
 
-def _require(*roles: Role) -> Callable[..., Identity]:
-    def identify(
+def _require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
+    # Asynchronous, so that it costs no change of thread; only reading the tokens anew does.
+    async def identify(
         service: ServiceDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
     ) -> Identity:
         if not service.settings.require_token:
             return Identity(Role.ADMIN)
-        identity = None if credentials is None else service.tokens.identify(credentials.credentials)
+        identity = None
+        if credentials is not None:
+            if not service.tokens.fresh:
+                await run_in_threadpool(service.tokens.refresh)
+            identity = service.tokens.identify(credentials.credentials)
         if identity is None:
             raise refuse(401, "no_token", "give a valid token: Authorization: Bearer TOKEN")
         if identity.role is not Role.ADMIN and identity.role not in roles:

@@ -73,10 +73,20 @@ class TokenBook:
         self._known: dict[str, Identity] = {}
         self._read_at = float("-inf")
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the tokens were read not long ago."""
+        return time.monotonic() - self._read_at <= CACHE_S
+
+    def refresh(self) -> None:
+        """Read the tokens unless another thread just did."""
+        with self._lock:
+            if not self.fresh:
+                known = {row.digest: Identity(Role(row.role), row.node) for row in self._store.tokens()}
+                self._known, self._read_at = known, time.monotonic()
+
     def identify(self, token: str) -> Identity | None:
         """Return whose token this is, or None."""
-        with self._lock:
-            if time.monotonic() - self._read_at > CACHE_S:
-                self._known = {row.digest: Identity(Role(row.role), row.node) for row in self._store.tokens()}
-                self._read_at = time.monotonic()
-            return self._known.get(digest(token))
+        if not self.fresh:
+            self.refresh()
+        return self._known.get(digest(token))

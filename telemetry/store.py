@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from pydantic import JsonValue
@@ -107,8 +107,7 @@ class AgentRow:
     last_seen: float
 
 
-@dataclass(frozen=True)
-class LatestRow:
+class LatestRow(NamedTuple):
     """The last good value of a name on a node (``value`` is JSON text) and how its last run ended."""
 
     name: str
@@ -167,7 +166,27 @@ class Store:
         else:
             self._engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, pool_pre_ping=True)
             self._insert = postgresql.insert
+        self._prepare_statements()
         self._create_tables()
+
+    def _prepare_statements(self) -> None:
+        """Make the statements of every write once."""
+        self._put_sample = self._insert(_SAMPLE).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+        run = self._insert(_LATEST)
+        columns = ("last_run", "last_exit_code", "last_error")
+        self._put_run = run.on_conflict_do_update(
+            index_elements=["name", "node"],
+            set_={column: run.excluded[column] for column in columns},
+            where=run.excluded.last_run >= _LATEST.c.last_run,
+        )
+        table = _LATEST.c
+        self._put_good = (
+            sa.update(_LATEST)
+            .where(table.name == sa.bindparam("of_name"), table.node == sa.bindparam("of_node"))
+            .where(sa.or_(table.time.is_(None), table.time <= sa.bindparam("at")))
+            .values(value=sa.bindparam("new"), unit=sa.bindparam("in_unit"), time=sa.bindparam("at"))
+        )
+        self._get_one = sa.select(_LATEST).where(table.name == sa.bindparam("n"), table.node == sa.bindparam("m"))
 
     def _create_tables(self) -> None:
         with self._engine.begin() as connection:
@@ -306,8 +325,7 @@ class Store:
         with self._engine.begin() as connection:
             for node, source, samples in batches:
                 rows = [_sample_row(node, source, sample, now) for sample in samples]
-                statement = self._insert(_SAMPLE).on_conflict_do_nothing()
-                result = connection.execute(statement, rows, execution_options={"preserve_rowcount": True})
+                result = connection.execute(self._put_sample, rows)
                 stored.append(result.rowcount)
                 for row in rows:
                     _newest(last, row)
@@ -322,16 +340,9 @@ class Store:
         last: Mapping[tuple[str, str], Mapping[str, Any]],
         good: Mapping[tuple[str, str], Mapping[str, Any]],
     ) -> None:
-        run = self._insert(_LATEST)
-        columns = ("last_run", "last_exit_code", "last_error")
-        run = run.on_conflict_do_update(
-            index_elements=["name", "node"],
-            set_={column: run.excluded[column] for column in columns},
-            where=run.excluded.last_run >= _LATEST.c.last_run,
-        )
         # Sorted: two writers that lock rows in one order cannot block each other.
         connection.execute(
-            run,
+            self._put_run,
             [
                 {
                     "name": row["name"],
@@ -345,13 +356,6 @@ class Store:
         )
         if not good:
             return
-        table = _LATEST.c
-        update = (
-            sa.update(_LATEST)
-            .where(table.name == sa.bindparam("of_name"), table.node == sa.bindparam("of_node"))
-            .where(sa.or_(table.time.is_(None), table.time <= sa.bindparam("at")))
-            .values(value=sa.bindparam("new"), unit=sa.bindparam("in_unit"), time=sa.bindparam("at"))
-        )
         rows = [
             {
                 "of_name": row["name"],
@@ -362,20 +366,19 @@ class Store:
             }
             for _, row in sorted(good.items())
         ]
-        connection.execute(update, rows)
+        connection.execute(self._put_good, rows)
 
     def latest(self, names: Sequence[str], nodes: Sequence[str]) -> list[LatestRow]:
         """Return the last values of these names on these nodes (empty: all), those with a value only."""
         statement = sa.select(_LATEST).where(_LATEST.c.value.is_not(None))
         statement = _among(statement, _LATEST, names, nodes)
         with self._read() as connection:
-            return [LatestRow(*row) for row in connection.execute(statement.order_by("name", "node"))]
+            return list(map(LatestRow._make, connection.execute(statement.order_by("name", "node"))))
 
     def latest_one(self, name: str, node: str) -> LatestRow | None:
         """Return one row, which may lack a value, or None."""
-        statement = sa.select(_LATEST).where(_LATEST.c.name == name, _LATEST.c.node == node)
         with self._read() as connection:
-            row = connection.execute(statement).one_or_none()
+            row = connection.execute(self._get_one, {"n": name, "m": node}).one_or_none()
         return None if row is None else LatestRow(*row)
 
     def history(
