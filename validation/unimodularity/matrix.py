@@ -158,6 +158,8 @@ def _dense(source: Any) -> np.ndarray:
         raise MatrixError(f"ragged rows: {error}") from error
     if array.ndim != 2:
         raise MatrixError(f"a matrix has two dimensions, this has {array.ndim}")
+    if array.dtype.kind not in "biufcO":
+        raise MatrixError(f"entries of type {array.dtype} are not numbers")
     if array.dtype == object:
         raise MatrixError("the entries are not all numbers that NumPy can hold exactly")
     return array
@@ -249,8 +251,8 @@ def _of_pulp(problem: Any, bounds: bool) -> NamedMatrix:
     """Read PuLP's public protocol: ``variables()``, and ``constraints`` mapping names to expressions."""
     variables = problem.variables()
     place = {variable: index for index, variable in enumerate(variables)}
-    constraints = problem.constraints
-    items = list(constraints.items())
+    held = problem.constraints
+    items = [(item.name, item) for item in held()] if callable(held) else list(held.items())
     rows: list[int] = []
     columns: list[int] = []
     values: list[float] = []

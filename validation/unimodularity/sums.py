@@ -61,14 +61,16 @@ class Separation:
 
     def data(self, sign: int = 1) -> dict[str, Any]:
         """Plain data for a certificate."""
-        return {
+        data: dict[str, Any] = {
             "rows": self.rows.astype(int).tolist(),
             "columns": self.columns.astype(int).tolist(),
             "entry": [self.row, self.column],
-            "other_entry": [self.other_row, self.other_column],
-            "pivot": None if self.pivot is None else list(self.pivot),
-            "sign": sign,
         }
+        if self.other_row >= 0:
+            data["other_entry"] = [self.other_row, self.other_column]
+            data["pivot"] = None if self.pivot is None else list(self.pivot)
+            data["sign"] = sign
+        return data
 
 
 def two_sum_parts(matrix: sp.csc_array, *, seconds: float = np.inf) -> Separation | None:
@@ -195,6 +197,8 @@ def rebuild(matrix: sp.csc_array, certificate: Certificate) -> tuple[sp.csc_arra
     """Build the operands again from a certificate's data, checking that they make up the matrix."""
     data = certificate.data
     two = certificate.kind == "two_sum"
+    if any(side not in (0, 1) for side in (*data["rows"], *data["columns"])):
+        raise ValueError("sides are 0 or 1")
     entry, other = data["entry"], [-1, -1] if two else data["other_entry"]
     split = Separation(
         np.asarray(data["rows"], dtype=bool),

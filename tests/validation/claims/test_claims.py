@@ -1,0 +1,95 @@
+"""The claims' findings, and the tools they are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flowlex.validation.claims import jit_forest, jit_lemma_3, jit_weights
+from flowlex.validation.claims.base import Outcome
+from flowlex.validation.claims.registry import CLAIMS
+from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.jit_rule import full_window_rule, is_tu_by_rule
+from flowlex.validation.unimodularity.verdict import Answer
+from flowlex.validation.unimodularity.zoo import jit_matrix
+
+PAPER_TWO_SLOTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2))
+
+
+def test_network_matrices_hold() -> None:
+    finding = CLAIMS["network-matrices"].check()
+    assert finding.outcome is Outcome.HOLDS
+    assert len(finding.data) >= 3
+
+
+def test_lemma_3_fails_with_the_seven_by_seven() -> None:
+    verdict = jit_lemma_3.lemma_3_verdict()
+    assert verdict.shape == (16, 12)
+    assert verdict.witness is not None
+    assert len(verdict.witness.rows) == 7
+    assert abs(verdict.witness.determinant) == 2
+    assert not check(jit_matrix(PAPER_TWO_SLOTS, 2)).is_tu
+
+
+def test_smallest_failing_cases_by_search() -> None:
+    assert list(jit_lemma_3.flow_sets(1)) == [((0, 0),)]
+    assert len(list(jit_lemma_3.flow_sets(2))) == 3  # parallel, sharing one end, disjoint
+    smallest = jit_lemma_3.smallest_failing_cases(transfers=4, slots=3)
+    assert set(smallest) == {3}
+    assert len(smallest[3]) == 4
+    assert check(jit_matrix(smallest[3], 3), method="eulerian").answer is Answer.NOT_TU
+    assert all(check(jit_matrix(flows, 3)).is_tu for flows in jit_lemma_3.flow_sets(3))
+
+
+def test_failing_share_grows_with_transfers_and_slots() -> None:
+    share = jit_lemma_3.failing_share((2, 6, 12), (1, 2, 3), machines=4, samples=8)
+    assert share[:, 0].tolist() == [0, 0, 0]  # one slot: demand rows are units, the rest is bipartite
+    assert share[0].tolist() == [0, 0, 0]
+    assert np.all(np.diff(share[2]) >= 0)
+    assert share[2, 2] > 0.5
+
+
+@pytest.mark.parametrize(("machines", "slots"), [(2, 3), (100, 100), (3, 1)])
+def test_weights_lose_exactness_where_told(machines: int, slots: int) -> None:
+    base = slots * machines**2
+    inexact, overflow = (
+        jit_weights.first_inexact_level(machines, slots),
+        jit_weights.first_overflow_level(machines, slots),
+    )
+    assert base ** (inexact - 1) <= 2**53 < base**inexact
+    assert np.isfinite(float(base) ** (overflow - 1))
+    with pytest.raises(OverflowError):
+        float(base) ** overflow
+    assert jit_weights.first_inexact_level(100, 100) == 3
+
+
+def test_the_forest_rule_agrees_with_the_checker() -> None:
+    counts = jit_forest.agreement(120, seed=1)
+    assert counts["disagree"] == counts["unproven"] == 0
+    assert counts["tu"] > 20
+    assert counts["not tu"] > 20
+
+
+@pytest.mark.slow
+def test_the_forest_rule_agrees_with_the_checker_far() -> None:
+    counts = jit_forest.agreement(20_000, seed=2, most_transfers=14, most_slots=6)
+    assert counts["disagree"] == counts["unproven"] == 0
+
+
+@pytest.mark.parametrize("flows", list(jit_lemma_3.flow_sets(3)) + list(jit_lemma_3.flow_sets(4)))
+def test_the_forest_rule_is_exact_on_all_small_sets(flows: tuple[tuple[int, int], ...]) -> None:
+    rule = full_window_rule(flows, 3)
+    matrix = jit_matrix(flows, 3)
+    assert rule.tu == check(matrix).is_tu
+    if not rule.tu:
+        assert abs(determinant(matrix.tocsr()[list(rule.rows)][:, list(rule.columns)])) == 2
+
+
+def test_the_forest_rule_by_hand() -> None:
+    assert is_tu_by_rule([(0, 0), (0, 1), (1, 1)])  # a path
+    assert is_tu_by_rule([(0, 0), (0, 0), (0, 1)])  # the bundle's receiver 0 is a leaf
+    assert not is_tu_by_rule([(0, 0), (0, 0), (0, 1), (1, 0)])
+    assert not is_tu_by_rule([(0, 0), (0, 1), (1, 0), (1, 1)])
+    with pytest.raises(ValueError, match="at least 3 slots"):
+        full_window_rule([(0, 0)], 2)

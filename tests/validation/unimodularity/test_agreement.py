@@ -1,0 +1,168 @@
+"""Every method against the definition, and what keeps total unimodularity keeps the answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity.check import METHODS, check
+from flowlex.validation.unimodularity.exhaustive import brute_force
+from flowlex.validation.unimodularity.pivots import pivot
+from flowlex.validation.unimodularity.verdict import Answer, Verdict
+
+EXACT = ("auto", "ghouila-houri", "eulerian")
+SMALL = st.tuples(st.integers(1, 5), st.integers(1, 6))
+SIGNS = st.sampled_from([0, 0, 1, 1, -1])
+MATRICES = SMALL.flatmap(lambda shape: arrays(np.int64, shape, elements=SIGNS))
+OURS = [method for method in METHODS if method not in ("cmr", "full", "eulerian")]
+
+
+@pytest.mark.parametrize("method", OURS)
+@given(matrix=MATRICES)
+@settings(max_examples=60, deadline=None)
+def test_method_agrees_with_all_determinants(method: str, matrix: np.ndarray) -> None:
+    verdict = check(matrix, method=method)
+    if verdict.answer is Answer.UNDECIDED:
+        assert method not in EXACT
+        return
+    assert verdict.is_tu == (brute_force(matrix) is None)
+    assert verdict.verify(matrix)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+@given(matrix=MATRICES)
+@settings(max_examples=12, deadline=None)
+def test_integer_program_agrees_with_all_determinants(matrix: np.ndarray) -> None:
+    verdict = check(matrix, method="eulerian")
+    assert verdict.answer is not Answer.UNDECIDED
+    assert verdict.is_tu == (brute_force(matrix) is None)
+    assert verdict.verify(matrix)
+
+
+def test_dense_ternary_matrices_are_refuted_by_every_refuter() -> None:
+    generator = np.random.default_rng(0)
+    refuted = dict.fromkeys(("auto", "camion", "pivots", "ghouila-houri"), 0)
+    for _ in range(40):
+        matrix = generator.integers(-1, 2, (6, 7))
+        assert brute_force(matrix) is not None  # 6 x 7 of this density: never TU with this seed
+        for method in refuted:
+            refuted[method] += check(matrix, method=method).answer is Answer.NOT_TU
+    assert refuted == dict.fromkeys(refuted, 40)
+
+
+@given(matrix=MATRICES, seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_answer_is_kept_by_transposing_negating_permuting_and_pivoting(matrix: np.ndarray, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    tu = check(matrix).is_tu
+    flipped = matrix * generator.choice([-1, 1], (matrix.shape[0], 1))
+    mixed = matrix[generator.permutation(matrix.shape[0])][:, generator.permutation(matrix.shape[1])]
+    for other in (matrix.T, -matrix, flipped, mixed, np.hstack([matrix, np.eye(len(matrix), dtype=int)])):
+        verdict = check(other)
+        assert verdict.is_tu == tu
+        assert verdict.verify(other)
+    places = np.argwhere(matrix)
+    if tu and len(places):
+        pivoted = pivot(matrix, *places[generator.integers(len(places))])
+        assert check(pivoted).is_tu
+
+
+@given(matrix=MATRICES, seed=st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None)
+def test_deleting_keeps_tu(matrix: np.ndarray, seed: int) -> None:
+    if not check(matrix).is_tu or min(matrix.shape) < 2:
+        return
+    generator = np.random.default_rng(seed)
+    smaller = np.delete(matrix, generator.integers(len(matrix)), axis=0)
+    assert check(np.delete(smaller, generator.integers(matrix.shape[1]), axis=1)).is_tu
+
+
+def mixed_up(matrix: sp.csc_array, generator: np.random.Generator, pivots: int = 0) -> np.ndarray:
+    """Rows and columns permuted, after some random pivots."""
+    dense = matrix.toarray().astype(np.int64)
+    for _ in range(pivots):
+        places = np.argwhere(dense)
+        dense = pivot(dense, *places[generator.integers(len(places))])
+    return dense[generator.permutation(len(dense))][:, generator.permutation(dense.shape[1])]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_of_what_is_decidable_are_decided(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    net = zoo.network(9, 16, seed=seed)
+    turned = sp.csc_array(zoo.network(9, 16, seed=seed + 50).T)
+    for built in (
+        zoo.one_sum(zoo.r10(), net),
+        zoo.two_sum(zoo.r10(), zoo.r10()),
+        zoo.two_sum(zoo.two_sum(zoo.r10(), net), turned),
+        zoo.three_sum(
+            zoo.bordered_network(7, 12, seed=seed), zoo.bordered_second(zoo.bordered_network(7, 12, seed=seed + 9))
+        ),
+    ):
+        matrix = mixed_up(built, generator, pivots=10)
+        verdict = check(matrix)
+        assert verdict.is_tu, str(verdict)
+        assert verdict.verify(matrix)
+
+
+def test_a_three_sum_that_is_neither_network_nor_small_is_decided(three_sum: np.ndarray) -> None:
+    verdict = check(three_sum)
+    assert verdict.is_tu
+    assert verdict.certificate is not None
+    assert "three_sum" in verdict.certificate.count()
+    assert verdict.verify(three_sum)
+
+
+def test_a_violated_two_sum_gives_a_witness_in_the_whole() -> None:
+    broken = zoo.two_sum(zoo.r10(), zoo.with_gap(zoo.interval(12, 12, seed=1)))
+    verdict = check(mixed_up(broken, np.random.default_rng(0)), method="sums")
+    assert verdict.answer in (Answer.NOT_TU, Answer.UNDECIDED)
+    assert check(broken).answer is Answer.NOT_TU
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("shape", ["random", "path", "deep"])
+def test_a_planted_violation_in_a_large_tu_matrix_is_found(seed: int, shape: str) -> None:
+    matrix = zoo.network(120, 300, shape=shape, seed=seed)
+    generator = np.random.default_rng(seed)
+    for _ in range(200):  # some sign flips are harmless: they leave a totally unimodular matrix
+        spoilt = matrix.copy()
+        place = int(generator.integers(spoilt.nnz))
+        spoilt.data[place] = -spoilt.data[place]
+        column = int(np.searchsorted(spoilt.indptr, place, side="right")) - 1
+        if spoilt.indptr[column + 1] - spoilt.indptr[column] >= 4:
+            break
+    verdict = check(spoilt)
+    assert verdict.answer is not Answer.UNDECIDED
+    assert verdict.verify(spoilt)
+    assert check(zoo.with_gap(matrix, seed=seed)).answer is Answer.NOT_TU
+
+
+def test_the_same_seed_gives_the_same_verdict() -> None:
+    matrix = zoo.jit_matrix(zoo.random_flows(12, 4, seed=3), 5)
+    one, two = check(matrix, seed=7), check(matrix, seed=7)
+    assert one.witness == two.witness
+    assert one.witness is not None
+
+
+def test_classics() -> None:
+    assert check(zoo.r10()).is_tu
+    assert not check(zoo.fano()).is_tu
+    assert check(zoo.incidence(20, 60)).method == "heller tompkins"
+    assert check(zoo.interval(30, 60)).method == "consecutive ones"
+    assert check(zoo.network(30, 60)).method == "network"
+    assert check(sp.csc_array(zoo.network(30, 60).T)).method == "network"
+    assert not check(zoo.with_gap(zoo.interval(30, 60))).is_tu
+
+
+def test_undecided_says_what_was_tried_and_what_would_help() -> None:
+    verdict = check(zoo.r10(), method="network")
+    assert verdict.answer is Answer.UNDECIDED
+    assert "network" in verdict.conclusion
+    assert "flowlex[tu]" in verdict.conclusion
+    assert not verdict.verify(zoo.r10())

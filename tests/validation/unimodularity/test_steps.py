@@ -1,0 +1,265 @@
+"""Each step on its own."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise, permutations, product
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity.camion import camion
+from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
+from flowlex.validation.unimodularity.determinant import bareiss, determinant
+from flowlex.validation.unimodularity.eulerian_program import eulerian_program, eulerian_search, square_witness
+from flowlex.validation.unimodularity.exhaustive import brute_force
+from flowlex.validation.unimodularity.ghouila_houri import (
+    bicoloring_counterexample,
+    colouring_program,
+    ghouila_houri,
+    uncolourable_rows,
+)
+from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
+from flowlex.validation.unimodularity.matrix import canonical, ternary
+from flowlex.validation.unimodularity.network_matrix import network_matrix, realise
+from flowlex.validation.unimodularity.reductions import divide_rows, reduce_matrix, split_blocks
+from flowlex.validation.unimodularity.sums import operands, three_sum_parts, two_sum_parts
+
+
+def signs(dense: object) -> sp.csc_array:
+    return ternary(canonical(np.asarray(dense)))
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_determinants_agree(size: int) -> None:
+    generator = np.random.default_rng(size)
+    for _ in range(10):
+        matrix = generator.integers(-2, 3, (size, size))
+        if size:
+            assert determinant(matrix) == bareiss(matrix) == round(np.linalg.det(matrix))
+
+
+def test_determinant_of_a_long_cycle_is_quick_and_exact() -> None:
+    size = 4001
+    ring = sp.eye_array(size) + sp.csr_array((np.ones(size), (np.arange(size), (np.arange(size) + 1) % size)))
+    assert determinant(ring) == 2
+
+
+def test_determinant_of_rationals_is_exact() -> None:
+    assert determinant(np.array([[0.5, 0.25], [1.0, 0.75]])) * 8 == 1
+
+
+def test_odd_cycles_are_simple_and_violate() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(60):
+        matrix = zoo.incidence(8, 12, seed=int(generator.integers(2**31)))
+        matrix.data[:] = generator.choice([-1, 1], matrix.nnz)
+        colouring = heller_tompkins(matrix)
+        assert colouring is not None
+        if colouring.odd_cycle is not None:
+            rows, columns = colouring.odd_cycle
+            assert len(set(rows)) == len(rows) == len(set(columns)) == len(columns)
+            assert abs(determinant(matrix.tocsr()[rows][:, columns])) == 2
+
+
+def test_heller_tompkins_declines_three_nonzeros() -> None:
+    assert heller_tompkins(zoo.r10()) is None
+
+
+def test_consecutive_ones_wants_equal_signs_and_no_gap() -> None:
+    assert consecutive_ones(signs([[1, 0], [1, -1], [0, -1]])) == "columns"
+    assert consecutive_ones(signs([[1, 1, 0], [-1, -1, 0], [1, 1, 1]])) == "rows"
+    assert consecutive_ones(signs([[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 1], [1, 1, 0, 1]])) is None
+
+
+def test_realisation_agrees_with_all_trees_on_four_edges() -> None:
+    """Every family of sets of 4 elements: is there a tree with these edges in which all of them are paths?"""
+    maximal = set()
+    for code in product(range(5), repeat=3):
+        edges = list(nx.from_prufer_sequence(list(code)).edges)
+        tree = nx.Graph(edges)
+        for order in permutations(range(4)):
+            number = {frozenset(edge): order[place] for place, edge in enumerate(edges)}
+            paths = set()
+            for one, two in combinations(range(5), 2):
+                walk = nx.shortest_path(tree, one, two)
+                paths.add(frozenset(number[frozenset(step)] for step in pairwise(walk)))
+            maximal.add(frozenset(paths))
+    subsets = [frozenset(chosen) for size in (2, 3, 4) for chosen in combinations(range(4), size)]
+    for mask in range(1, 1 << len(subsets)):
+        family = [subset for place, subset in enumerate(subsets) if mask >> place & 1]
+        dense = np.array([[element in subset for subset in family] for element in range(4)], dtype=np.int8)
+        matrix = sp.csc_array(dense)
+        status, _, _ = realise(4, matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+        possible = any(all(subset in paths for subset in family) for paths in maximal)
+        assert (status == "network") == possible, dense
+
+
+@pytest.mark.parametrize("shape", ["random", "path", "deep"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_network_matrices_are_recognised(shape: str, transposed: bool) -> None:
+    for seed in range(12):
+        matrix = zoo.network(3 + 4 * seed, 2 + 9 * seed, shape=shape, seed=seed)
+        given = sp.csc_array(matrix.T) if transposed else matrix
+        verdict = check(given, method="network")
+        assert verdict.is_tu
+        assert verdict.verify(given)
+
+
+def test_network_recognition_gives_up_within_its_budget() -> None:
+    result = network_matrix(zoo.network(200, 600), budget=1000)
+    assert result.status == "gave up"
+    assert result.work < 20_000
+
+
+def test_support_of_r10_and_fano_is_no_network() -> None:
+    for matrix in (zoo.r10(), zoo.fano()):
+        assert network_matrix(matrix).status == "no"
+        assert network_matrix(matrix, transposed=True).status == "no"
+
+
+def test_reduction_empties_a_forest_and_keeps_r10() -> None:
+    forest = zoo.incidence(30, 29, seed=1)
+    reduced = reduce_matrix(signs(np.triu(np.ones((6, 6)))))
+    assert len(reduced.rows) == 0 or len(reduced.columns) == 0
+    assert len(reduce_matrix(zoo.r10()).line) == 0
+    reduced = reduce_matrix(forest)
+    assert len(reduced.rows) < 30
+
+
+def test_repeated_lines_are_found_up_to_sign() -> None:
+    base = zoo.r10().toarray()
+    matrix = signs(np.vstack([base, -base, base]))
+    reduced = reduce_matrix(matrix)
+    assert len(reduced.rows) == 5
+    assert sorted(reduced.why.tolist()) == [2] * 5 + [3] * 5
+
+
+def test_blocks_partition_the_nonzeros() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(40):
+        matrix = signs(generator.choice([0, 0, 1], (5, 5)))
+        parts = split_blocks(matrix)
+        assert sum(matrix.tocsr()[rows][:, columns].nnz for rows, columns in parts) == matrix.nnz
+        tu = all(brute_force(matrix.toarray()[np.ix_(rows, columns)]) is None for rows, columns in parts)
+        assert tu == (brute_force(matrix) is None)
+
+
+def test_rows_are_divided_by_their_constant() -> None:
+    divided, divisors = divide_rows(canonical([[2, -2, 0], [0, 0.5, 0.5], [1, 3, 0]]))
+    assert divided.toarray().tolist() == [[1, -1, 0], [0, 1, 1], [1, 3, 0]]
+    assert divisors == {0: 2, 1: 1 / 2}
+
+
+def test_scaled_rows_are_reported_and_verified() -> None:
+    tu, not_tu = np.array([[2, 2, 0], [0, 1, 1]]), np.array([[2, 2], [3, -3]])
+    verdict = check(tu)
+    assert verdict.is_tu
+    assert verdict.conclusion.startswith("TU after dividing a row by a constant")
+    assert verdict.verify(tu)
+    verdict = check(not_tu)
+    assert verdict.witness is not None
+    assert verdict.witness.row_divisors in ((2, 3), (3, 2))
+    assert abs(verdict.witness.determinant) == 2
+    assert verdict.verify(not_tu)
+
+
+def test_an_entry_that_no_division_mends_is_a_witness() -> None:
+    verdict = check([[1, 0], [2, 1]])
+    assert verdict.witness is not None
+    assert (verdict.witness.rows, verdict.witness.columns, verdict.witness.determinant) == ((1,), (0,), 2)
+    half = check([[0.5, 1.0]])
+    assert half.witness is not None
+    assert half.witness.determinant == 0.5
+    assert half.verify([[0.5, 1.0]])
+
+
+def test_bicolourings() -> None:
+    matrix = zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3)
+    assert ghouila_houri(zoo.interval(12, 30)) is not None
+    fano = zoo.fano()
+    rows = uncolourable_rows(fano)
+    assert rows is not None
+    assert ghouila_houri(fano, rows) is None
+    assert "red" in colouring_program(fano).variable_blocks
+    failure = bicoloring_counterexample(matrix, range(12))
+    assert failure is not None
+    assert max(failure.rows) < 12  # both are port rows: the proof forgot subsets without demand rows
+    assert abs(failure.total) == 2
+    assert bicoloring_counterexample(zoo.incidence(6, 9), range(6)) is None
+
+
+def test_uncolourable_rows_refuses_what_it_cannot_list() -> None:
+    with pytest.raises(ValueError, match="12 rows are too many"):
+        uncolourable_rows(zoo.interval(12, 20))
+
+
+def test_the_integer_program_is_named_and_its_witness_square() -> None:
+    matrix = zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3)
+    program = eulerian_program(matrix)
+    assert {"row_even_above", "column_even_below", "odd_half"} <= set(program.constraint_blocks)
+    found = eulerian_search(matrix, smallest=True)
+    assert len(found.rows) == 7
+    rows, columns = square_witness(matrix, found.rows, found.columns)
+    assert abs(determinant(matrix.tocsr()[list(rows)][:, list(columns)])) >= 2
+
+
+def test_holes_are_chordless() -> None:
+    for seed in range(20):
+        matrix = zoo.jit_matrix(zoo.random_flows(10, 3, seed=seed), 3)
+        hole = camion(matrix, orders=20, seed=seed)
+        assert hole is not None
+        part = matrix.tocsr()[hole.rows][:, hole.columns]
+        assert part.nnz == 2 * len(hole.rows)
+        assert abs(determinant(part)) == 2
+
+
+def gf2_rank(matrix: np.ndarray) -> int:
+    rows = [int("".join(map(str, line)), 2) for line in matrix.tolist() if any(line)]
+    rank = 0
+    while rows:
+        lead = max(rows)
+        rows = [row for row in (min(row, row ^ lead) for row in rows if row != lead) if row]
+        rank += 1
+    return rank
+
+
+def separable(dense: np.ndarray, order: int, least: int) -> bool:
+    rows, columns = dense.shape
+    for mask in range(1 << (rows + columns)):
+        if not least <= mask.bit_count() <= rows + columns - least:
+            continue
+        x = np.array([mask >> place & 1 for place in range(rows + columns)], dtype=bool)
+        r, c = x[:rows], x[rows:]
+        if gf2_rank(dense[r][:, ~c]) + gf2_rank(dense[~r][:, c]) < order:
+            return True
+    return False
+
+
+def test_separations_are_found_exactly_when_there_are_any() -> None:
+    generator = np.random.default_rng(5)
+    met = {True: 0, False: 0}
+    tested = 0
+    while tested < 40:
+        shape = generator.integers(3, 5, 2)
+        dense = (generator.random(shape) < generator.choice([0.5, 0.7])).astype(int)
+        parts = split_blocks(signs(dense))
+        if len(parts) != 1 or any(len(part) != side for part, side in zip(parts[0], shape, strict=True)):
+            continue
+        tested += 1
+        two = separable(dense, 2, 2)
+        met[two] += 1
+        assert (two_sum_parts(signs(dense)) is not None) == two
+        if not two and dense.size >= 16:
+            assert (three_sum_parts(signs(dense)) is not None) == separable(dense, 3, 4)
+    assert min(met.values()) > 3
+
+
+def test_operands_of_a_two_sum_are_submatrices() -> None:
+    whole = zoo.two_sum(zoo.r10(), zoo.r10())
+    split = two_sum_parts(whole)
+    assert split is not None
+    assert [piece.shape for piece in operands(whole, split)] == [(5, 5), (5, 5)]
