@@ -1,0 +1,33 @@
+"""CMR, timed, in a process of its own: matrices as JSON lines in, verdicts and seconds as JSON lines out.
+
+Run with an interpreter that has passagemath-cmr; imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+
+def main() -> None:
+    from sage.all__sagemath_modules import ZZ, MatrixSpace
+    from sage.matrix.matrix_cmr_sparse import Matrix_cmr_chr_sparse
+
+    for line in sys.stdin:
+        question = json.loads(line)
+        rows, columns = question["shape"]
+        entries = {(row, column): value for row, column, value in question["entries"]}
+        held = Matrix_cmr_chr_sparse(MatrixSpace(ZZ, rows, columns, sparse=True), entries)
+        start = time.perf_counter()
+        try:
+            answer = bool(held.is_totally_unimodular(time_limit=question["seconds"]))
+            reason = ""
+        except Exception as error:
+            answer, reason = None, f"{type(error).__name__}: {error}"
+        seconds = time.perf_counter() - start
+        print(json.dumps({"tu": answer, "seconds": seconds, "reason": reason}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

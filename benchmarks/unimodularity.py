@@ -1,0 +1,192 @@
+"""Total unimodularity against CMR: the same matrices, verdict by verdict, every proof of ours verified.
+
+CMR runs where `FLOWLEX_CMR_PYTHON` (or this interpreter) has passagemath-cmr, in processes of its own that are
+killed at the limit; its seconds are those of the test alone, without importing Sage or building its matrix.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.cmr import cmr_python
+
+#: Seconds CMR gets for one matrix.
+LIMIT = 20.0
+Row = dict[str, object]
+
+
+def tables() -> list[tuple[str, list[Row]]]:
+    """All tables: title and rows."""
+    check(zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3))  # compile the loops before anything is timed
+    check(zoo.network(20, 40))
+    check(zoo.two_sum(zoo.r10(), zoo.r10()), method="sums")
+    return [
+        ("Large matrices: flowlex against CMR", [compare(name, matrix) for name, matrix in large()]),
+        ("JIT matrices (full windows): flowlex against CMR", jit_rows()),
+        ("Agreement with CMR on random matrices", agreement_rows()),
+    ]
+
+
+def large() -> list[tuple[str, sp.csc_array]]:
+    """The families of the issue, up to 5 000 x 20 000 and the network of 10 000 machines."""
+    shuffle = np.random.default_rng(0).permutation(5000)
+    interval = zoo.interval(5000, 20000)
+    net = zoo.network(5000, 20000)
+    mixed = sp.csc_array(interval.tocsr()[shuffle])
+    mixed.sort_indices()
+    return [
+        ("incidence 5 000 x 20 000", zoo.incidence(5000, 20000)),
+        ("incidence 10 000 x 220 000", zoo.incidence(10_000, 220_000)),
+        ("interval", interval),
+        ("interval, rows shuffled", mixed),
+        ("network", net),
+        ("network, transposed", sp.csc_array(net.T)),
+        ("interval, one gapped column", zoo.with_gap(interval)),
+        ("network, one sign flipped", flipped(net)),
+    ]
+
+
+def flipped(matrix: sp.csc_array) -> sp.csc_array:
+    """The matrix with one sign changed in its longest column."""
+    spoilt = matrix.copy()
+    longest = int(np.argmax(np.diff(spoilt.indptr)))
+    middle = int(spoilt.indptr[longest] + spoilt.indptr[longest + 1]) // 2
+    spoilt.data[middle] = -spoilt.data[middle]
+    return spoilt
+
+
+def compare(name: str, matrix: sp.csc_array) -> Row:
+    """One matrix: our verdict, its verification, CMR's verdict."""
+    start = time.perf_counter()
+    verdict = check(matrix)
+    ours = time.perf_counter() - start
+    start = time.perf_counter()
+    verified = verdict.verify(matrix)
+    proof = time.perf_counter() - start
+    theirs = ask([matrix])[0]
+    return {
+        "matrix": name,
+        "size": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "nonzeros": matrix.nnz,
+        "flowlex": verdict.answer.value,
+        "by": verdict.method,
+        "s": round(ours, 3),
+        "verified": verified,
+        "verify s": round(proof, 3),
+        "CMR": theirs["verdict"],
+        "CMR s": theirs["s"],
+        "agree": theirs["verdict"] in ("-", "time-out", "error", verdict.answer.value),
+    }
+
+
+def jit_rows() -> list[Row]:
+    """JIT matrices of 10 to 200 transfers and 4 to 20 slots, on few and on many machines."""
+    rows = []
+    for transfers in (10, 20, 50, 100, 200):
+        for slots in (4, 10, 20):
+            for machines in (max(2, transfers // 5), transfers):
+                flows = zoo.random_flows(transfers, machines, seed=transfers + slots)
+                rows.append(
+                    compare(f"{transfers} transfers, {slots} slots, {machines} machines", zoo.jit_matrix(flows, slots))
+                )
+    return rows
+
+
+def agreement_rows(count: int = 400) -> list[Row]:
+    """Small random matrices of several kinds: how many verdicts agree."""
+    rows = []
+    for name, matrices in random_matrices(count).items():
+        start = time.perf_counter()
+        verdicts = [check(matrix) for matrix in matrices]
+        ours = time.perf_counter() - start
+        theirs = ask(matrices)
+        known = [(v, t) for v, t in zip(verdicts, theirs, strict=True) if t["verdict"] in ("tu", "not_tu")]
+        rows.append(
+            {
+                "kind": name,
+                "matrices": len(matrices),
+                "tu": sum(v.is_tu for v in verdicts),
+                "undecided": sum(v.answer.value == "undecided" for v in verdicts),
+                "verified": sum(v.verify(m) for v, m in zip(verdicts, matrices, strict=True)),
+                "ms each": round(1000 * ours / len(matrices), 2),
+                "CMR ms each": round(1000 * statistics.mean(t["s"] for _, t in known), 2) if known else "-",
+                "compared": len(known),
+                "agree": sum(v.answer.value == t["verdict"] for v, t in known),
+            }
+        )
+    return rows
+
+
+def random_matrices(count: int, seed: int = 0) -> dict[str, list[np.ndarray]]:
+    """Sparse random signs, JIT matrices, and network matrices of which every other one is spoilt in one entry."""
+    generator = np.random.default_rng(seed)
+    signs = [generator.choice([-1, 0, 1], size=generator.integers(3, 13, 2), p=[0.15, 0.7, 0.15]) for _ in range(count)]
+    jit = [
+        zoo.jit_matrix(
+            zoo.random_flows(int(generator.integers(2, 9)), 4, seed=k), int(generator.integers(2, 5))
+        ).toarray()
+        for k in range(count)
+    ]
+    networks = []
+    for k in range(count):
+        dense = zoo.network(8, 14, seed=k).toarray()
+        if k % 2:
+            row, column = generator.integers(8), generator.integers(14)
+            dense[row, column] = (dense[row, column] + 2) % 3 - 1
+        networks.append(dense)
+    return {"random signs": signs, "JIT": jit, "network, half of them spoilt": networks}
+
+
+def cmr_many(matrices: Sequence[Any]) -> list[bool]:
+    """CMR's verdicts on many small matrices, in one process."""
+    answers = ask(matrices)
+    if any(answer["verdict"] not in ("tu", "not_tu") for answer in answers):
+        raise RuntimeError(
+            f"CMR gave no verdict on some: {[a for a in answers if a['verdict'] not in ('tu', 'not_tu')][:3]}"
+        )
+    return [answer["verdict"] == "tu" for answer in answers]
+
+
+def ask(matrices: Sequence[Any]) -> list[dict[str, Any]]:
+    """Ask CMR about matrices in one process; a matrix on which it is killed or fails counts as such."""
+    python = cmr_python()
+    if python is None:
+        return [{"verdict": "-", "s": "-"} for _ in matrices]
+    lines = []
+    for matrix in matrices:
+        coo = sp.coo_array(matrix)
+        entries = np.stack([coo.row, coo.col, coo.data], axis=1).astype(int).tolist()
+        lines.append(json.dumps({"shape": [int(s) for s in coo.shape], "entries": entries, "seconds": 10 * LIMIT}))
+    command = [python, str(Path(__file__).with_name("cmr_peer.py"))]
+    limit = LIMIT + 30 if len(lines) == 1 else 600.0
+    try:
+        done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=limit)
+        output = done.stdout
+    except subprocess.TimeoutExpired as late:
+        output = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
+    answers = []
+    for line in output.splitlines():
+        answer = json.loads(line)
+        verdict = {True: "tu", False: "not_tu", None: "error"}[answer["tu"]]
+        answers.append({"verdict": verdict, "s": round(answer["seconds"], 4)})
+    return answers + [{"verdict": "time-out", "s": f"> {LIMIT:.0f}"}] * (len(lines) - len(answers))
+
+
+if __name__ == "__main__":
+    for title, rows in tables():
+        print(f"\n### {title}\n")
+        print("| " + " | ".join(rows[0]) + " |")
+        print("| " + " | ".join("---" for _ in rows[0]) + " |")
+        for row in rows:
+            print("| " + " | ".join(str(value) for value in row.values()) + " |")
