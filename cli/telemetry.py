@@ -22,6 +22,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from flowlex.telemetry.client import TelemetryClient
     from flowlex.telemetry.schemas import Reading
@@ -228,6 +229,27 @@ def unregister(
         typer.echo(f"Removed {name}")
 
 
+@app.command("list")
+def list_(server: Server = DEFAULT_SERVER, token_file: TokenFile = None) -> None:
+    """List the registrations and the nodes with their last heartbeat."""
+    from rich.console import Console
+    from rich.table import Table
+
+    with _explained(), _client(server, token_file, "reader") as client:
+        table = Table("name", "kind", "command", "every", "nodes", "replicas", title="Registrations")
+        for r in client.registrations():
+            where = ", ".join([*r.nodes, *(f"{key}={value}" for key, value in r.labels.items())]) or "all"
+            command = " ".join([r.program, *r.arguments])
+            table.add_row(
+                *map(_plain, (r.name, r.kind, command, f"{r.interval_s:g} s", where, str(r.replicas or "all")))
+            )
+        nodes = Table("node", "alive", "last heartbeat", "running", "waiting samples", title="Nodes")
+        for a in client.agents():
+            alive, age = "yes" if a.alive else "no", f"{a.age_s:.1f} s ago"
+            nodes.add_row(*map(_plain, (a.node, alive, age, ", ".join(a.running), str(a.buffered))))
+        Console().print(table, nodes)
+
+
 @app.command()
 def show(
     server: Server = DEFAULT_SERVER,
@@ -333,18 +355,22 @@ def _pairs(items: list[str] | None) -> dict[str, str]:
 
 def _table(readings: list[Reading]) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("name", "node", "value", "unit", "age", "last run", title="Last values")
     for r in readings:
         value = r.value if isinstance(r.value, str) else json.dumps(r.value)
         run = "ok" if r.last_exit_code == 0 else f"code {r.last_exit_code}: {r.last_error[:60]}"
         age = f"{r.age_s:.1f} s" + (" stale" if r.stale else "")
-        # Text, so that a value cannot carry markup of the terminal.
-        cells = [r.name, r.node, value[:60], r.unit, age, run]
-        shown = ["".join(c if c.isprintable() else " " for c in cell) for cell in cells]
-        table.add_row(*(Text(cell) for cell in shown), style="red" if r.stale or r.last_exit_code else None)
+        cells = map(_plain, (r.name, r.node, value[:60], r.unit, age, run))
+        table.add_row(*cells, style="red" if r.stale or r.last_exit_code else None)
     return table
+
+
+def _plain(text: str) -> Text:
+    """A cell that carries neither markup nor control characters to the terminal."""
+    from rich.text import Text
+
+    return Text("".join(c if c.isprintable() else " " for c in text))
 
 
 def _log_to_stderr() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from flowlex.telemetry.app import create_app
-from flowlex.telemetry.schemas import MAX_VALUE_BYTES
+from flowlex.telemetry.schemas import MAX_VALUE_BYTES, Sample
 from flowlex.telemetry.security import Role, new_token
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
@@ -286,3 +286,11 @@ def test_a_processor_gets_its_inputs_of_its_own_node(api: TestClient) -> None:
     assert answer["last"]["a"]["value"] == "w1-5" and "b" not in answer["last"]
     assert [s["value"] for s in answer["history"]["a"]] == ["w1-5"] and answer["history"]["b"] == []
     assert api.get("/v1/agents/w1/inputs/none").status_code == 404
+
+
+def test_the_service_keeps_its_retention(sqlite_store: Store, eventually: Any) -> None:
+    now = time.time()
+    samples = [Sample(name="a", time=now - age, value=age) for age in (100, 1)]
+    sqlite_store.write([("w1", None, samples)], now)
+    with TestClient(create_app(sqlite_store, Settings(require_token=False, retention_s=50))):
+        eventually(lambda: sqlite_store.count_samples() == 1, 10)
