@@ -88,11 +88,8 @@ def _with_steps(events: Iterator[Part], step_s: float, until_s: float | None) ->
 
 def _merge(root: Path, slots_per_unit: int) -> Iterator[Part]:
     """Translate the tables' rows, merged by time: machines first, then what ends, then what arrives."""
-    order = {"machine_attributes": 0, "machine_events": 1, "task_events": 2, "job_events": 3}
-    streams = [
-        ((time, order[table], number, row, where) for number, (time, row, where) in enumerate(_rows(root, table)))
-        for table in order
-    ]
+    tables = ("machine_attributes", "machine_events", "task_events", "job_events")
+    streams = [_numbered(root, table, kind) for kind, table in enumerate(tables)]
     trace = _Translator(slots_per_unit)
     now = 0
     for time, kind, _, row, where in heapq.merge(*streams, key=lambda item: item[:3]):
@@ -114,6 +111,11 @@ def _merge(root: Path, slots_per_unit: int) -> Iterator[Part]:
             path, _, line = where.rpartition(":")
             raise InstanceError(f"not a row of this table ({error})", place=f"line {line}", path=path) from error
     yield from trace.arrivals(now)
+
+
+def _numbered(root: Path, table: str, kind: int) -> Iterator[tuple[int, int, int, list[str], str]]:
+    for number, (time, row, where) in enumerate(_rows(root, table)):
+        yield time, kind, number, row, where
 
 
 class _Translator:
@@ -207,11 +209,15 @@ def _rows(root: Path, table: str) -> Iterator[Row]:
                     if len(row) != _TABLES[table]:
                         reason = f"{len(row)} columns, {table} has {_TABLES[table]}"
                         raise InstanceError(reason, place=f"line {number}", path=path)
-                    yield int(row[0]), row, f"{path}:{number}"
+                    try:
+                        time = int(row[0])
+                    except ValueError as error:
+                        raise InstanceError(f"no time: {error}", place=f"line {number}", path=path) from error
+                    yield time, row, f"{path}:{number}"
         except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, ValueError) as error:
             if isinstance(error, InstanceError):
                 raise
-            raise InstanceError(f"damaged ({error})", place=f"line {number + 1}", path=path) from error
+            raise InstanceError(f"damaged ({error})", place=f"after line {number}", path=path) from error
 
 
 def _open(path: Path) -> TextIO:

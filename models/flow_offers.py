@@ -83,13 +83,7 @@ class Rules:
         said = [costs for goal in self.goals if (costs := goal.slot_costs(machine, self.scale)) is not None]
         if not said:
             return [(machine.slots, 0)] if machine.slots else []
-        arcs: list[tuple[int, int]] = []
-        for cost in map(sum, zip(*said, strict=True)):
-            if arcs and arcs[-1][1] == cost:
-                arcs[-1] = (arcs[-1][0] + 1, cost)
-            else:
-                arcs.append((1, cost))
-        return arcs
+        return [(1, sum(costs)) for costs in zip(*said, strict=True)]
 
     def offers(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Cost of each arc of a task: to machines by name, to groups of machines by `Spot`."""

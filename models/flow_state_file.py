@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,16 @@ def load_scheduler(path: str | Path, goals: Iterable[Goal], *, certify: bool = T
         return _rebuild(document, arrays, goals, certify)
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, IndexError, EOFError, AttributeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        EOFError,
+        AttributeError,
+    ) as error:
         if isinstance(error, InstanceError):
             raise
         raise InstanceError(f"damaged state file ({type(error).__name__}: {error})", path=path) from error
@@ -144,6 +154,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
         state.cluster.add(made)
         state.slots += made.slots
     state.network = network = LiveNetwork(session, state.cluster)
+    network._owner = [None] * session.arc_count
     _fill_network(network, document)
     for job_document, tasks in document["jobs"]:
         job = FlowJob.model_validate(job_document)
@@ -197,6 +208,4 @@ def _fill_network(network: LiveNetwork, document: dict[str, Any]) -> None:
 
 
 def _own(network: LiveNetwork, slot: int, owner: str | tuple[Spot, str]) -> None:
-    while len(network._owner) <= slot:
-        network._owner.append(None)
     network._owner[slot] = owner

@@ -1,0 +1,161 @@
+"""The flow-scheduling instance, its generators, event logs, and the importer of Google's trace."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from pydantic import ValidationError
+
+from flowlex.instances import InstanceError, read_instance, write_instance
+from flowlex.instances import events as ev
+from flowlex.instances.flow import FlowInstance
+from flowlex.instances.generators import generate
+from flowlex.instances.generators.flow import event_stream
+from flowlex.instances.google_trace import google_trace_events
+
+
+def test_generators_are_bit_stable_and_round_trip(tmp_path):
+    for name, more in (("flow-testbed", {}), ("flow-scale", {"machines": 50, "tasks": 120}), ("flow-random", {})):
+        one, two = (generate(name, seed=4, **more) for _ in range(2))
+        assert one.model_dump_json() == two.model_dump_json()
+        write_instance(one, tmp_path / "x.json.gz")
+        assert read_instance(tmp_path / "x.json.gz") == one
+
+
+def test_sizes_of_the_generators():
+    testbed = generate("flow-testbed").summary()
+    assert (testbed["machines"], testbed["racks"], testbed["slots"], testbed["labels"]) == (20, 2, 480, "gpu")
+    scale = generate("flow-scale", machines=100, tasks=2000)
+    sizes = [len(job.tasks) for job in scale.jobs]
+    assert sum(sizes) == 2000
+    assert max(sizes) > 20 and sum(size == 1 for size in sizes) > len(sizes) / 3  # a heavy tail
+
+
+MACHINE = {"name": "m"}
+TASK = {"name": "t"}
+JOB = {"name": "j", "tasks": [TASK]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"machines": [MACHINE, MACHINE]}, "two machines are named 'm'"),
+        ({"jobs": [JOB, JOB]}, "two jobs are named 'j'"),
+        ({"jobs": [{"name": "j", "tasks": [TASK, TASK]}]}, "two tasks are named 't'"),
+        ({"jobs": [{"name": "j", "tasks": []}]}, "at least 1 item"),
+        ({"jobs": [{"name": "j", "tasks": [{"name": "t", "running": {"machine": "x"}}]}]}, "runs on machine 'x'"),
+        ({"jobs": [{"name": "j", "tasks": [{"name": "t", "costs": {"x": 1}}]}]}, "cost for machine 'x'"),
+        ({"machines": [{"name": "m", "slots": -1}]}, "greater than or equal to 0"),
+        ({"machines": [{"name": "m", "labels": ["rack:x"]}]}, "'rack:' and 'machine:' are reserved"),
+        ({"jobs": [{**JOB, "min_tasks": 3, "max_tasks": 2}]}, "min_tasks 3 exceeds max_tasks 2"),
+    ],
+)
+def test_bad_instances(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        FlowInstance.model_validate({"machines": [MACHINE], "jobs": [JOB], **changes})
+
+
+def test_more_bad_tasks():
+    def load(**task):
+        job = {"name": "j", "tasks": [{"name": "t", **task}]}
+        return FlowInstance.model_validate({"machines": [{"name": "m", "slots": 0}], "jobs": [job]})
+
+    with pytest.raises(ValidationError, match="has 0 slots but runs 1 tasks"):
+        load(running={"machine": "m"})
+    with pytest.raises(ValidationError, match="has data on machine 'x', which does not exist"):
+        load(data=[{"size_mb": 1, "machines": ["x"]}])
+    with pytest.raises(ValidationError, match="requires 'gpu' and forbids it too"):
+        kinds = ("required", "forbidden")
+        load(constraints=[{"kind": kind, "resources": ["gpu"]} for kind in kinds])
+    with pytest.raises(ValidationError, match="finite"):
+        load(constraints=[{"kind": "preferred", "resources": ["gpu"], "utility": float("nan")}])
+
+
+def test_event_log_round_trip_and_damage(tmp_path):
+    events = list(event_stream(generate("flow-random", seed=3), steps=4, events=6))
+    path = tmp_path / "log.jsonl.gz"
+    ev.write_event_log(events, path)
+    assert list(ev.read_event_log(path).require_whole().events) == events
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    for bad, reason in (
+        (lines[4][:-9], "line 5"),
+        ('{"event": "explode"}', "explode"),
+        ('{"event": "finish"}', "finish.task"),
+        ('{"event": "finish", "task": "t", "at_s": -1}', "at_s"),
+    ):
+        broken = tmp_path / "broken.jsonl"
+        broken.write_text("\n".join([*lines[:4], bad, *lines[4:]]))
+        log = ev.read_event_log(broken)
+        assert list(log.events) == events[:4]
+        with pytest.raises(InstanceError, match="line 5") as error:
+            log.require_whole()
+        assert reason in str(error.value)
+        assert "4 events before it are kept" in str(error.value)
+
+
+def write_trace(root):
+    """Tables in the published format: headerless, gzip, empty cells for what is unknown."""
+    tables = {
+        "machine_attributes": ["0,7,kernel,5.1,0", "0,7,gone,1,0", "0,7,gone,1,1"],
+        "machine_events": [
+            "0,7,0,plat,0.5,0.25",
+            "0,8,0,plat,1,1",
+            "900000000,8,1,plat,1,1",
+            "950000000,7,2,plat,0.25,1",
+        ],
+        "task_events": [
+            "600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,0",
+            "600000000,,100,1,,0,user,3,9,0.1,0.1,0.0001,0",
+            "600000001,,100,0,7,1,user,3,9,0.1,0.1,0.0001,0",
+            "700000000,,100,0,7,2,user,3,9,0.1,0.1,0.0001,0",
+            "700000001,,100,0,,0,user,3,9,0.1,0.1,0.0001,0",
+            "800000000,,100,0,7,4,user,3,9,0.1,0.1,0.0001,0",
+            "800000000,,101,0,,0,user,0,0,,,,",
+            "9223372036854775807,,101,0,,5,user,0,0,,,,",
+        ],
+        "job_events": ["600000000,,100,0,user,3,name,logical", "960000000,,100,5,user,3,name,logical"],
+    }
+    for table, rows in tables.items():
+        folder = root / table
+        folder.mkdir(exist_ok=True)
+        name = folder / "part-00000-of-00001.csv.gz"
+        name.write_bytes(gzip.compress(("\n".join(rows) + "\n").encode()))
+    return root
+
+
+def test_google_trace(tmp_path):
+    events = list(google_trace_events(write_trace(tmp_path), slots_per_unit=24))
+    kinds = [event.event for event in events]
+    assert kinds == [
+        *("add_machine", "add_machine", "step", "submit", "step", "finish", "submit", "step"),
+        *("remove_machine", "set_slots", "step", "cancel", "step"),
+    ]
+    first, second = events[0].machine, events[1].machine
+    assert (first.name, first.slots, first.labels) == ("7", 12, ("kernel=5.1", "platform=plat"))
+    assert second.slots == 24
+    job = events[3].job
+    assert (job.name, [t.name for t in job.tasks], job.priority) == ("100", ["100/0", "100/1"], 3)
+    assert events[3].at_s == 600.0
+    assert events[6].job.priority == 12
+    assert events[-2].task == "100/1"  # the end of its job ends the task that the task table forgot
+    assert len(list(google_trace_events(tmp_path, until_s=700))) < len(events)
+
+
+def test_damaged_trace(tmp_path):
+    with pytest.raises(InstanceError, match="no task_events table"):
+        google_trace_events(tmp_path)
+    write_trace(tmp_path)
+    part = tmp_path / "machine_events" / "part-00000-of-00001.csv.gz"
+    whole = part.read_bytes()
+    for text, message in (
+        ("0,7,0,plat,0.5\n", "line 1: 5 columns, machine_events has 6"),
+        ("0,7,0,plat,0.5,1\nnow,7,0,plat,1,1\n", "line 2: no time"),
+        ("0,7,9,plat,0.5,1\n", "line 1: not a row of this table .machine event type 9"),
+    ):
+        part.write_bytes(gzip.compress(text.encode()))
+        with pytest.raises(InstanceError, match=message):
+            list(google_trace_events(tmp_path))
+    part.write_bytes(whole[:-9])
+    with pytest.raises(InstanceError, match="damaged"):
+        list(google_trace_events(tmp_path))

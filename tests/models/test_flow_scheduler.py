@@ -1,0 +1,304 @@
+"""The live scheduler: every step equals a solve from scratch, differences add up, bad events change nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from flowlex.instances import events as ev
+from flowlex.instances.base import InstanceError
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.generators import generate
+from flowlex.instances.generators.flow import event_stream
+from flowlex.models import ModelError
+from flowlex.models.flow_replay import replay_events
+from flowlex.models.flow_scheduler import EventError, FlowScheduler
+from flowlex.models.flow_scheduling import FlowScheduling
+from flowlex.models.flow_state_file import load_scheduler, save_scheduler
+from flowlex.models.goals import (
+    Continuity,
+    DataLocality,
+    FairShares,
+    LoadSpread,
+    Placement,
+    Priority,
+    RandomCosts,
+)
+from flowlex.validation.certificates import CertificateError
+
+GOALS = {
+    "none": (),
+    "strict": (Priority(), Placement(), Continuity(base=3, rate=2)),
+    "shares": (FairShares(), Placement()),
+    "caps": (FairShares("caps"), Priority(), DataLocality(), Placement()),
+    "spread": (LoadSpread(), Continuity(), Placement(), FairShares("weighted")),
+    "weighted": (Priority(mode="weighted", lowest=4), DataLocality()),
+    "random": (RandomCosts(), Placement()),
+}
+
+
+class Cluster:
+    """A random life of a small cluster."""
+
+    def __init__(self, seed, goals, **options):
+        self.rng, self.count, self.now = np.random.default_rng(seed), 0, 0.0
+        machines = tuple(self.machine() for _ in range(4))
+        self.scheduler = FlowScheduler(FlowInstance(name="life", machines=machines), goals, **options)
+
+    def machine(self):
+        self.count += 1
+        labels = tuple(label for label in ("gpu", "ssd") if self.rng.random() < 0.4)
+        return Machine(
+            name=f"m{self.count}", slots=int(self.rng.integers(0, 4)), rack=f"r{self.count % 3}", labels=labels
+        )
+
+    def task(self, name):
+        rng, constraints, data = self.rng, (), ()
+        if rng.random() < 0.4:
+            kind = str(rng.choice(["required", "forbidden", "preferred", "avoided"]))
+            what = str(rng.choice(["gpu", "rack:r0", "rack:r1", "machine:m2", "ssd"]))
+            constraints = (Constraint(kind=kind, resources=(what,), utility=int(rng.integers(1, 6))),)
+        present = list(self.scheduler.state.cluster.machines)
+        if rng.random() < 0.5 and present:
+            holders = tuple({str(m): None for m in rng.choice(present, 2)})
+            data = (Block(size_mb=int(rng.integers(1, 9)), machines=holders),)
+        return FlowTask(name=name, constraints=constraints, data=data)
+
+    def event(self):
+        rng, s = self.rng, self.scheduler
+        machines, tasks, jobs = list(s.state.cluster.machines), list(s.state.tasks), list(s.state.jobs)
+        kind = int(rng.integers(0, 10))
+        if kind <= 2:
+            self.count += 1
+            tasks = tuple(self.task(f"t{self.count}-{k}") for k in range(int(rng.integers(1, 5))))
+            most = int(rng.integers(1, 4)) if rng.random() < 0.5 else None
+            weight, priority = int(rng.integers(1, 4)), int(rng.integers(0, 4))
+            s.submit(FlowJob(name=f"j{self.count}", tasks=tasks, priority=priority, weight=weight, max_tasks=most))
+        elif kind == 3 and tasks:
+            task = str(rng.choice(tasks))
+            s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
+        elif kind == 4:
+            s.add_machine(self.machine())
+        elif kind == 5 and machines:
+            s.remove_machine(str(rng.choice(machines)))
+        elif kind == 6 and machines:
+            s.set_slots(str(rng.choice(machines)), int(rng.integers(0, 4)))
+        elif kind == 7 and jobs:
+            s.set_priority(str(rng.choice(jobs)), int(rng.integers(0, 4)))
+        elif kind == 8 and tasks and machines:
+            cost = int(rng.integers(-5, 9)) if rng.random() < 0.8 else None
+            s.set_cost(str(rng.choice(tasks)), str(rng.choice(machines)), cost)
+        elif kind == 9 and jobs:
+            s.update_shares(str(rng.choice(jobs)), weight=int(rng.integers(1, 4)), max_tasks=None)
+
+    def step(self):
+        for _ in range(int(self.rng.integers(1, 8))):
+            self.event()
+        self.now += int(self.rng.integers(0, 200))
+        self.scheduler.prepare(self.now)
+        instance, before = self.scheduler.instance(), self.scheduler.placements()
+        return instance, before, self.scheduler.step()
+
+
+def check_step(life, goals):
+    instance, before, delta = life.step()
+    scheduler = life.scheduler
+    reference = FlowScheduling(instance, goals=goals).solve("network")
+    assert scheduler.score() == reference.score
+    assert delta.certificate.ok and delta.certificate.claim == "optimal"
+    for task, machine in delta.placed:
+        assert task not in before
+        before[task] = machine
+    for task, old, new, reason in delta.moved:
+        assert before[task] == old and old != new and reason
+        before[task] = new
+    for task, old, reason in delta.stopped:
+        assert before.pop(task) == old and reason
+    assert before == scheduler.placements()
+    held = Counter(before.values())
+    assert all(count <= scheduler.state.cluster.machines[m].slots for m, count in held.items())
+    assert delta.running == len(before)
+    assert delta.waiting_count == len(scheduler.waiting()) == len(reference.waiting)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("goals", GOALS)
+def test_every_step_equals_a_solve_from_scratch(goals, seed):
+    life = Cluster(seed, GOALS[goals])
+    for _ in range(12):
+        check_step(life, GOALS[goals])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("goals", GOALS)
+def test_long_lives(goals):
+    for seed in range(100, 120):
+        life = Cluster(seed, GOALS[goals])
+        for _ in range(60):
+            check_step(life, GOALS[goals])
+
+
+@pytest.mark.parametrize("goals", ["strict", "caps"])
+def test_highs_engine_agrees(goals):
+    life = Cluster(1, GOALS[goals], engine="highs", cost_limit=1000, task_limit=1000)
+    for _ in range(8):
+        check_step(life, GOALS[goals])
+
+
+def small(**more):
+    machines = (Machine(name="a", slots=1), Machine(name="b", slots=1, labels=("gpu",)))
+    return FlowScheduler(FlowInstance(name="small", machines=machines), **more)
+
+
+def submit(scheduler, name, *tasks, **more):
+    scheduler.submit(FlowJob(name=name, tasks=tuple(FlowTask(name=t) for t in tasks), **more))
+
+
+def test_reasons_of_a_difference():
+    scheduler = small(goals=(Priority(), Placement(), Continuity()))
+    submit(scheduler, "j", "t", "u", priority=5)
+    assert {task for task, _ in scheduler.step().placed} == {"t", "u"}
+    submit(scheduler, "urgent", "v", priority=0)
+    delta = scheduler.step(10)
+    ((task, machine, reason),) = delta.stopped
+    assert reason == "it gave way to work that is worth more"
+    assert [t for t, _ in delta.waiting] == [task]
+    assert delta.placed == (("v", machine),)
+    scheduler.remove_machine(scheduler.machine_of("v"))
+    delta = scheduler.step(20)
+    assert delta.moved[0][3].startswith("machine") and delta.moved[0][3].endswith("was removed")
+    scheduler.set_slots(scheduler.machine_of("v"), 0)
+    delta = scheduler.step(30)
+    assert delta.stopped[0][2].endswith("has only 0 slots now")
+    assert (delta.running, delta.waiting_count) == (0, 3)
+    wants = (Constraint(kind="required", resources=("tpu",)),)
+    scheduler.submit(FlowJob(name="k", tasks=(FlowTask(name="w", constraints=wants),)))
+    assert scheduler.step(40).waiting == (("w", "no machine meets its placement (tpu)"),)
+    scheduler.add_machine(Machine(name="c", labels=("tpu",)))
+    assert ("w", "c") in scheduler.step(50).placed
+
+
+def test_continuity_grows_with_time():
+    scheduler = small(goals=(Placement(), Continuity(base=1, rate=2, unit_s=60)))
+    likes = (Constraint(kind="preferred", resources=("gpu",), utility=4),)
+    scheduler.set_slots("b", 0)
+    scheduler.submit(FlowJob(name="j", tasks=(FlowTask(name="t", constraints=likes),)))
+    assert scheduler.step(0).placed == (("t", "a"),)
+    scheduler.prepare(200)  # the credit is 1 + 2 * floor(log2(1 + 200 / 60)) = 5 by now
+    scheduler.set_slots("b", 1)
+    assert scheduler.step(200).moved == ()
+    scheduler.set_cost("t", "b", -6)
+    assert [m[:3] for m in scheduler.step(200).moved] == [("t", "a", "b")]
+
+
+def test_tasks_that_run_at_the_start_stay():
+    task = FlowTask(name="t", running=RunningOn(machine="b", elapsed_s=100))
+    instance = FlowInstance(machines=(Machine(name="a"), Machine(name="b")), jobs=(FlowJob(name="j", tasks=(task,)),))
+    scheduler = FlowScheduler(instance, (Continuity(),))
+    delta = scheduler.step(0)
+    assert (delta.placed, delta.moved, scheduler.machine_of("t")) == ((), (), "b")
+    assert scheduler.instance().jobs[0].tasks[0].running.elapsed_s == 100
+
+
+def test_bad_events_are_refused_and_change_nothing():
+    scheduler = small(goals=(FairShares("caps"), Priority(), Placement()))
+    submit(scheduler, "j", "t", "u", "v", min_tasks=1)
+    scheduler.step()
+    before = scheduler.instance()
+    waiting = next(iter(scheduler.waiting()))
+    cases = [
+        (lambda: scheduler.finish("x"), "no task is named 'x'; it may have finished or been cancelled"),
+        (lambda: scheduler.finish(waiting), f"task '{waiting}' waits, so it cannot finish; cancel it instead"),
+        (lambda: scheduler.cancel(task="x"), "no task is named 'x'"),
+        (lambda: scheduler.cancel(job="x"), "no job is named 'x'"),
+        (lambda: scheduler.cancel(), "cancel names a task or a job"),
+        (lambda: scheduler.add_machine(Machine(name="a")), "machine 'a' is here already"),
+        (lambda: scheduler.remove_machine("z"), "no machine is named 'z'"),
+        (lambda: scheduler.set_slots("a", -1), "slots must be at least 0, got -1"),
+        (lambda: submit(scheduler, "j", "w"), "job 'j' is here already"),
+        (lambda: submit(scheduler, "k", "t"), "task 't' is here already"),
+        (lambda: submit(scheduler, "k", "w", "y", min_tasks=2), "would sum to 3 tasks, the cluster has 2 slots"),
+        (lambda: scheduler.update_shares("j", min_tasks=9), "would sum to 9 tasks"),
+        (lambda: scheduler.update_shares("j", max_tasks=0), "min_tasks 1 exceeds max_tasks 0"),
+        (lambda: scheduler.set_priority("j", 2000), "2000"),
+        (lambda: scheduler.set_cost("t", "a", float("nan")), "is nan; a cost must be a finite number"),
+        (lambda: scheduler.set_cost("t", "a", 0.5), "no whole number of 1/1; pass scale=2"),
+        (lambda: scheduler.set_cost("t", "a", 10**9), "exceeds the limit of 1000000; raise cost_limit"),
+        (lambda: scheduler.set_cost("t", "z", 1), "no machine is named 'z'"),
+        (lambda: scheduler.step(-1), "time cannot go back"),
+    ]
+    for event, message in cases:
+        with pytest.raises(ModelError, match=message):
+            event()
+        assert scheduler.instance() == before
+    running = FlowTask(name="r", running=RunningOn(machine="a"))
+    with pytest.raises(EventError, match="runs already; submit it without 'running'"):
+        scheduler.submit(FlowJob(name="k", tasks=(running,)))
+    delta = scheduler.step()
+    assert (delta.placed, delta.moved, delta.stopped) == ((), (), ())
+    with pytest.raises(ModelError, match="no live engine is called 'cplex'"):
+        small(engine="cplex")
+    with pytest.raises(ModelError, match="would overflow exact"):
+        small(cost_limit=2**50)
+
+
+def test_a_wrong_flow_does_not_pass_the_certificate():
+    scheduler = small(goals=(Placement(),))
+    submit(scheduler, "j", "t")
+    scheduler.step()
+    scheduler.state.session.flow[:] = 0
+    with pytest.raises(CertificateError, match="flow conservation"):
+        scheduler._certificate()
+
+
+@pytest.mark.parametrize("goals", ["strict", "spread"])
+def test_saved_and_restored_it_goes_on_the_same(goals, tmp_path):
+    life = Cluster(7, GOALS[goals])
+    for _ in range(10):
+        life.step()
+    path = tmp_path / "state.npz"
+    for _ in range(3):
+        life.event()
+    save_scheduler(life.scheduler, path)
+    twin = load_scheduler(path, GOALS[goals])
+    assert twin.instance() == life.scheduler.instance()
+    one, two = life.scheduler.step(5000), twin.step(5000)
+    assert (one.placed, one.moved, one.stopped) == (two.placed, two.moved, two.stopped)
+    assert twin.score() == life.scheduler.score()
+    life.scheduler = twin
+    life.now = 5000.0
+    for _ in range(5):
+        check_step(life, GOALS[goals])
+
+
+def test_damaged_state_files(tmp_path):
+    scheduler = small(goals=(Placement(),))
+    path = tmp_path / "state.npz"
+    save_scheduler(scheduler, path)
+    data = path.read_bytes()
+    with pytest.raises(InstanceError, match="saved with the goals Placement"):
+        load_scheduler(path, (LoadSpread(),))
+    for broken in (data[: len(data) // 2], b"", b"not a zip", data[:200] + b"\xff" * 50 + data[250:]):
+        path.write_bytes(broken)
+        with pytest.raises(InstanceError, match=r"state\.npz"):
+            load_scheduler(path, (Placement(),))
+    with pytest.raises(InstanceError, match="cannot be read"):
+        load_scheduler(tmp_path / "nowhere.npz", ())
+    with pytest.raises(ModelError, match="use engine='simplex'"):
+        save_scheduler(small(engine="highs"), path)
+
+
+def test_replay_of_a_log():
+    instance = generate("flow-scale", machines=30, tasks=60)
+    log = list(event_stream(instance, steps=6, events=15, seed=2))
+    report = replay_events(log, (Placement(), DataLocality()))
+    assert report.steps == 7
+    assert not report.refused
+    assert len(report.milliseconds) == 7 == sum(count for *_, count in report.histogram())
+    assert report.summary()["events"] == 90
+    log.insert(3, ev.Finish(task="nobody"))
+    assert [number for number, _ in replay_events(log, ()).refused] == [4]
+    assert replay_events(log, (), batch=20).steps == 5
+    assert replay_events([], ()).steps == 0
