@@ -26,11 +26,13 @@ LIMIT = 20.0
 Row = dict[str, object]
 
 
-def tables() -> list[tuple[str, list[Row]]]:
-    """All tables: title and rows."""
+def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
+    """All tables: title and rows; ``quick`` takes small matrices only."""
     check(zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3))  # compile the loops before anything is timed
     check(zoo.network(20, 40))
     check(zoo.two_sum(zoo.r10(), zoo.r10()), method="sums")
+    if quick:
+        return [("Agreement with CMR on random matrices", agreement_rows(20))]
     return [
         ("Large matrices: flowlex against CMR", [compare(name, matrix) for name, matrix in large()]),
         ("JIT matrices (full windows): flowlex against CMR", jit_rows()),
