@@ -1,0 +1,200 @@
+"""The live flow scheduler: milliseconds from events to differences, against solving anew.
+
+A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six
+machines). Timed end to end: events in, difference out, with and without the exact certificate. Peers get the same
+network as arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process), pylmcf, our own
+simplex cold, and HiGHS hot-started by the same scheduler. Every peer's cost must equal ours.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.engines.network_session import NetworkSession
+from flowlex.instances.flow import FlowInstance
+from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
+from flowlex.models.flow_scheduler import FlowScheduler
+from flowlex.models.goals import Continuity, DataLocality, Placement
+
+__all__ = ["tables"]
+
+Row = dict[str, object]
+_GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
+_OPTIONS: dict[str, Any] = {"wait_cost": 20_000, "cost_limit": 100_000, "task_limit": 500_000}
+_PEER = Path(__file__).with_name("flow_ortools.py")
+
+
+def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
+    """Title and rows of every table."""
+    if quick:
+        small = {"machines": 200, "tasks": 400}
+        return [("200 machines, 400 tasks", _against_peers(small, {1: 5, 10: 5}, highs_steps=2))]
+    full = {"machines": 10_000, "tasks": 20_000}
+    steps = {1: 200, 10: 200, 100: 100, 1000: 20}
+    return [
+        ("10 000 machines of 3 slots, 20 000 tasks", _against_peers(full, steps, highs_steps=4)),
+        (
+            "The same, full: 10 000 machines of 1 slot, 10 400 tasks",
+            _against_peers({"machines": 10_000, "tasks": 10_400, "slots": 1}, {1: 50, 10: 50, 100: 20}, highs_steps=0),
+        ),
+        (
+            "Steps of 100 events, growing clusters",
+            _growth([(5_000, 10_000), (10_000, 10_000), (10_000, 15_000), (10_000, 20_000), (20_000, 40_000)]),
+        ),
+        ("100 000 machines, 200 000 tasks", _growth([(100_000, 200_000)])),
+    ]
+
+
+@dataclass
+class _Life:
+    """A scheduler, and tasks that come and go."""
+
+    instance: FlowInstance
+    scheduler: FlowScheduler
+    rng: np.random.Generator
+    names: list[str] = field(default_factory=list)
+    count: int = 0
+
+    @classmethod
+    def of(cls, instance: FlowInstance, **options: Any) -> _Life:
+        scheduler = FlowScheduler(instance, _GOALS, **(_OPTIONS | options))
+        return cls(instance, scheduler, np.random.default_rng(1), [task.name for task in instance.tasks])
+
+    def step(self, events: int) -> dict[str, float]:
+        """Seconds of a step; making the jobs up is not counted, handing them over is."""
+        gone = [self.names.pop(int(self.rng.integers(len(self.names)))) for _ in range(events // 2)]
+        jobs = []
+        for _ in range(events - events // 2):
+            self.count += 1
+            jobs.append(heavy_tailed_job(self.rng, f"new{self.count}", self.instance.machines, most=1))
+            self.names.append(jobs[-1].tasks[0].name)
+        for task in gone:
+            self.scheduler.cancel(task=task)
+        for job in jobs:
+            self.scheduler.submit(job)
+        return self.scheduler.step(self.scheduler.state.now_s + 1.0).seconds
+
+
+def _milliseconds(seconds: list[float]) -> tuple[float, float]:
+    ms = 1e3 * np.array(seconds)
+    return round(float(np.median(ms)), 2), round(float(np.percentile(ms, 99)), 2)
+
+
+def _timed(function: Any, repeats: int = 3) -> tuple[float, Any]:
+    seconds, result = [], None
+    for _ in range(repeats):
+        started = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - started)
+    return float(np.median(seconds)), result
+
+
+def _ortools(session: NetworkSession) -> tuple[float, int]:
+    network = session.network()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.npz"
+        columns = {"tail": network.tail, "head": network.head, "cost": network.cost, "supply": network.supply}
+        total = int(network.supply[network.supply > 0].sum())
+        np.savez(path, capacity=np.minimum(network.upper, total), **columns)
+        done = subprocess.run([sys.executable, str(_PEER), str(path), "3"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"OR-Tools: {done.stderr.strip().splitlines()[-1:]}")
+    answer = json.loads(done.stdout)
+    return float(np.median(answer["seconds"])), int(answer["cost"])
+
+
+def _against_peers(sizes: dict[str, int], steps: dict[int, int], *, highs_steps: int) -> list[Row]:
+    life = _Life.of(flow_scale(seed=1, **sizes))
+    life.scheduler.step()
+    life.step(10)
+    hot = _hot(sizes, list(steps), highs_steps) if highs_steps else {}
+    rows: list[Row] = []
+    for events, repeats in steps.items():
+        seconds = [life.step(events) for _ in range(repeats)]
+        session = life.scheduler.state.session
+        assert isinstance(session, NetworkSession)
+        network = session.network()
+        session.solve()
+        ours = session.objective
+        peer, cost = _ortools(session)
+        cold, _ = _timed(lambda session=session: session.solve(cold=True))
+        pylmcf, outcome = _timed(lambda network=network: solve(network, "network"))
+        assert ours == session.objective == cost == outcome.objective, "the optima differ"
+        life.scheduler.step()
+        proven = _milliseconds([s["total"] for s in seconds])
+        plain = _milliseconds([s["total"] - s["check"] for s in seconds])
+        parts = {name: _milliseconds([s[name] for s in seconds])[0] for name in ("events", "solve", "read", "check")}
+        scratch = min(cold, pylmcf)
+        rows.append(
+            {
+                "events": events,
+                "steps": repeats,
+                "step ms": plain[0],
+                "p99": plain[1],
+                "with certificate": proven[0],
+                "its p99": proven[1],
+                **{f"{name} ms": value for name, value in parts.items()},
+                "OR-Tools ms": round(1e3 * peer, 1),
+                "pylmcf cold ms": round(1e3 * pylmcf, 1),
+                "own cold ms": round(1e3 * cold, 1),
+                "HiGHS hot ms": hot.get(events, "-"),
+                "x OR-Tools": round(1e3 * peer / plain[0], 1),
+                "x own scratch": round(1e3 * scratch / plain[0], 1),
+                "arcs": session.arc_count,
+            }
+        )
+    return rows
+
+
+def _hot(sizes: dict[str, int], events: list[int], steps: int) -> dict[int, float]:
+    life = _Life.of(flow_scale(seed=1, **sizes), engine="highs", certify=False)
+    life.scheduler.step()
+    return {count: _milliseconds([life.step(count)["total"] for _ in range(steps)])[0] for count in events}
+
+
+def _growth(sizes: list[tuple[int, int]]) -> list[Row]:
+    return [_growing(machines, tasks) for machines, tasks in sizes]
+
+
+def _growing(machines: int, tasks: int) -> Row:
+    """One size, measured in a process of its own so that its memory is its own."""
+    code = f"from benchmarks.flow_scheduling import _grown; _grown({machines}, {tasks})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-500:])
+    row: Row = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def _grown(machines: int, tasks: int) -> None:
+    instance = flow_scale(seed=1, machines=machines, tasks=tasks)
+    started = time.perf_counter()
+    life = _Life.of(instance)
+    built = time.perf_counter() - started
+    first = life.scheduler.step().seconds
+    life.step(100)
+    seconds = [life.step(100) for _ in range(30)]
+    step, p99 = _milliseconds([s["total"] - s["check"] for s in seconds])
+    row = {
+        "machines": machines,
+        "tasks": tasks,
+        "arcs": life.scheduler.state.session.arc_count,  # type: ignore[attr-defined]
+        "build s": round(built, 2),
+        "first solve s": round(first["solve"], 2),
+        "step ms": step,
+        "p99": p99,
+        "certificate ms": _milliseconds([s["check"] for s in seconds])[0],
+        "memory MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    print(json.dumps(row))
