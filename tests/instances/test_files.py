@@ -44,7 +44,7 @@ BAD = {
     "gzip damaged": (gzip.compress(GPU)[:40] + b"\0\0\0\0" + gzip.compress(GPU)[44:], "x.json", "damaged or truncated"),
     "gzip of nothing": (gzip.compress(b""), "x.json.gz", "the gzip file holds nothing"),
     "no kind": (b"{}", "x.json", "kind: field is missing; one of: flow-scheduling, gpu-assignment"),
-    "unknown kind": (changed(kind="gpu"), "x.json", "kind: unknown kind 'gpu'; one of: flow-scheduling, gpu-assignment"),
+    "unknown kind": (changed(kind="gpu"), "x.json", "kind: unknown kind 'gpu'; one of: flow-scheduling"),
     "kind of a wrong type": (changed(kind=["gpu-assignment"]), "x.json", "kind: unknown kind ['gpu-assignment']"),
     "version": (changed(version=2), "x.json", "version: version 2 is not supported"),
     "version as text": (changed(version="1"), "x.json", "version: version '1' is not supported"),
