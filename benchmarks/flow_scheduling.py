@@ -104,9 +104,15 @@ def _ortools(session: NetworkSession) -> tuple[float, int]:
     network = session.network()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.npz"
-        columns = {"tail": network.tail, "head": network.head, "cost": network.cost, "supply": network.supply}
         total = int(network.supply[network.supply > 0].sum())
-        np.savez(path, capacity=np.minimum(network.upper, total), **columns)
+        np.savez(
+            path,
+            tail=network.tail,
+            head=network.head,
+            cost=network.cost,
+            supply=network.supply,
+            capacity=np.minimum(network.upper, total),
+        )
         done = subprocess.run([sys.executable, str(_PEER), str(path), "3"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"OR-Tools: {done.stderr.strip().splitlines()[-1:]}")

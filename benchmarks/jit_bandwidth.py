@@ -76,7 +76,8 @@ def measure(method: str, **changes: Any) -> Row:
         return row | {"seconds": f"> {PATIENCE}", "answer": "stopped"}
     except subprocess.CalledProcessError as error:
         return row | {"seconds": "-", "answer": error.stderr.strip().splitlines()[-1][:160]}
-    return row | json.loads(done.stdout.splitlines()[-1])
+    answer: Row = json.loads(done.stdout.splitlines()[-1])
+    return row | answer
 
 
 def _main(method: str, arguments: str) -> None:

@@ -47,7 +47,7 @@ def _growth() -> list[Row]:
         for measure in ("deviation", "max_load"):
             instance = _instance("pods-scale", nodes=nodes, pods=pods, seed=1)
             started = time.perf_counter()
-            model = PodPlacement(instance, balance=measure)  # type: ignore[arg-type]
+            model = PodPlacement(instance, balance=measure)
             solution = model.solve("highs", gap=0.01, time_limit_s=60)
             rows.append(
                 {
