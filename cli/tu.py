@@ -25,6 +25,7 @@ class Method(StrEnum):
     FULL = "full"
     HELLER_TOMPKINS = "heller-tompkins"
     CONSECUTIVE_ONES = "consecutive-ones"
+    JIT_RULE = "jit-rule"
     NETWORK = "network"
     CAMION = "camion"
     GHOUILA_HOURI = "ghouila-houri"

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-__all__ = ["JitRule", "full_window_rule", "is_tu_by_rule"]
+__all__ = ["JitRule", "full_window_rule", "is_tu_by_rule", "odd_walk"]
 
 #: The rule needs so many slots; with fewer it decides nothing.
 LEAST_SLOTS = 3
@@ -93,6 +93,16 @@ def full_window_rule(flows: Sequence[Flow], slots: int) -> JitRule:
     """
     if slots < LEAST_SLOTS:
         raise ValueError(f"the rule needs at least {LEAST_SLOTS} slots, not {slots}; use check()")
+    found = odd_walk(flows)
+    if found is not None:
+        reason, rows, columns = found
+        return JitRule(False, reason, *_indices(flows, slots, rows, columns))
+    most = max(Counter(map(tuple, flows)).values(), default=0)
+    return JitRule(True, f"a forest in which every bundle (at most {most} transfers) ends in a leaf")
+
+
+def odd_walk(flows: Sequence[Flow]) -> tuple[str, list[Row], list[Column]] | None:
+    """Return why the matrix is not totally unimodular with the walk that shows it, or None if it is."""
     graph = nx.Graph()
     bundle: dict[frozenset[tuple[str, int]], list[int]] = {}
     for number, (i, j) in enumerate(flows):
@@ -104,23 +114,16 @@ def full_window_rule(flows: Sequence[Flow], slots: int) -> JitRule:
     except nx.NetworkXNoCycle:
         cycle = []
     if cycle:
-        walk = _around(
-            [bundle[edge][0] for edge in cycle],
-            [_shared(a, b) for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)],
-        )
-        return JitRule(
-            False, f"the sender-receiver graph has a cycle of {len(cycle)} transfers", *_indices(flows, slots, walk)
-        )
+        machines = [_shared(one, two) for one, two in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
+        reason = f"the sender-receiver graph has a cycle of {len(cycle)} transfers"
+        return reason, *_around([bundle[edge][0] for edge in cycle], machines)
     for edge, members in bundle.items():
         one, two = sorted(edge)
         if len(members) >= 2 and graph.degree(one) >= 2 and graph.degree(two) >= 2:
             a, b = (bundle[frozenset((end, _beyond(graph, end, edge)))][0] for end in (one, two))
-            walk = _across(members[0], members[1], a, b, one, two)
-            return JitRule(
-                False, f"both ends of {len(members)} parallel transfers have others", *_indices(flows, slots, walk)
-            )
-    most = max(Counter(map(tuple, flows)).values(), default=0)
-    return JitRule(True, f"a forest in which every bundle (at most {most} transfers) ends in a leaf")
+            reason = f"both ends of {len(members)} parallel transfers have others"
+            return reason, *_across(members[0], members[1], a, b, one, two)
+    return None
 
 
 def _beyond(graph: nx.Graph, end: tuple[str, int], edge: frozenset[tuple[str, int]]) -> tuple[str, int]:
@@ -159,11 +162,13 @@ def _across(
 
 
 def _indices(
-    flows: Sequence[Flow], slots: int, walk: tuple[list[Row], list[Column]]
+    flows: Sequence[Flow], slots: int, rows: list[Row], columns: list[Column]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Row and column numbers in the layout of `jit_matrix`."""
     senders = max(int(i) for i, _ in flows) + 1
     receivers = max(int(j) for _, j in flows) + 1
     start = {"egress": 0, "ingress": senders * slots, "demand": (senders + receivers) * slots}
-    rows = tuple(start[kind] + (place if kind == "demand" else place * slots + slot) for kind, place, slot in walk[0])
-    return rows, tuple(transfer * slots + slot for transfer, slot in walk[1])
+    return (
+        tuple(start[kind] + (place if kind == "demand" else place * slots + slot) for kind, place, slot in rows),
+        tuple(transfer * slots + slot for transfer, slot in columns),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,19 @@ from numpy.typing import NDArray
 
 from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
-from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
 from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
-from flowlex.validation.unimodularity.matrix import NamedMatrix, exact, ternary
+from flowlex.validation.unimodularity.jit_recognition import jit_shaped, recognise_full_windows
+from flowlex.validation.unimodularity.matrix import NamedMatrix, ternary
 from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
-from flowlex.validation.unimodularity.parts import Found, Part, TimeIsUp, certificates_of
+from flowlex.validation.unimodularity.parts import (
+    Found,
+    Part,
+    TimeIsUp,
+    certificates_of,
+    with_division,
+    witness_of,
+)
 from flowlex.validation.unimodularity.reductions import (
     REASONS,
     bad_entry,
@@ -62,6 +68,10 @@ class Search:
         rows, columns = map(int, self.divided.shape)
         part = Part(ternary(self.divided), np.arange(rows), np.arange(columns))
         if method in ("auto", "full"):
+            if jit_shaped(part.matrix):
+                found = self._try("jit-rule", part, self.try_jit_rule)
+                if found is not None:
+                    return found
             return self._decide(part, 0, full=method == "full")
         return self._single(part, method)
 
@@ -70,29 +80,8 @@ class Search:
         if found is None:
             return None, None
         if found.certificate is not None:
-            certificate = found.certificate
-            if self.divisors:
-                data = {"rows": list(self.divisors), "divisors": [_plain(value) for value in self.divisors.values()]}
-                certificate = replace(certificate, kind="divided_rows", data=data, parts=(certificate,))
-            return None, certificate
-        entry = found.found_by == "entry"
-        source = self.named.matrix if entry else self.divided
-        value = determinant(source.tocsr()[list(found.rows)][:, list(found.columns)])
-        if value in (-1, 0, 1):
-            raise AssertionError(f"{found.found_by} gave no witness; please report this matrix")
-        divided = not entry and any(row in self.divisors for row in found.rows)
-        return (
-            Witness(
-                found.rows,
-                found.columns,
-                value,
-                found.found_by,
-                self.named.names_of_rows(found.rows),
-                self.named.names_of_columns(found.columns),
-                tuple(self.divisors.get(row, 1) for row in found.rows) if divided else (),
-            ),
-            None,
-        )
+            return None, with_division(found.certificate, self.divisors)
+        return witness_of(found, self.named, self.divided, self.divisors), None
 
     def _note(self, name: str, matrix: sp.csc_array, outcome: str, start: float) -> None:
         step = Step(
@@ -278,6 +267,12 @@ class Search:
         by = consecutive_ones(part.matrix)
         return None if by is None else part.prove("consecutive_ones", {"by": by})
 
+    def try_jit_rule(self, part: Part) -> Found | None:
+        """Our theorem on bandwidth programs with full windows; it refutes, proofs are left to `network`."""
+        known = recognise_full_windows(part.matrix)
+        walk = None if known is None else known.witness()
+        return None if walk is None else part.refute(*walk, "odd walk of transfers and slots")
+
     def try_network(self, part: Part) -> Found | None:
         """Step 4, network matrices both ways."""
         return self._networks(part, 2**62)
@@ -382,17 +377,13 @@ class Search:
         return None
 
 
-def _plain(value: Any) -> int | str:
-    number = exact(value)
-    return number if isinstance(number, int) else str(number)
-
-
 #: Steps by name; ``auto`` runs all of our own, ``full`` also CMR.
 METHODS: dict[str, Callable[[Search], Callable[[Part], Found | None]]] = {
     "auto": lambda search: search.try_heller_tompkins,
     "full": lambda search: search.try_heller_tompkins,
     "heller-tompkins": lambda search: search.try_heller_tompkins,
     "consecutive-ones": lambda search: search.try_consecutive_ones,
+    "jit-rule": lambda search: search.try_jit_rule,
     "network": lambda search: search.try_network,
     "camion": lambda search: search.try_camion,
     "ghouila-houri": lambda search: search.try_ghouila_houri,

@@ -10,9 +10,11 @@ from flowlex.validation.claims.base import Outcome
 from flowlex.validation.claims.registry import CLAIMS
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.jit_recognition import recognise_full_windows
 from flowlex.validation.unimodularity.jit_rule import full_window_rule, is_tu_by_rule
+from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.verdict import Answer
-from flowlex.validation.unimodularity.zoo import jit_matrix
+from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, random_flows
 
 PAPER_TWO_SLOTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2))
 
@@ -84,6 +86,38 @@ def test_the_forest_rule_is_exact_on_all_small_sets(flows: tuple[tuple[int, int]
     assert rule.tu == check(matrix).is_tu
     if not rule.tu:
         assert abs(determinant(matrix.tocsr()[list(rule.rows)][:, list(rule.columns)])) == 2
+
+
+def test_full_windows_are_recognised_whatever_the_order() -> None:
+    generator = np.random.default_rng(0)
+    refuted = 0
+    for seed in range(60):
+        flows = random_flows(int(generator.integers(1, 9)), 3, seed=seed)
+        matrix = jit_matrix(flows, 4)
+        # Shuffle inside the three blocks of rows, and the columns: names and order must not matter.
+        ports = max(i for i, _ in flows) * 4 + 4, max(j for _, j in flows) * 4 + 4
+        blocks = np.split(np.arange(matrix.shape[0]), [ports[0], sum(ports)])
+        order = np.concatenate([generator.permutation(block) for block in blocks])
+        mixed = ternary(canonical(matrix.tocsr()[order][:, generator.permutation(matrix.shape[1])]))
+        known = recognise_full_windows(mixed)
+        assert known is not None
+        assert known.slots == 4
+        walk = known.witness()
+        assert (walk is None) == is_tu_by_rule(flows)
+        verdict = check(mixed, method="jit-rule")
+        assert verdict.answer is (Answer.UNDECIDED if walk is None else Answer.NOT_TU)
+        assert verdict.verify(mixed) == (walk is not None)
+        refuted += walk is not None
+    assert 10 < refuted < 60
+
+
+def test_what_is_not_a_full_window_matrix_is_left_alone() -> None:
+    matrix = jit_matrix(LEMMA_3_FLOWS, 3).tolil()
+    assert recognise_full_windows(jit_matrix(LEMMA_3_FLOWS, 2)) is None  # the rule needs 3 slots
+    assert recognise_full_windows(ternary(canonical(matrix[:, 1:]))) is None  # one window is shorter
+    moved = matrix.copy()
+    moved[0, 0], moved[1, 0] = 0, 1  # one transfer leaves in another slot than it arrives
+    assert recognise_full_windows(ternary(canonical(moved))) is None
 
 
 def test_the_forest_rule_by_hand() -> None:

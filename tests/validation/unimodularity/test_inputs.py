@@ -14,6 +14,9 @@ import scipy.sparse as sp
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.base import InstanceError
+from flowlex.instances.files import read_instance
+from flowlex.instances.library import library
+from flowlex.models.registry import model_class, model_for
 from flowlex.validation.unimodularity import zoo
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix import MatrixError, matrix_of
@@ -72,6 +75,14 @@ def test_pulp_problems() -> None:
     assert verdict.verify(problem)
     assert "integer declaration" in verdict.conclusion
     assert matrix_of(problem, bounds=True).shape == (8, 3)
+
+
+def test_models_are_tested_by_their_formulation() -> None:
+    model_class("gpu-assignment")  # importing the model registers its kind of file
+    model = model_for(read_instance(library()["gpu-figure1"]))
+    verdict = check(model)
+    assert verdict.is_tu
+    assert verdict.verify(model)
 
 
 def test_flow_networks_bring_their_certificate() -> None:
