@@ -29,6 +29,8 @@ PROVEN = 1e-6
 #: First tangent points, in percent of a node's capacity.
 TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40
+#: Trials of the search per pod.
+SEARCH = 6
 #: The sum of loads to this power is nearly the power of the largest.
 LARGEST = 32
 
@@ -162,6 +164,7 @@ class _Phase2:
         self._rounds(integer=False)
         if not self.closed and self.measure != "deviation":
             self._from_deviation()
+        self._search()
         if not self.closed and not self.late:
             self._rounds(integer=True)
         value = self.value
@@ -208,6 +211,35 @@ class _Phase2:
                 break
         if relaxed is not None and not self.closed:
             self._round_down(relaxed)
+
+    def _search(self) -> None:
+        """Empty a few nodes and fill them anew, as often as it takes or `SEARCH` times the number of pods.
+
+        One of the nodes is where the load is furthest from even, the others are drawn.
+        """
+        view, rng = self.model.instance.arrays, np.random.default_rng(self.options.seed)
+        size, power = view.load.max(axis=1, initial=0), LARGEST if self.measure == "max_load" else 0
+        value = self.value
+        for _ in range(SEARCH * len(view.cpu) if self.size > 1 else 0):
+            self.late = self.until is not None and time.perf_counter() >= self.until - 0.05
+            if self.closed or self.late:
+                return
+            trial = self.best.copy()
+            uneven = trial.loads - (0.0 if power else trial.loads.mean())
+            order = np.argsort(-np.abs(uneven))
+            worst = order[min(int(rng.exponential(2.0)), self.size - 1)]
+            nodes = np.append(rng.choice(self.size, min(self.size, int(rng.integers(1, 4))), replace=False), worst)
+            pods = np.flatnonzero(np.isin(trial.node, nodes) & (view.running < 0))
+            pods = pods[rng.random(len(pods)) < 0.7]
+            for pod in pods.tolist():
+                trial.remove(pod)
+            noise = size[pods] * rng.uniform(0.7, 1.3, len(pods))
+            if place_in_order(trial, pods[np.argsort(-noise)].tolist(), power=power):
+                continue
+            improve(trial, pods.tolist(), power=power, passes=2)
+            found = balance_of(trial.loads, self.measure)
+            if found <= value:
+                self.best, value = trial, found
 
     def _from_deviation(self) -> None:
         """Start from the most even fractional loads: they lead to good answers by every measure."""

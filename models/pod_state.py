@@ -111,15 +111,15 @@ class Cluster:
         return node
 
 
-def place_in_order(cluster: Cluster, pods: Iterable[int]) -> list[int]:
-    """Place each pod where the deviation of loads grows least; return those that fit nowhere."""
+def place_in_order(cluster: Cluster, pods: Iterable[int], *, power: int = 0) -> list[int]:
+    """Place each pod where the loads become least uneven (see `improve`); return those that fit nowhere."""
     left = []
     for pod in pods:
         fits = np.flatnonzero(cluster.fits(pod))
         if not len(fits):
             left.append(pod)
             continue
-        cluster.add(pod, int(fits[_spread(cluster.loads, cluster.view.load[pod], fits).argmin()]))
+        cluster.add(pod, int(fits[_spread(cluster.loads, cluster.view.load[pod], fits, power).argmin()]))
     return left
 
 

@@ -10,10 +10,13 @@ inference*; the paper's Spring Boot and MySQL are FastAPI and SQLAlchemy here.
 module                    what it holds
 ========================  =====================================================================
 `schemas`                 the documents of the REST interface
-`store`                   tables, SQLite or PostgreSQL, behind one class
+`tables`, `store`         what is stored, on SQLite or PostgreSQL, behind one class
 `writer`                  the one thread that commits, many requests in one transaction
 `security`                tokens and rights
-`app`                     the REST interface
+`assignments`             which node runs what
+`service`                 what the routes share
+`app`, `routes_*`         the REST interface
+`rights`, `answers`       who may ask, and how rows and refusals become answers
 `client`                  calls it
 `journal`                 an agent's buffer on disk
 `runner`                  runs one command: no shell, allow-list, limits of time and output

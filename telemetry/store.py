@@ -1,8 +1,4 @@
-"""The tables of the service and everything that reads or writes them, on SQLite or PostgreSQL.
-
-The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``latest``; ``sample`` adds the history.
-Values are stored as JSON text.
-"""
+"""Everything that reads or writes the tables, on SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,67 +13,9 @@ from pydantic import JsonValue
 from sqlalchemy.dialects import postgresql, sqlite
 
 from flowlex.telemetry.schemas import Registration, Sample, encode_value
+from flowlex.telemetry.tables import AGENT, LATEST, META, REGISTRATION, SAMPLE, TOKEN
 
 __all__ = ["AgentRow", "DuplicateRegistration", "LatestRow", "SampleRow", "Store", "TokenRow", "decode"]
-
-_META = sa.MetaData()
-
-_REGISTRATION = sa.Table(
-    "registration",
-    _META,
-    sa.Column("name", sa.String(100), primary_key=True),
-    sa.Column("document", sa.Text, nullable=False),
-)
-_AGENT = sa.Table(
-    "agent",
-    _META,
-    sa.Column("node", sa.String(100), primary_key=True),
-    sa.Column("labels", sa.Text, nullable=False),
-    sa.Column("programs", sa.Text, nullable=False),
-    sa.Column("running", sa.Text, nullable=False),
-    sa.Column("buffered", sa.BigInteger, nullable=False),
-    sa.Column("last_seen", sa.Double, nullable=False),
-)
-_TOKEN = sa.Table(
-    "token",
-    _META,
-    sa.Column("digest", sa.String(64), primary_key=True),
-    sa.Column("role", sa.String(10), nullable=False),
-    sa.Column("node", sa.String(100)),
-    sa.Column("label", sa.String(100), nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
-)
-_SAMPLE = sa.Table(
-    "sample",
-    _META,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    sa.Column("name", sa.String(100), nullable=False),
-    sa.Column("node", sa.String(100), nullable=False),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("value", sa.Text, nullable=False),
-    sa.Column("unit", sa.String(40), nullable=False),
-    sa.Column("exit_code", sa.Integer, nullable=False),
-    sa.Column("error", sa.Text, nullable=False),
-    sa.Column("source", sa.String(128)),
-    sa.Column("seq", sa.BigInteger),
-    sa.UniqueConstraint("source", "seq", name="sample_once"),
-    sa.Index("sample_history", "name", "node", "time"),
-    sa.Index("sample_time", "time"),
-)
-_LATEST = sa.Table(
-    "latest",
-    _META,
-    sa.Column("name", sa.String(100), primary_key=True),
-    sa.Column("node", sa.String(100), primary_key=True),
-    # The last good value; null until there is one.
-    sa.Column("value", sa.Text),
-    sa.Column("unit", sa.String(40)),
-    sa.Column("time", sa.Double),
-    # The last run, good or failed.
-    sa.Column("last_run", sa.Double, nullable=False),
-    sa.Column("last_exit_code", sa.Integer, nullable=False),
-    sa.Column("last_error", sa.Text, nullable=False),
-)
 
 
 class DuplicateRegistration(Exception):
@@ -171,28 +109,28 @@ class Store:
 
     def _prepare_statements(self) -> None:
         """Make the statements of every write once."""
-        self._put_sample = self._insert(_SAMPLE).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-        run = self._insert(_LATEST)
+        self._put_sample = self._insert(SAMPLE).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+        run = self._insert(LATEST)
         columns = ("last_run", "last_exit_code", "last_error")
         self._put_run = run.on_conflict_do_update(
             index_elements=["name", "node"],
             set_={column: run.excluded[column] for column in columns},
-            where=run.excluded.last_run >= _LATEST.c.last_run,
+            where=run.excluded.last_run >= LATEST.c.last_run,
         )
-        table = _LATEST.c
+        table = LATEST.c
         self._put_good = (
-            sa.update(_LATEST)
+            sa.update(LATEST)
             .where(table.name == sa.bindparam("of_name"), table.node == sa.bindparam("of_node"))
             .where(sa.or_(table.time.is_(None), table.time <= sa.bindparam("at")))
             .values(value=sa.bindparam("new"), unit=sa.bindparam("in_unit"), time=sa.bindparam("at"))
         )
-        self._get_one = sa.select(_LATEST).where(table.name == sa.bindparam("n"), table.node == sa.bindparam("m"))
+        self._get_one = sa.select(LATEST).where(table.name == sa.bindparam("n"), table.node == sa.bindparam("m"))
 
     def _create_tables(self) -> None:
         with self._engine.begin() as connection:
             if self.dialect == "postgresql":  # two servers may start at once
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7101975)"))
-            _META.create_all(connection)
+            META.create_all(connection)
 
     @property
     def place(self) -> str:
@@ -218,7 +156,7 @@ class Store:
     def add_registration(self, registration: Registration) -> None:
         """Store a new registration, or raise `DuplicateRegistration`."""
         values = {"name": registration.name, "document": registration.model_dump_json()}
-        statement = self._insert(_REGISTRATION).values(values).on_conflict_do_nothing()
+        statement = self._insert(REGISTRATION).values(values).on_conflict_do_nothing()
         statement = statement.execution_options(preserve_rowcount=True)
         with self._engine.begin() as connection:
             if connection.execute(statement).rowcount != 1:
@@ -226,7 +164,7 @@ class Store:
 
     def update_registration(self, registration: Registration) -> bool:
         """Replace a registration; False when there is none of that name."""
-        statement = sa.update(_REGISTRATION).where(_REGISTRATION.c.name == registration.name)
+        statement = sa.update(REGISTRATION).where(REGISTRATION.c.name == registration.name)
         with self._engine.begin() as connection:
             result = connection.execute(statement.values(document=registration.model_dump_json()))
             return bool(result.rowcount)
@@ -234,19 +172,19 @@ class Store:
     def remove_registration(self, name: str) -> bool:
         """Remove a registration (its data stay); False when there is none of that name."""
         with self._engine.begin() as connection:
-            result = connection.execute(sa.delete(_REGISTRATION).where(_REGISTRATION.c.name == name))
+            result = connection.execute(sa.delete(REGISTRATION).where(REGISTRATION.c.name == name))
             return bool(result.rowcount)
 
     def registration(self, name: str) -> Registration | None:
         """Return one registration or None."""
         with self._read() as connection:
-            text = connection.scalar(sa.select(_REGISTRATION.c.document).where(_REGISTRATION.c.name == name))
+            text = connection.scalar(sa.select(REGISTRATION.c.document).where(REGISTRATION.c.name == name))
         return None if text is None else Registration.model_validate_json(text)
 
     def registrations(self) -> list[Registration]:
         """Return all registrations by name."""
         with self._read() as connection:
-            texts = connection.scalars(sa.select(_REGISTRATION.c.document).order_by(_REGISTRATION.c.name)).all()
+            texts = connection.scalars(sa.select(REGISTRATION.c.document).order_by(REGISTRATION.c.name)).all()
         return [Registration.model_validate_json(text) for text in texts]
 
     # Agents
@@ -255,13 +193,13 @@ class Store:
         """Store a node that introduces itself, or what it newly says of itself."""
         said = {"labels": json.dumps(dict(labels)), "programs": json.dumps(list(programs)), "last_seen": now}
         values = {"node": node, "running": "[]", "buffered": 0, **said}
-        statement = self._insert(_AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said)
+        statement = self._insert(AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said)
         with self._engine.begin() as connection:
             connection.execute(statement)
 
     def touch_agent(self, node: str, running: Sequence[str], buffered: int, now: float) -> bool:
         """Store a heartbeat; False when the node has not introduced itself."""
-        statement = sa.update(_AGENT).where(_AGENT.c.node == node)
+        statement = sa.update(AGENT).where(AGENT.c.node == node)
         values = {"running": json.dumps(list(running)), "buffered": buffered, "last_seen": now}
         with self._engine.begin() as connection:
             return bool(connection.execute(statement.values(values)).rowcount)
@@ -269,12 +207,12 @@ class Store:
     def remove_agent(self, node: str) -> bool:
         """Forget a node (its data stay); False when it is not known."""
         with self._engine.begin() as connection:
-            return bool(connection.execute(sa.delete(_AGENT).where(_AGENT.c.node == node)).rowcount)
+            return bool(connection.execute(sa.delete(AGENT).where(AGENT.c.node == node)).rowcount)
 
     def agents(self) -> list[AgentRow]:
         """Return all nodes by name."""
         with self._read() as connection:
-            rows = connection.execute(sa.select(_AGENT).order_by(_AGENT.c.node)).all()
+            rows = connection.execute(sa.select(AGENT).order_by(AGENT.c.node)).all()
         return [
             AgentRow(
                 row.node,
@@ -292,19 +230,19 @@ class Store:
     def add_token(self, row: TokenRow) -> None:
         """Store a token's digest."""
         with self._engine.begin() as connection:
-            connection.execute(sa.insert(_TOKEN).values(asdict(row)))
+            connection.execute(sa.insert(TOKEN).values(asdict(row)))
 
     def remove_token(self, prefix: str) -> int:
         """Revoke the tokens whose digest starts so; return how many."""
         with self._engine.begin() as connection:
             return connection.execute(
-                sa.delete(_TOKEN).where(_TOKEN.c.digest.startswith(prefix, autoescape=True))
+                sa.delete(TOKEN).where(TOKEN.c.digest.startswith(prefix, autoescape=True))
             ).rowcount
 
     def tokens(self) -> list[TokenRow]:
         """Return all tokens, oldest first."""
         with self._read() as connection:
-            return [TokenRow(*row) for row in connection.execute(sa.select(_TOKEN).order_by(_TOKEN.c.created))]
+            return [TokenRow(*row) for row in connection.execute(sa.select(TOKEN).order_by(TOKEN.c.created))]
 
     # Data
 
@@ -370,8 +308,8 @@ class Store:
 
     def latest(self, names: Sequence[str], nodes: Sequence[str]) -> list[LatestRow]:
         """Return the last values of these names on these nodes (empty: all), those with a value only."""
-        statement = sa.select(_LATEST).where(_LATEST.c.value.is_not(None))
-        statement = _among(statement, _LATEST, names, nodes)
+        statement = sa.select(LATEST).where(LATEST.c.value.is_not(None))
+        statement = _among(statement, LATEST, names, nodes)
         with self._read() as connection:
             return list(map(LatestRow._make, connection.execute(statement.order_by("name", "node"))))
 
@@ -385,10 +323,10 @@ class Store:
         self, names: Sequence[str], nodes: Sequence[str], since: float, until: float, limit: int
     ) -> tuple[list[SampleRow], bool]:
         """Return the newest ``limit`` samples of ``since <= time <= until``, oldest first, and whether more exist."""
-        columns = [_SAMPLE.c[name] for name in ("name", "node", "time", "value", "unit", "exit_code", "error")]
-        statement = sa.select(*columns).where(_SAMPLE.c.time >= since, _SAMPLE.c.time <= until)
-        statement = _among(statement, _SAMPLE, names, nodes)
-        statement = statement.order_by(_SAMPLE.c.time.desc(), _SAMPLE.c.id.desc()).limit(limit + 1)
+        columns = [SAMPLE.c[name] for name in ("name", "node", "time", "value", "unit", "exit_code", "error")]
+        statement = sa.select(*columns).where(SAMPLE.c.time >= since, SAMPLE.c.time <= until)
+        statement = _among(statement, SAMPLE, names, nodes)
+        statement = statement.order_by(SAMPLE.c.time.desc(), SAMPLE.c.id.desc()).limit(limit + 1)
         with self._read() as connection:
             rows = [SampleRow(*row) for row in connection.execute(statement)]
         return rows[:limit][::-1], len(rows) > limit
@@ -396,17 +334,17 @@ class Store:
     def count_samples(self) -> int:
         """Return the number of samples in the history."""
         with self._read() as connection:
-            return connection.scalar(sa.select(sa.func.count()).select_from(_SAMPLE)) or 0
+            return connection.scalar(sa.select(sa.func.count()).select_from(SAMPLE)) or 0
 
     def sequence_numbers(self, source: str) -> set[int]:
         """Return which numbered samples of a source are stored (to prove that none is lost)."""
         with self._read() as connection:
-            return set(connection.scalars(sa.select(_SAMPLE.c.seq).where(_SAMPLE.c.source == source)))
+            return set(connection.scalars(sa.select(SAMPLE.c.seq).where(SAMPLE.c.source == source)))
 
     def forget_before(self, time: float) -> int:
         """Drop the history before ``time`` and return how many samples went; last values stay."""
         with self._engine.begin() as connection:
-            return connection.execute(sa.delete(_SAMPLE).where(_SAMPLE.c.time < time)).rowcount
+            return connection.execute(sa.delete(SAMPLE).where(SAMPLE.c.time < time)).rowcount
 
 
 def _sample_row(node: str, source: str | None, sample: Sample, now: float) -> dict[str, Any]:

@@ -23,6 +23,8 @@ RECIPES: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
     "gpu-testbed.json": ("gpu-testbed", 1, {}),
     "jit-figure4.json": ("jit-figure4", 0, {}),
     "jit-vgg16-10.json.gz": ("jit-cluster", 1, {"jobs": 10, "mix": "VGG16"}),
+    "load-inference.json.gz": ("inference-cluster", 1, {}),
+    "pods-testbed.json": ("kubeflow-testbed", 0, {}),
     "network-random.min.gz": ("network-random", 3, {"nodes": 12, "arcs": 40, "lower": 0.3, "unbounded": 0.1}),
 }
 
