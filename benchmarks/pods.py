@@ -14,19 +14,28 @@ from flowlex.models.pod_placement import PodPlacement
 __all__ = ["tables"]
 
 Row = dict[str, object]
+#: Nodes and pods.
+SIZES = ((10, 50), (30, 150), (100, 500), (200, 1000))
 
 
-def tables() -> list[tuple[str, list[Row]]]:
+def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
+    sizes = SIZES[:1] if quick else SIZES
     return [
-        ("Kubeflow testbed to a proven optimum (target: under 1 s)", [_testbed(seed) for seed in range(5)]),
+        (
+            "Kubeflow testbed to a proven optimum (target: under 1 s)",
+            [_testbed(seed) for seed in range(1 if quick else 5)],
+        ),
         ("Balance and time against the baselines, testbed of seed 0", _frame(compare(_instance("kubeflow-testbed")))),
-        ("Growth of pod placement, gap 0.01 (one point of load), 60 s at most", _growth()),
+        ("Growth of pod placement, gap 0.01 (one point of load), 60 s at most", _growth(sizes)),
         (
             "Evaluations of capacity, finish at the true speeds",
             _frame(compare_partitions(_instance("inference-cluster"))),
         ),
-        ("Growth of load partition, network simplex, replicas", [_partition(n) for n in (4, 50, 200)]),
+        (
+            "Growth of load partition, network simplex, replicas",
+            [_partition(n) for n in (4, 50, 200)[: 1 if quick else 3]],
+        ),
     ]
 
 
@@ -41,9 +50,9 @@ def _testbed(seed: int) -> Row:
     return {**row, "waiting": len(solution.queue), "seconds": time.perf_counter() - started}
 
 
-def _growth() -> list[Row]:
+def _growth(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
     rows: list[Row] = []
-    for nodes, pods in ((10, 50), (30, 150), (100, 500), (200, 1000)):
+    for nodes, pods in sizes:
         for measure in ("deviation", "max_load"):
             instance = _instance("pods-scale", nodes=nodes, pods=pods, seed=1)
             started = time.perf_counter()

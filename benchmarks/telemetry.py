@@ -53,15 +53,16 @@ print(json.dumps({"rate": len(latency) * names / took, "median": median, "p99": 
 """
 
 
-def tables() -> list[tuple[str, list[Row]]]:
+def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
-    made = [_measured("SQLite", None)]
+    seconds = 2.0 if quick else SECONDS
+    made = [_measured("SQLite", None, seconds)]
     if url := os.environ.get("FLOWLEX_BENCH_POSTGRES"):
-        made.append(_measured("PostgreSQL", url))
+        made.append(_measured("PostgreSQL", url, seconds))
     return made
 
 
-def _measured(name: str, database: str | None) -> tuple[str, list[Row]]:
+def _measured(name: str, database: str | None, seconds: float) -> tuple[str, list[Row]]:
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
         url = f"http://127.0.0.1:{port}"
@@ -73,9 +74,9 @@ def _measured(name: str, database: str | None) -> tuple[str, list[Row]]:
         try:
             _wait(url)
             _write(url, 0, 0.0).communicate()
-            writer = _write(url, VALUES_PER_S, SECONDS + 3)
+            writer = _write(url, VALUES_PER_S, seconds + 3)
             time.sleep(1.0)
-            rows = _reads(url)
+            rows = _reads(url, seconds)
             written = json.loads(writer.communicate()[0])
             rows.append(
                 {
@@ -91,7 +92,7 @@ def _measured(name: str, database: str | None) -> tuple[str, list[Row]]:
     return f"Reads at {NODES} nodes x {NAMES} names while {VALUES_PER_S} values per second are written, {name}", rows
 
 
-def _reads(url: str) -> list[Row]:
+def _reads(url: str, seconds: float) -> list[Row]:
     import httpx
 
     rng = np.random.default_rng(0)
@@ -112,10 +113,10 @@ def _reads(url: str) -> list[Row]:
             return len(client.get("/data").raise_for_status().json()["readings"])
 
         return [
-            _latency("one value", one, SECONDS * 0.3),
-            _latency("20 names of one node", node, SECONDS * 0.3),
-            _latency("one name of 1 000 nodes", name, SECONDS * 0.2),
-            _latency("all 20 000 values", all_, SECONDS * 0.2),
+            _latency("one value", one, seconds * 0.3),
+            _latency("20 names of one node", node, seconds * 0.3),
+            _latency("one name of 1 000 nodes", name, seconds * 0.2),
+            _latency("all 20 000 values", all_, seconds * 0.2),
         ]
 
 
