@@ -196,7 +196,7 @@ def event_stream(
     of = {task.name: job.name for job in instance.jobs for task in job.tasks}
     balance, number = 0, 0
     for step in range(1, steps + 1):
-        at = step * step_s
+        at, new = step * step_s, list[str]()
         for _ in range(events):
             draw = rng.random()
             if draw < 0.01 and len(present) > 1:
@@ -223,10 +223,11 @@ def event_stream(
                 job = heavy_tailed_job(rng, f"new{number}", tuple(present), most=20)
                 jobs.append(job.name)
                 size[job.name] = len(job.tasks)
-                alive += [task.name for task in job.tasks]
+                new += [task.name for task in job.tasks]  # they can end from the next step on
                 of |= {task.name: job.name for task in job.tasks}
                 balance += len(job.tasks)
                 yield ev.Submit(at_s=at, job=job)
+        alive += new
         yield ev.Step(at_s=at)
 
 
