@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def save_gpu(case: Answer, network: Any, path: str) -> Callable[[], Answer]:
     from flowlex.models.gpu_assignment import GpuAssignment
 
     model = GpuAssignment(_instance(case), network=network)
-    return lambda: _save(model.formulation, path, model.assignment.factor, float(model.costs.unit_s))
+    return lambda: _save(model.formulation, path, model.assignment.factor, str(model.costs.unit_s))
 
 
 def save_network(case: Answer, path: str) -> Callable[[], Answer]:
@@ -143,13 +144,13 @@ def save_network(case: Answer, path: str) -> Callable[[], Answer]:
     from flowlex.models.min_cost_flow import MinCostFlow
 
     model = MinCostFlow(_instance(case))
-    return lambda: _save(model.formulation, path, 1, 1.0)
+    return lambda: _save(model.formulation, path, 1, "1")
 
 
-def _save(net: Any, path: str, factor: int, unit: float) -> Answer:
+def _save(net: Any, path: str, factor: int, unit_s: str) -> Answer:
     if not Path(path).exists():
         columns = {name: getattr(net, name) for name in ("tail", "head", "lower", "upper", "cost", "supply")}
-        np.savez(path, **columns, factor=factor, unit=unit)
+        np.savez(path, **columns, factor=factor, unit_s=unit_s)
     return {"arcs": net.arc_count}
 
 
@@ -161,7 +162,7 @@ def _load(path: str) -> Answer:
 def _answer(net: Answer, cost: float) -> Answer:
     """The cost in seconds; less than ``factor`` of it are rewards for ties, which a ceiling removes."""
     units = -(-round(cost) // int(net["factor"]))
-    return {"cost": float(units * net["unit"]), "arcs": len(net["tail"])}
+    return {"cost": float(units * Fraction(str(net["unit_s"]))), "arcs": len(net["tail"])}
 
 
 def _shifted(net: Answer) -> tuple[Any, Any, int]:

@@ -62,7 +62,7 @@ def test_the_quick_form_finds_one_optimum_by_every_way(gpu: ModuleType) -> None:
 @pytest.mark.filterwarnings("ignore:Constructing LpVariable:DeprecationWarning")  # PuLP announces its version 4
 def test_peers_in_this_process_agree_with_us(gpu: ModuleType, tmp_path: Path) -> None:
     """All but OR-Tools, which does not share a process with HiGHS; running tasks make costs carry a tie-break."""
-    case = {"generator": "gpu-random", "seed": 3}
+    case = {"generator": "gpu-random", "seed": 36}
     ours = gpu.place(case, "network")()["cost"]
     for network in ("compact", "paper"):
         path = str(tmp_path / f"{network}.npz")
