@@ -53,7 +53,7 @@ def printable(text: object) -> str:
 
 def text_of(value: Any) -> str:
     """A cell of a table."""
-    if value is None:
+    if value is None or value != value:  # missing, or not a number: frames say both
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"
