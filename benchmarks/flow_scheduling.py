@@ -41,12 +41,12 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
         small = {"machines": 200, "tasks": 400}
         return [("200 machines, 400 tasks", _against_peers(small, {1: 5, 10: 5}, highs_steps=2))]
     full = {"machines": 10_000, "tasks": 20_000}
-    steps = {1: 200, 10: 200, 100: 100, 1000: 20}
+    steps = {1: 100, 10: 100, 100: 50, 1000: 10}
     return [
-        ("10 000 machines of 3 slots, 20 000 tasks", _against_peers(full, steps, highs_steps=4)),
+        ("10 000 machines of 3 slots, 20 000 tasks", _against_peers(full, steps, highs_steps=3)),
         (
             "The same, full: 10 000 machines of 1 slot, 10 400 tasks",
-            _against_peers({"machines": 10_000, "tasks": 10_400, "slots": 1}, {1: 50, 10: 50, 100: 20}, highs_steps=0),
+            _against_peers({"machines": 10_000, "tasks": 10_400, "slots": 1}, {1: 30, 10: 30, 100: 10}, highs_steps=0),
         ),
         (
             "Steps of 100 events, growing clusters",

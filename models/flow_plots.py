@@ -64,7 +64,7 @@ def draw_network(model: FlowScheduling, solution: FlowSolution | None = None, ax
         for node in range(members.start, members.start + members.count):
             x, y = place[node]
             ax.plot(x, y, "o", ms=13, color=_COLOUR[block], zorder=3)
-            label = names[node].partition("[")[2].rstrip("]") or block
+            label = "sink" if block == "sink" else names[node].partition("[")[2].rstrip("]")
             ax.annotate(label, (x, y), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=8)
     ax.set_axis_off()
     ax.set_title(", ".join(type(goal).__name__ for goal in model.chosen_goals) or "no goals", fontsize=10)
@@ -89,25 +89,26 @@ def _used(model: FlowScheduling, solution: FlowSolution | None) -> set[tuple[str
     solution.require_answer()
     used = set()
     job_of = solution.job_of
-    groups = {str(spot): spot for spot in model.schedule.groups}
-    direct = {
-        (model.schedule.network.node_names[t], model.schedule.network.node_names[h])
-        for t, h in zip(model.schedule.network.tail.tolist(), model.schedule.network.head.tolist(), strict=True)
-    }
+    network = model.schedule.network
+    names, cost = network.node_names, network.cost.tolist()
+    price: dict[tuple[str, str], int] = {}
+    ends = zip(network.tail.tolist(), network.head.tolist(), strict=True)
+    for arc, (tail, head) in enumerate(ends):
+        price.setdefault((names[tail], names[head]), cost[arc])
+    groups = [f"group[{spot}]" for spot in model.schedule.groups]
     for task, job in job_of.items():
         machine = solution.machine_of.get(task)
         if machine is None:
             used |= {(f"task[{task}]", f"unscheduled[{job}]"), (f"unscheduled[{job}]", "sink[0]")}
             continue
         used.add((f"machine[{machine}]", "sink[0]"))
-        if (f"task[{task}]", f"machine[{machine}]") in direct:
-            used.add((f"task[{task}]", f"machine[{machine}]"))
+        at, on = f"task[{task}]", f"machine[{machine}]"
+        if (at, on) in price:
+            used.add((at, on))
             continue
-        for name in groups:
-            way = {(f"task[{task}]", f"group[{name}]"), (f"group[{name}]", f"machine[{machine}]")}
-            if way <= direct:
-                used |= way
-                break
+        ways = [(price[at, group], group) for group in groups if (at, group) in price and (group, on) in price]
+        cheapest = min(ways)[1]
+        used |= {(at, cheapest), (cheapest, on)}
     return used
 
 
