@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Annotated
 
 import typer
 
-from flowlex.cli.output import console, rows_table
+from flowlex.cli.output import console, note, rows_table, write_output
 
 __all__ = ["claims"]
 
@@ -15,6 +16,10 @@ __all__ = ["claims"]
 def claims(
     names: Annotated[list[str] | None, typer.Argument(help="Claims to check; all when none is named.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    picture: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="PNG", help="Draw how often random JIT matrices are not TU, too (a minute)."),
+    ] = None,
 ) -> None:
     """Check published claims (and ours) again, by our own code, and say which hold.
 
@@ -28,6 +33,8 @@ def claims(
         if name not in CLAIMS:
             raise typer.BadParameter(f"no claim is named {name!r}; one of: {', '.join(CLAIMS)}", param_hint="NAMES")
     chosen = [CLAIMS[name] for name in dict.fromkeys(names or CLAIMS)]
+    if picture is not None:
+        _draw_failing_share(picture)
     findings = [(claim, claim.check()) for claim in chosen]
     if as_json:
         document = {
@@ -44,3 +51,22 @@ def claims(
         return
     rows = [(c.name, c.statement, c.source, f.outcome.value, f.evidence) for c, f in findings]
     console().print(rows_table("Claims", ("claim", "says", "source", "outcome", "evidence"), rows))
+
+
+def _draw_failing_share(picture: str) -> None:
+    """Write the heat map of Lemma 3: share of random JIT matrices that are not totally unimodular."""
+    import matplotlib as mpl
+
+    from flowlex.validation.claims.jit_lemma_3 import failing_share, plot_failing_share
+
+    if not picture.lower().endswith(".png"):
+        raise typer.BadParameter(f"{picture!r} does not end in .png", param_hint="--plot")
+    mpl.use("Agg")
+    transfers, slots = (2, 4, 6, 8, 12, 16), (1, 2, 3, 4, 6)
+    axes = plot_failing_share(failing_share(transfers, slots), transfers, slots)
+    buffer = io.BytesIO()
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # axes are always drawn on one
+    figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
+    write_output(picture, buffer.getvalue())
+    note(f"picture: {picture}")

@@ -41,8 +41,8 @@ Array = NDArray[np.int64]
 
 #: Orders tried before the network tests, and how deep blocks are reduced and split again.
 FIRST_ORDERS, DEEPEST = 4, 60
-#: Cells up to which blocks are searched for sums.
-MOST_CELLS = 90_000
+#: Cells up to which blocks are searched for 3-sums, and pivoted or put into an integer program.
+THREE_SUM_CELLS, MOST_CELLS = 90_000, 1_000_000
 #: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
 MOST_STEPS = 200
 
@@ -191,13 +191,13 @@ class Search:
             return found
         if min(part.matrix.shape) <= LIMIT:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        if cells <= MOST_CELLS:
+        if self.deadline - time.perf_counter() > 1:
             found = self._try("sums", part, lambda piece: self._sums(piece, full=full))
         if found is None:
             found = self._refute(part, self.orders)
-        if found is None and cells <= 1_000_000:
+        if found is None and cells <= MOST_CELLS:
             found = self._try("pivots", part, self.try_pivots)
-        if found is None and cells <= 1_000_000:
+        if found is None and cells <= MOST_CELLS:
             found = self._try("eulerian", part, self.try_eulerian)
         if found is None and full:
             found = self._try("cmr", part, self.try_cmr)
@@ -304,7 +304,9 @@ class Search:
     def _sums(self, part: Part, *, full: bool) -> Found | None:
         """Step 6, 2-sums and 3-sums: settle the operands instead."""
         left = max(0.1, (self.deadline - time.perf_counter()) / 4)
-        split = two_sum_parts(part.matrix, seconds=left) or three_sum_parts(part.matrix, seconds=left)
+        split = two_sum_parts(part.matrix, seconds=left)
+        if split is None and part.matrix.shape[0] * part.matrix.shape[1] <= THREE_SUM_CELLS:
+            split = three_sum_parts(part.matrix, seconds=left)
         return None if split is None else self._split(part, split, full=full)
 
     def _split(self, part: Part, split: Separation, *, full: bool) -> Found | None:

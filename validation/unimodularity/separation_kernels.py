@@ -88,18 +88,67 @@ def closed_set(forth, back, free, least):
 
 
 @njit(cache=True)
-def two_separation(a, r, c):
-    """Look for X with c in X, r not, no entry in X rows x other columns, rank 1 in other rows x X columns."""
-    m, n = a.shape
-    forth = a
-    back = np.empty((m, n), np.bool_)
-    for i in range(m):
-        for j in range(n):
-            back[i, j] = a[i, j] != (a[i, c] and a[r, j])
-    free = np.ones(m + n, np.bool_)
-    free[r] = False
-    free[m + c] = False
-    return closed_set(forth, back, free, 1)
+def two_separation(row_ptr, row_col, col_ptr, col_row, r, c):
+    """Look for X with c in X, r not, no entry in X rows x other columns, rank 1 in other rows x X columns.
+
+    The implications are read off the sparse matrix: a row forces its columns; a column j forces the rows where
+    it differs from column c if row r has j, and all its rows if not. Returns ``(found, X)``.
+    """
+    m, n = len(row_ptr) - 1, len(col_ptr) - 1
+    of_c = np.zeros(m, np.bool_)
+    of_r = np.zeros(n, np.bool_)
+    for e in range(col_ptr[c], col_ptr[c + 1]):
+        of_c[col_row[e]] = True
+    for e in range(row_ptr[r], row_ptr[r + 1]):
+        of_r[row_col[e]] = True
+    seen = np.zeros(m + n, np.bool_)
+    hit = np.zeros(max(m, n), np.bool_)
+    stack = np.empty(m + n, np.int64)
+    start = 0 if r != 0 else 1
+    for backwards in (False, True):
+        seen[:] = False
+        seen[r] = seen[m + c] = seen[start] = True
+        stack[0] = start
+        top, count = 1, 1
+        while top:
+            top -= 1
+            here = stack[top]
+            if here < m:
+                low, high, adj, other, special = row_ptr[here], row_ptr[here + 1], row_col, m, backwards and of_c[here]
+                first, last = row_ptr[r], row_ptr[r + 1]
+            else:
+                j = here - m
+                low, high, adj, other, special = col_ptr[j], col_ptr[j + 1], col_row, 0, (not backwards) and of_r[j]
+                first, last = col_ptr[c], col_ptr[c + 1]
+            if special:
+                for e in range(first, last):
+                    hit[adj[e]] = True
+            for e in range(low, high):
+                far = adj[e]
+                if special and hit[far]:
+                    hit[far] = False  # in both: no implication
+                elif not seen[other + far]:
+                    seen[other + far] = True
+                    stack[top] = other + far
+                    top += 1
+                    count += 1
+            if special:
+                for e in range(first, last):
+                    far = adj[e]
+                    if hit[far]:
+                        hit[far] = False
+                        if not seen[other + far]:
+                            seen[other + far] = True
+                            stack[top] = other + far
+                            top += 1
+                            count += 1
+        if count < m + n - 2:
+            if backwards:
+                seen = ~seen
+            seen[r] = False
+            seen[m + c] = True
+            return True, seen
+    return False, seen
 
 
 @njit(cache=True)

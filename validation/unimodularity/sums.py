@@ -11,7 +11,7 @@ operands are totally unimodular, so is the sum (Seymour 1980; Schrijver, section
 A 2-separation crosses every spanning tree of the bipartite graph, so one tree edge (r, c) lies in the rank-1
 part. That determines the part, and the rest are implications "if this row is in X, so is that column" and back:
 a closed set of a directed graph is what we look for. 3-separations fix one more entry. The work is
-(m + n) m n for 2-sums and (m n)^2 (m + n) for 3-sums: polynomial, but meant for blocks of moderate size.
+(m + n) x nonzeros for 2-sums and (m n)^2 (m + n) for 3-sums: the latter is meant for blocks of moderate size.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def two_sum_parts(matrix: sp.csc_array, *, seconds: float = np.inf) -> Separatio
     """Find a 2-separation of a connected {-1, 0, 1} matrix with at least two elements on each side, or None."""
     from flowlex.validation.unimodularity import separation_kernels as kernels
 
-    support = matrix.toarray() != 0
+    rows = int(matrix.shape[0])
+    by_row = matrix.tocsr()
+    arrays = [part.astype(np.int64) for part in (by_row.indptr, by_row.indices, matrix.indptr, matrix.indices)]
     stop = time.perf_counter() + seconds
-    for row, column in _tree_edges(matrix):
-        found, inside = kernels.two_separation(support, row, column)
+    for row, column in _tree_edges(matrix) if sum(matrix.shape) >= 4 else ():
+        found, inside = kernels.two_separation(*arrays, row, column)
         if found:
-            inside[support.shape[0] + column] = True
-            rows, columns = inside[: support.shape[0]], inside[support.shape[0] :]
-            return Separation(rows, columns, row, column)
+            return Separation(inside[:rows], inside[rows:], row, column)
         if time.perf_counter() > stop:
             return None
     return None
@@ -164,6 +164,8 @@ def operands(matrix: sp.csc_array, split: Separation, sign: int = 1) -> tuple[sp
     ValueError
         If the matrix is not the sum that the separation says.
     """
+    if split.other_row < 0:
+        return _two_operands(matrix, split)
     dense = matrix.toarray().astype(np.int64)
     if split.pivot is not None:
         dense = pivot(dense, *split.pivot)
@@ -178,10 +180,6 @@ def operands(matrix: sp.csc_array, split: Separation, sign: int = 1) -> tuple[sp
         raise ValueError("the part that should have rank 1 does not")
     upper, lower = dense[inside][:, across], dense[~inside][:, ~across]
     corner = dense[inside][:, ~across]
-    if split.other_row < 0:
-        if corner.any():
-            raise ValueError("the part that should be zero is not")
-        return _matrix(np.vstack([upper, c])), _matrix(np.column_stack([d, lower]))
     if not inside[split.other_row] or across[split.other_column] or sign not in (1, -1):
         raise ValueError("the second entry of the sum is not where it must be")
     a = dense[inside, split.other_column]
@@ -191,6 +189,27 @@ def operands(matrix: sp.csc_array, split: Separation, sign: int = 1) -> tuple[sp
     one = np.block([[upper, a[:, None], a[:, None]], [c, np.array([0, sign])]])
     two = np.block([[np.array([sign, 0]), b], [d[:, None], d[:, None], lower]])
     return _matrix(one), _matrix(two)
+
+
+def _two_operands(matrix: sp.csc_array, split: Separation) -> tuple[sp.csc_array, sp.csc_array]:
+    """The operands of a 2-sum are submatrices: X with the row of the entry, the rest with its column."""
+    x_rows, y_rows = np.flatnonzero(split.rows), np.flatnonzero(~split.rows)
+    x_columns, y_columns = np.flatnonzero(split.columns), np.flatnonzero(~split.columns)
+    by_row = matrix.tocsr()
+    entry = int(by_row[split.row, split.column])
+    if split.rows[split.row] or not split.columns[split.column] or entry == 0:
+        raise ValueError("the entry of the sum is not where it must be")
+    if by_row[x_rows][:, y_columns].nnz:
+        raise ValueError("the part that should be zero is not")
+    low = by_row[y_rows][:, x_columns].tocoo()
+    c = by_row[[split.row]][:, x_columns].toarray().ravel().astype(np.int64)
+    d = by_row[y_rows][:, [split.column]].toarray().ravel().astype(np.int64) * entry
+    full = low.nnz == np.count_nonzero(c) * np.count_nonzero(d)
+    if not full or np.any(low.data != d[low.row] * c[low.col]):
+        raise ValueError("the part that should have rank 1 does not")
+    one = by_row[np.append(x_rows, split.row)][:, x_columns]
+    two = by_row[y_rows][:, np.insert(y_columns, 0, split.column)]
+    return ternary(canonical(one)), ternary(canonical(two))
 
 
 def rebuild(matrix: sp.csc_array, certificate: Certificate) -> tuple[sp.csc_array, sp.csc_array]:
