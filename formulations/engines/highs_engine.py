@@ -70,9 +70,9 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
 def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:
     """The HiGHS algorithm: the one asked for, or the quickest for this kind and size (measured in benchmarks/).
 
-    On networks of up to 220 000 arcs the dual simplex method with presolve and steepest edges (HiGHS's own choice)
-    beat all others several times over: the primal simplex, the interior-point methods with and without crossover,
-    and PDLP, whose answer is not exact anyway.
+    On networks the dual simplex method with presolve (HiGHS's own choice) was the quickest: at 32 000 arcs 7 times
+    quicker than interior-point methods with or without crossover, 20 times quicker than the primal simplex, level
+    with PDLP, which is inexact; at 220 000 arcs 3.5 s of processor time, while HiPO and PDLP took over 30 s.
     """
     if options.algorithm == "hipo" and not _has_hipo():
         raise EngineError("this HiGHS has no HiPO solver; install highspy[extras] or choose another algorithm")
