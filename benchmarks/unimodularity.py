@@ -105,7 +105,7 @@ def jit_rows() -> list[Row]:
     return rows
 
 
-def agreement_rows(count: int = 400) -> list[Row]:
+def agreement_rows(count: int = 1000) -> list[Row]:
     """Small random matrices of several kinds: how many verdicts agree."""
     rows = []
     for name, matrices in random_matrices(count).items():
@@ -171,7 +171,7 @@ def ask(matrices: Sequence[Any]) -> list[dict[str, Any]]:
         entries = np.stack([coo.row, coo.col, coo.data], axis=1).astype(int).tolist()
         lines.append(json.dumps({"shape": [int(s) for s in coo.shape], "entries": entries, "seconds": 10 * LIMIT}))
     command = [python, str(Path(__file__).with_name("cmr_peer.py"))]
-    limit = LIMIT + 30 if len(lines) == 1 else 600.0
+    limit = LIMIT + 12 if len(lines) == 1 else 600.0
     try:
         done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=limit)
         output = done.stdout

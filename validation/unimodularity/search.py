@@ -39,8 +39,8 @@ __all__ = ["METHODS", "Search"]
 
 Array = NDArray[np.int64]
 
-#: Orders tried before the network tests, and how deep blocks are reduced and split again.
-FIRST_ORDERS, DEEPEST = 4, 60
+#: Orders tried before the network tests and before the search for sums; how deep blocks are reduced and split again.
+FIRST_ORDERS, MORE_ORDERS, DEEPEST = 4, 40, 60
 #: Cells up to which blocks are searched for 3-sums, and pivoted or put into an integer program.
 THREE_SUM_CELLS, MOST_CELLS = 90_000, 1_000_000
 #: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
@@ -191,7 +191,8 @@ class Search:
             return found
         if min(part.matrix.shape) <= LIMIT:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        if self.deadline - time.perf_counter() > 1:
+        found = self._refute(part, MORE_ORDERS)  # refuting is cheap; looking for sums is not
+        if found is None and self.deadline - time.perf_counter() > 1:
             found = self._try("sums", part, lambda piece: self._sums(piece, full=full))
         if found is None:
             found = self._refute(part, self.orders)
@@ -213,7 +214,7 @@ class Search:
 
     def _glance(self, part: Part) -> Found | None:
         """A few orders of Camion's signing, in time linear in the nonzeros."""
-        return self._refute(part, FIRST_ORDERS, 1_000_000 + 30 * part.matrix.nnz)
+        return self._refute(part, FIRST_ORDERS, 1_000_000 + 5 * part.matrix.nnz)
 
     def _networks(self, part: Part, budget: int) -> Found | None:
         """Look for a network matrix and for the transpose of one, in turn, each with a growing budget."""
