@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from flowlex.formulations.engines import simplex_kernels as kernels
+from flowlex.formulations.engines.network_engine import NormalForm
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
 from flowlex.formulations.outcome import EngineError
@@ -24,6 +27,10 @@ __all__ = ["ArcChange", "NetworkSession", "Violations"]
 
 #: Costs along any path must stay below this; beyond it an artificial arc could be the cheaper way.
 PATH_COST_LIMIT = kernels.ARTIFICIAL_COST // 4
+
+
+#: Pivots with full pricing beyond which solving anew is quicker.
+_PATIENCE = 2000
 
 
 @dataclass(frozen=True)
@@ -117,22 +124,24 @@ class NetworkSession:
         self._supplies.append((node, amount))
 
     # Solving ---------------------------------------------------------------------------------------------------
-    def apply(self, *, reconnect: bool = True) -> None:
-        """Hand the noted changes to the arrays; `solve` does so by itself."""
+    def apply(self, *, cold: bool = False) -> None:
+        """Hand the noted changes to the arrays; `solve` does so by itself. ``cold``: the tree is made anew after."""
         shift = 2 * self._room
         self._t.counters[3] = shift + self._arcs
         if self._changes:
             changes = np.array(self._changes, np.int64)
             arcs, tail, head, capacity, cost = (np.ascontiguousarray(column) for column in changes.T)
-            kernels.change_arcs(self._t, arcs + shift, tail, head, capacity, cost)
+            change = kernels.write_arcs if cold else kernels.change_arcs
+            change(self._t, arcs + shift, tail, head, capacity, cost)
             self._changes.clear()
         if self._supplies:
             nodes, amounts = np.array(self._supplies, np.int64).T
             nodes, amounts = np.ascontiguousarray(nodes), np.ascontiguousarray(amounts)
             np.add.at(self._supply, nodes, amounts)
-            kernels.change_supplies(self._t, nodes, amounts)
+            if not cold:
+                kernels.change_supplies(self._t, nodes, amounts)
             self._supplies.clear()
-        if reconnect:
+        if not cold:
             kernels.reconnect(self._t)
 
     def solve(self, *, cold: bool = False) -> None:
@@ -145,13 +154,12 @@ class NetworkSession:
         """
         if 2 * len(self._changes) > self._arcs > 1000:
             cold = True  # nearly everything is new, so the old tree is of no use
-        self.apply(reconnect=not cold)
+        self.apply(cold=cold)
         shift = 2 * self._room
-        size = self._arcs + self._nodes
         if cold:
             self._restart()
-        elif not kernels.optimise_near(self._t) and not kernels.optimise(self._t, shift, 20 * size + 10_000):
-            self._restart()  # a warm tree need not be strongly feasible, so it might cycle; a fresh star cannot
+        elif not kernels.optimise_near(self._t) and not kernels.optimise(self._t, shift, _PATIENCE):
+            self._restart()  # the change is no small one; nor can a warm tree that cycles hold us up
         kernels.forget_moved(self._t)
         artificial = self._t.flow[: 2 * self._nodes]
         if artificial.any():
@@ -159,10 +167,54 @@ class NetworkSession:
             raise EngineError(f"no flow satisfies the network: node {node} cannot be balanced; give it an outlet")
 
     def _restart(self) -> None:
-        self._t.flow[: 2 * self._room] = 0
-        kernels.star(self._t, self._supply, self._room)
+        """Solve from nothing: by pylmcf, whose optimum is then given a tree; by our own pivots if that fails."""
+        if not self._adopt_optimum():
+            self._t.flow[: 2 * self._room] = 0
+            kernels.star(self._t, self._supply, self._room)
         if not kernels.optimise(self._t, 2 * self._room, 2**62):
             raise EngineError("the network simplex did not end; please report this with the network")
+
+    def _adopt_optimum(self) -> bool:
+        """Take over an optimum of pylmcf: arcs strictly between their bounds, then tight ones, span the tree."""
+        start, t = 2 * self._room, self._t
+        network = self.network(applied=True)
+        normal = NormalForm.of(network)
+        if len(normal.order) < 1000:
+            return False  # not worth the way there and back
+        graph = normal.graph()
+        try:
+            graph.solve()
+        except RuntimeError:  # infeasible: our own pivots say where
+            return False
+        flow, reduced = normal.flows(graph.result()), network.reduced_costs(-graph.potentials())
+        part = slice(start, start + self._arcs)
+        every = np.arange(start, start + self._arcs)
+        between = (flow > 0) & (flow < t.capacity[part])
+        tight = (reduced == 0) & (t.capacity[part] > 0) & ~between
+        over = 2 * np.arange(1, self._room)
+        arcs = np.concatenate([every[between], every[tight], over])
+        rank = np.repeat([1, 2, 3], [int(between.sum()), int(tight.sum()), len(over)])
+        u, v = t.tail[arcs].astype(np.int64), t.head[arcs].astype(np.int64)
+        arcs, rank, u, v = (x[u != v] for x in (arcs, rank, u, v))
+        keys, first = np.unique(np.minimum(u, v) * self._room + np.maximum(u, v), return_index=True)  # best rank first
+        low, high = keys // self._room, keys % self._room
+        weights = sparse.csr_array((rank[first].astype(float), (low, high)), shape=(self._room, self._room))
+        tree = minimum_spanning_tree(weights)
+        order, parent = breadth_first_order(tree, 0, directed=False)
+        child = order[1:]
+        pairs = np.minimum(child, parent[child]).astype(np.int64) * self._room + np.maximum(child, parent[child])
+        link = np.full(self._room, -1, np.int64)
+        link[child] = arcs[first[np.searchsorted(keys, pairs)]]
+        if int(between.sum()) != int(np.isin(every[between], link).sum()):
+            return False  # arcs between their bounds close a cycle: no basis
+        for slot in np.flatnonzero(flow != t.flow[part]).tolist():
+            if t.before[start + slot] < 0:
+                t.before[start + slot] = t.flow[start + slot]
+                t.touched[t.counters[1]] = start + slot
+                t.counters[1] += 1
+        t.flow[:start], t.flow[part] = 0, flow
+        kernels.plant(t, order.astype(np.int64), parent.astype(np.int64), link, self._room)
+        return True
 
     # Reading ---------------------------------------------------------------------------------------------------
     @property
@@ -202,14 +254,18 @@ class NetworkSession:
 
     def arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
         """Tail, head, capacity and cost by slot (copies); a slot given up is a loop of capacity 0."""
-        self.apply()
         part = slice(2 * self._room, 2 * self._room + self._arcs)
         t = self._t
         tail, head = t.tail[part].astype(np.int64), t.head[part].astype(np.int64)
         return tail, head, t.capacity[part].copy(), t.cost[part].copy()
 
-    def network(self, name: str = "live network") -> FlowNetwork:
-        """The present problem as an ordinary network (slots given up are loops of capacity 0)."""
+    def network(self, name: str = "live network", *, applied: bool = False) -> FlowNetwork:
+        """The present problem as an ordinary network (slots given up are loops of capacity 0).
+
+        Noted changes are applied first, unless the caller says that there are none.
+        """
+        if not applied:
+            self.apply()
         tail, head, capacity, cost = self.arcs()
         supply = self._supply[: self._nodes].copy()
         supply[0] = -supply[1:].sum()

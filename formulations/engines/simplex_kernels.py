@@ -43,9 +43,11 @@ __all__ = [
     "forget_moved",
     "optimise",
     "optimise_near",
+    "plant",
     "reconnect",
     "star",
     "violations",
+    "write_arcs",
 ]
 
 #: Arcs looked at around a loose subtree before it is left to ordinary pricing.
@@ -134,23 +136,23 @@ def _best_around(t, top):
             looked += 1
             arc = t.next_in[arc]
         if looked > LOOK:
-            return -1
+            return -1, looked
         v = next_below(t, v, top) if inside else next_outside(t, v, top)
-    return chosen
+    return chosen, looked
 
 
 @njit(cache=True)
 def reconnect(t):
     """Hang every loose subtree on the rest again by its best arc; returns the pivots made."""
     pivots = 0
+    budget = 4 * (t.counters[END] + 1000)  # arcs looked at before the rest is left to ordinary pricing
     while t.counters[LOOSE] > 0:
         t.counters[LOOSE] -= 1
         v = t.loose[t.counters[LOOSE]]
         t.is_loose[v] = False
-        for _ in range(2000):
-            if t.pred[v] != 2 * v and t.pred[v] != 2 * v + 1:
-                break
-            arc = _best_around(t, v)
+        while budget > 0 and (t.pred[v] == 2 * v or t.pred[v] == 2 * v + 1):
+            arc, looked = _best_around(t, v)
+            budget -= looked
             if arc < 0:
                 break
             push(t, arc, t.state[arc] > 0)
@@ -235,6 +237,16 @@ def change_arcs(t, arcs, tail, head, capacity, cost):
 
 
 @njit(cache=True)
+def write_arcs(t, arcs, tail, head, capacity, cost):
+    """Give arcs new ends, capacities and costs without minding flow and tree, which are made anew afterwards."""
+    for i in range(len(arcs)):
+        arc = arcs[i]
+        _unlist(t, arc)
+        t.tail[arc], t.head[arc], t.capacity[arc], t.cost[arc] = tail[i], head[i], capacity[i], cost[i]
+        _list(t, arc)
+
+
+@njit(cache=True)
 def change_supplies(t, nodes, change):
     """Add to the supplies of nodes."""
     for i in range(len(nodes)):
@@ -246,7 +258,9 @@ def star(t, supply, count):
     """Start anew: no flow, every node hangs on the root by an artificial arc."""
     end = t.counters[END]
     for arc in range(end):
-        t.flow[arc] = 0
+        if t.flow[arc] != 0:
+            touch(t, arc)
+            t.flow[arc] = 0
         t.state[arc] = 1 if t.capacity[arc] > 0 else 0
     t.parent[0], t.pred[0], t.child[0] = -1, -1, -1
     t.pi[0] = 0
@@ -260,6 +274,24 @@ def star(t, supply, count):
         t.state[used] = 0
         t.flow[used] = abs(supply[v])
         t.pi[v] = ARTIFICIAL_COST if supply[v] >= 0 else -ARTIFICIAL_COST
+
+
+@njit(cache=True)
+def plant(t, order, parent, link, count):
+    """Grow the tree anew from ``order`` (root first), each node's parent and the arc to it; flows stay."""
+    for arc in range(t.counters[END]):
+        rest(t, arc)
+    t.counters[LOOSE] = t.counters[MOVED] = 0
+    t.is_loose[:] = False
+    t.is_moved[:] = False
+    t.child[:] = -1
+    t.parent[0], t.pred[0], t.pi[0] = -1, -1, 0
+    for i in range(1, count):
+        v = order[i]
+        u, arc = parent[v], link[v]
+        attach(t, v, u, arc)
+        t.state[arc] = 0
+        t.pi[v] = t.pi[u] + t.cost[arc] if t.tail[arc] == v else t.pi[u] - t.cost[arc]
 
 
 @njit(cache=True)
