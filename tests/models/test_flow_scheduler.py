@@ -302,3 +302,22 @@ def test_replay_of_a_log():
     assert [number for number, _ in replay_events(log, ()).refused] == [4]
     assert replay_events(log, (), batch=20).steps == 5
     assert replay_events([], ()).steps == 0
+
+
+def test_a_cold_start_gives_the_optimum_of_pylmcf_a_tree():
+    """Large enough that the cold start goes by pylmcf; differences must stay right across it."""
+    instance = generate("flow-scale", machines=150, tasks=200, slots=1, seed=3)
+    goals = (Placement(), DataLocality(), Continuity(base=10, rate=10))
+    scheduler = FlowScheduler(instance, goals)
+    placements = dict(scheduler.step().placed)
+    assert scheduler.score() == FlowScheduling(instance, goals=goals).solve("network").score
+    for machine in ("m1", "m2", "m3"):
+        scheduler.remove_machine(machine)
+        state = scheduler.instance()
+        scheduler.state.session.solve(cold=True)
+        delta = scheduler.step()
+        assert scheduler.score() == FlowScheduling(state, goals=goals).solve("network").score
+        placements |= dict(delta.placed) | {task: new for task, _, new, _ in delta.moved}
+        for task, _, _ in delta.stopped:
+            del placements[task]
+        assert placements == scheduler.placements()
