@@ -9,6 +9,14 @@ import json
 import sys
 import time
 
+#: On some inputs CMR answers "User input error"; another setting often helps.
+SETTINGS = (
+    {},
+    {"decompose_strategy": "delta_pivot"},
+    {"use_direct_graphicness_test": False},
+    {"series_parallel_ok": False},
+)
+
 
 def main() -> None:
     from sage.all__sagemath_modules import ZZ, MatrixSpace
@@ -20,11 +28,13 @@ def main() -> None:
         entries = {(row, column): value for row, column, value in question["entries"]}
         held = Matrix_cmr_chr_sparse(MatrixSpace(ZZ, rows, columns, sparse=True), entries)
         start = time.perf_counter()
-        try:
-            answer = bool(held.is_totally_unimodular(time_limit=question["seconds"]))
-            reason = ""
-        except Exception as error:
-            answer, reason = None, f"{type(error).__name__}: {error}"
+        for settings in SETTINGS:
+            try:
+                answer = bool(held.is_totally_unimodular(time_limit=question["seconds"], **settings))
+                reason = ""
+                break
+            except Exception as error:
+                answer, reason = None, f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - start
         print(json.dumps({"tu": answer, "seconds": seconds, "reason": reason}), flush=True)
 

@@ -150,14 +150,10 @@ def random_matrices(count: int, seed: int = 0) -> dict[str, list[np.ndarray]]:
     return {"random signs": signs, "JIT": jit, "network, half of them spoilt": networks}
 
 
-def cmr_many(matrices: Sequence[Any]) -> list[bool]:
-    """CMR's verdicts on many small matrices, in one process."""
-    answers = ask(matrices)
-    if any(answer["verdict"] not in ("tu", "not_tu") for answer in answers):
-        raise RuntimeError(
-            f"CMR gave no verdict on some: {[a for a in answers if a['verdict'] not in ('tu', 'not_tu')][:3]}"
-        )
-    return [answer["verdict"] == "tu" for answer in answers]
+def cmr_many(matrices: Sequence[Any]) -> list[bool | None]:
+    """CMR's verdicts on many small matrices, in one process; None where it errs whatever the setting."""
+    known: dict[str, bool | None] = {"tu": True, "not_tu": False, "error": None}
+    return [known[answer["verdict"]] for answer in ask(matrices)]
 
 
 def ask(matrices: Sequence[Any]) -> list[dict[str, Any]]:

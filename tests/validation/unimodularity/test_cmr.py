@@ -113,7 +113,8 @@ def test_agreement_with_cmr_on_thousands_of_random_matrices() -> None:
             dense[row, column] = (dense[row, column] + 2) % 3 - 1
         matrices.append(dense)
     answers = cmr_many(matrices)
+    assert sum(theirs is None for theirs in answers) < 30  # CMR's own errors
     for matrix, theirs in zip(matrices, answers, strict=True):
         verdict = check(matrix)
         assert verdict.verify(matrix)
-        assert verdict.is_tu == theirs
+        assert theirs is None or verdict.is_tu == theirs
