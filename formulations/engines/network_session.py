@@ -30,7 +30,7 @@ PATH_COST_LIMIT = kernels.ARTIFICIAL_COST // 4
 
 
 #: Pivots with full pricing beyond which solving anew is quicker.
-_PATIENCE = 2000
+_PATIENCE = 500
 
 
 @dataclass(frozen=True)

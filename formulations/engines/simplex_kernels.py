@@ -108,11 +108,12 @@ def _best_around(t, top):
     inside = subtree_is_smaller(t, top)
     t.counters[STAMP] += 1
     stamp = t.counters[STAMP]
-    v = top if inside else 0
+    v, looked = (top if inside else 0), 0
     while v >= 0:  # mark the smaller side
         t.stamp[v] = stamp
+        looked += 4
         v = next_below(t, v, top) if inside else next_outside(t, v, top)
-    best, chosen, looked = 0, -1, 0
+    best, chosen = 0, -1
     low, high = t.pi[0] - ARTIFICIAL_COST // 2, t.pi[0] + ARTIFICIAL_COST // 2
     v = top if inside else 0
     while v >= 0:
@@ -145,7 +146,7 @@ def _best_around(t, top):
 def reconnect(t):
     """Hang every loose subtree on the rest again by its best arc; returns the pivots made."""
     pivots = 0
-    budget = 4 * (t.counters[END] + 1000)  # arcs looked at before the rest is left to ordinary pricing
+    budget = t.counters[END] + 100_000  # arcs looked at before the rest is left to ordinary pricing
     while t.counters[LOOSE] > 0:
         t.counters[LOOSE] -= 1
         v = t.loose[t.counters[LOOSE]]
@@ -156,6 +157,7 @@ def reconnect(t):
             if arc < 0:
                 break
             push(t, arc, t.state[arc] > 0)
+            budget -= 500
             pivots += 1
     t.counters[PIVOTS] += pivots
     return pivots
@@ -301,7 +303,7 @@ def optimise_near(t):
     Between optima the reduced costs that can change sign are those of changed arcs and of arcs with one end whose
     potential moved. All of them have a moved end, so pricing those suffices, in time proportional to the change.
     """
-    budget = 2 * (t.counters[END] + 1000)
+    budget = t.counters[END] + 100_000
     pivots = 0
     while t.counters[MOVED] > 0:
         t.counters[MOVED] -= 1
@@ -327,6 +329,7 @@ def optimise_near(t):
         if entering >= 0:
             mark(t, v)
             push(t, entering, t.state[entering] > 0)
+            budget -= 500
             pivots += 1
         if budget < 0:
             break
