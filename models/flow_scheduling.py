@@ -46,7 +46,7 @@ __all__ = ["FlowScheduling"]
 _WEIGHT_LIMIT = 2**53
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FlowScheduling(Model[FlowInstance, FlowSolution]):
     """The model; see the module.
 

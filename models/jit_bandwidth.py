@@ -53,7 +53,7 @@ __all__ = ["JitBandwidth", "ProgramName"]
 ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JitBandwidth(Model[JitInstance, JitSolution]):
     """Just-in-time bandwidth (see the module).
 
