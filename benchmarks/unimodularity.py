@@ -88,7 +88,7 @@ def compare(name: str, matrix: sp.csc_array) -> Row:
         "verify s": round(proof, 3),
         "CMR": theirs["verdict"],
         "CMR s": theirs["s"],
-        "agree": theirs["verdict"] in ("-", "time-out", "error", verdict.answer.value),
+        "agree": theirs["verdict"] == verdict.answer.value if theirs["verdict"] in ("tu", "not_tu") else "-",
     }
 
 
