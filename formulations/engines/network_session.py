@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from flowlex.formulations.engines import simplex_kernels as kernels
 from flowlex.formulations.engines.network_engine import NormalForm
+from flowlex.formulations.engines.simplex_check import violations
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
 from flowlex.formulations.outcome import EngineError
@@ -249,7 +250,7 @@ class NetworkSession:
 
     def violations(self) -> Violations:
         """Recompute feasibility and optimality from arcs, flows and potentials alone, in integers."""
-        found = kernels.violations(self._t, self._supply, 2 * self._room, self._nodes)
+        found = violations(self._t, self._supply, 2 * self._room, self._nodes)
         return Violations(*(int(value) for value in found))
 
     def arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
