@@ -10,7 +10,7 @@ import sys
 import time
 
 #: On some inputs CMR answers "User input error"; another setting often helps.
-SETTINGS = (
+SETTINGS: tuple[dict[str, object], ...] = (
     {},
     {"decompose_strategy": "delta_pivot"},
     {"use_direct_graphicness_test": False},
