@@ -151,8 +151,8 @@ class LiveNetwork:
         group = self.groups.get(spot)
         if group is None:
             group = self.groups[spot] = _Group(self.session.add_node())
-            for name in self.cluster.machines:
-                if name in self.machines and self.cluster.meets(name, spot):
+            for name in self.cluster.members(spot):
+                if name in self.machines:
                     self._link(spot, group, name)
         return group
 

@@ -93,22 +93,35 @@ class ClusterView:
     tags: dict[str, frozenset[str]] = field(default_factory=dict)
     racks: dict[str, str] = field(default_factory=dict)  # machine: its ``rack:`` tag
     spots: dict[str, Spot] = field(default_factory=dict)  # machine: all its tags
+    by_tag: dict[str, dict[str, None]] = field(default_factory=dict)  # tag: machines that have it, in order
 
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
+        for tag in self.tags.get(machine.name, frozenset()) - machine.tags:
+            del self.by_tag[tag][machine.name]
         self.machines[machine.name] = machine
         tags = self.tags[machine.name] = machine.tags
+        for tag in tags:
+            self.by_tag.setdefault(tag, {})[machine.name] = None
         self.spots[machine.name] = Spot(tags, frozenset())
         self.racks[machine.name] = f"rack:{machine.rack}"
 
     def remove(self, name: str) -> None:
         """Forget a machine."""
+        for tag in self.tags[name]:
+            del self.by_tag[tag][name]
         del self.machines[name], self.tags[name], self.racks[name], self.spots[name]
 
     def meets(self, name: str, spot: Spot) -> bool:
         """Whether a machine lies in a spot."""
         tags = self.tags[name]
         return spot.has <= tags and not (spot.lacks & tags)
+
+    def members(self, spot: Spot) -> list[str]:
+        """The machines that lie in a spot, found among those with its rarest tag."""
+        tagged = [self.by_tag.get(tag, {}) for tag in spot.has]
+        pool: Iterable[str] = min(tagged, key=len) if tagged else self.machines
+        return [name for name in pool if self.meets(name, spot)]
 
 
 @dataclass(slots=True)
