@@ -120,7 +120,8 @@ class ClusterView:
     def members(self, spot: Spot) -> list[str]:
         """The machines that lie in a spot, found among those with its rarest tag."""
         tagged = [self.by_tag.get(tag, {}) for tag in spot.has]
-        pool: Iterable[str] = min(tagged, key=len) if tagged else self.machines
+        rarest = min(tagged, key=len) if tagged else None
+        pool: Iterable[str] = self.machines if rarest is None else rarest
         return [name for name in pool if self.meets(name, spot)]
 
 
