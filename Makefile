@@ -47,8 +47,8 @@ format: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/stamp-bench
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/stamp-bench,telemetry
+	$(BIN)/python -m benchmarks --write
 
 clean:
 	rm -rf $(VENV) .typing build dist *.egg-info demo-output
