@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from flowlex.telemetry.schemas import Reading
 
 __all__ = ["app"]
+
+# Commands import the extra when they run; without it the parent command says at once how to install it.
+for _module in ("fastapi", "httpx", "sqlalchemy", "uvicorn"):
+    if find_spec(_module) is None:
+        raise ModuleNotFoundError(f"No module named {_module!r}", name=_module)
 
 app = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
 token_app = typer.Typer(name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True)

@@ -69,3 +69,21 @@ def test_processing_speed() -> None:
     last = {"last": {"runs": {"value": {"items": 9, "seconds": 3}}}, "history": {"runs": []}}
     assert run("processing_speed", given=last).value == 3
     assert run("processing_speed", given={"last": {}, "history": {}}).exit_code == 66
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch):
+    import importlib
+    import sys
+
+    from typer.testing import CliRunner
+
+    from flowlex.cli.app import app as whole
+
+    monkeypatch.delitem(sys.modules, "flowlex.cli.telemetry", raising=False)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "uvicorn" else found(name, *rest)
+    )
+    result = CliRunner().invoke(whole, ["telemetry", "serve"])
+    assert result.exit_code == 2
+    assert "'telemetry' needs uvicorn; install it with: pip install 'flowlex[telemetry]'" in result.output
