@@ -31,7 +31,7 @@ PATH_COST_LIMIT = kernels.ARTIFICIAL_COST // 4
 
 
 #: Pivots with full pricing beyond which solving anew is quicker.
-_PATIENCE = 500
+_PATIENCE = 5_000
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class NetworkSession:
             graph.solve()
         except RuntimeError:  # infeasible: our own pivots say where
             return False
-        flow, reduced = normal.flows(graph.result()), network.reduced_costs(-graph.potentials())
+        flow, reduced = normal.flows(graph.result()), network.reduced_costs(-graph.potentials()[normal.number])
         part = slice(start, start + self._arcs)
         every = np.arange(start, start + self._arcs)
         between = (flow > 0) & (flow < t.capacity[part])

@@ -145,7 +145,7 @@ def _best_around(t, top):
 def reconnect(t):
     """Hang every loose subtree on the rest again by its best arc; returns the pivots made."""
     pivots = 0
-    budget = t.counters[END] + 100_000  # arcs looked at before the rest is left to ordinary pricing
+    budget = 8 * t.counters[END] + 100_000  # arcs looked at before the rest is left to ordinary pricing
     while t.counters[LOOSE] > 0:
         t.counters[LOOSE] -= 1
         v = t.loose[t.counters[LOOSE]]
