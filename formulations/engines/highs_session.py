@@ -11,7 +11,7 @@ import highspy
 import numpy as np
 
 from flowlex.formulations.engines.network_session import Violations
-from flowlex.formulations.engines.simplex_kernels import ENDLESS
+from flowlex.formulations.engines.path_kernels import ENDLESS
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.outcome import EngineError
 
@@ -186,4 +186,4 @@ class HighsSession:
         up = np.where(flow < capacity, -reduced, 0).max(initial=0)
         down = np.where(flow > 0, reduced, 0).max(initial=0)
         bounds = np.maximum(-flow, flow - capacity).max(initial=0)
-        return Violations(int(np.abs(excess[1:]).max(initial=0)), int(max(bounds, 0)), int(max(up, down, 0)), 0)
+        return Violations(int(np.abs(excess[1:]).max(initial=0)), int(max(bounds, 0)), int(max(up, down, 0)))

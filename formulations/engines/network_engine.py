@@ -25,7 +25,7 @@ from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = ["NormalForm", "check_magnitudes", "infeasible_cut", "solve_network"]
+__all__ = ["NormalForm", "check_magnitudes", "infeasible_cut", "solve_exactly", "solve_network"]
 
 #: Path costs and flows stay below this, so that no sum in the network simplex can leave 64 bits.
 _SAFE = 2**60
@@ -268,3 +268,12 @@ def infeasible_cut(network: FlowNetwork) -> NDArray[np.bool_] | None:
         return normal.supply[normal.number] > 0 if normal.supply.any() else None
     cut = normal.graph().infeasibility_cut()
     return None if cut is None else np.asarray(cut, bool)[normal.number]
+
+
+def solve_exactly(network: FlowNetwork) -> tuple[Integers, Integers] | None:
+    """Flows and potentials of an optimum, or None. Magnitudes are not checked: the caller judges the answer."""
+    outcome = _solve(network)
+    if outcome.status is not Status.OPTIMAL:
+        return None
+    assert outcome.values is not None and outcome.duals is not None
+    return outcome.values, outcome.duals
