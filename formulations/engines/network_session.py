@@ -9,6 +9,7 @@ longer than solving anew, pylmcf solves anew. Node 0 is the root: it takes whate
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
 from flowlex.formulations.outcome import EngineError
 
-__all__ = ["ArcChange", "NetworkSession", "Violations"]
+__all__ = ["PATH_COST_LIMIT", "NetworkSession", "Violations"]
 
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
 PATH_COST_LIMIT = 2**56
@@ -37,10 +38,6 @@ class Violations:
     conservation: int
     bounds: int
     reduced_costs: int
-
-
-#: An arc slot and what it becomes: slot, tail, head, capacity, cost.
-ArcChange = tuple[int, int, int, int, int]
 
 
 class NetworkSession:
@@ -61,8 +58,8 @@ class NetworkSession:
         self._free_nodes: list[int] = []
         self._free_arcs: list[int] = []
         self._fresh: dict[int, None] = {}
-        self._changes: list[ArcChange] = []
-        self._supplies: list[tuple[int, int]] = []
+        self._changes = array("q")  # slot, tail, head, capacity, cost; and so on
+        self._supplies = array("q")  # node, amount; and so on
 
     # Shape -----------------------------------------------------------------------------------------------------
     @property
@@ -106,29 +103,28 @@ class NetworkSession:
                 self._grow(len(self._t.pi), 2 * self._arcs)
             slot = self._arcs
             self._arcs += 1
-        self._changes.append((slot, tail, head, capacity, cost))
+        self._changes.fromlist([slot, tail, head, capacity, cost])
         return slot
 
     def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None:
         """Give an arc other ends, capacity or cost."""
-        self._changes.append((slot, tail, head, capacity, cost))
+        self._changes.fromlist([slot, tail, head, capacity, cost])
 
     def remove_arc(self, slot: int) -> None:
         """Give an arc slot up."""
-        self._changes.append((slot, 0, 0, 0, 0))
+        self._changes.fromlist([slot, 0, 0, 0, 0])
         self._free_arcs.append(slot)
 
     def add_supply(self, node: int, amount: int) -> None:
         """Let a node supply more (or less)."""
-        self._supplies.append((node, amount))
+        self._supplies.fromlist([node, amount])
 
     # Solving ---------------------------------------------------------------------------------------------------
     def apply(self, *, cold: bool = False) -> None:
         """Hand the noted changes to the arrays; `solve` does so by itself. ``cold``: no arc is made optimal again."""
         if self._changes:
-            changes = np.array(self._changes, np.int64)
-            columns = [np.ascontiguousarray(column) for column in changes.T]
-            self._changes.clear()
+            columns = np.array(self._changes, np.int64).reshape(-1, 5).T.copy()
+            del self._changes[:]
             if cold:
                 kernels.write_arcs(self._t, *columns)
             else:
@@ -137,8 +133,8 @@ class NetworkSession:
                     raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
         self._fresh.clear()
         if self._supplies:
-            nodes, amounts = (np.ascontiguousarray(x) for x in np.array(self._supplies, np.int64).T)
-            self._supplies.clear()
+            nodes, amounts = np.array(self._supplies, np.int64).reshape(-1, 2).T.copy()
+            del self._supplies[:]
             np.add.at(self._supply, nodes, amounts)
             kernels.change_supplies(self._t, nodes, amounts)
 
@@ -150,7 +146,7 @@ class NetworkSession:
         EngineError
             No flow satisfies the network.
         """
-        if 2 * len(self._changes) > self._arcs > 1000:
+        if 2 * len(self._changes) // 5 > self._arcs > 1000:
             cold = True  # nearly everything is new, so the old optimum is of no use
         self.apply(cold=cold)
         stuck = -1 if cold else kernels.balance(self._t, _PATIENCE * (self._arcs + self._nodes))
