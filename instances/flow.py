@@ -98,7 +98,8 @@ class FlowTask(Part):
     demands: Mapping[str, NonNegative] = {}
     """Further dimensions by name (``cpu``, ``memory_gb``) for weighted priorities."""
     costs: Mapping[str, float] = {}
-    """Explicit cost of running on a machine, by machine name; replaces what the goals say."""
+    """Explicit cost of placing it on a machine, by machine name; replaces what the goals say of placing it there.
+    What it loses by moving away or stopping, once it runs, still counts."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowTask:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.engines.network_session import PATH_COST_LIMIT
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
+from flowlex.models.flow_live_engines import solved_costs
 from flowlex.models.flow_live_network import UNBOUND, JobBounds, LiveNetwork, Session
 from flowlex.models.flow_offers import Rules, StageWeights, mentioned_machines
+from flowlex.models.flow_order import TOP_CLASS, StrictOrder
 from flowlex.models.flow_reasons import SHARE_USED, WORTH_MORE
 from flowlex.models.flow_solution import Score
 from flowlex.models.goals import Goal
 from flowlex.models.goals.base import ClusterView, Scale, Spot, TaskView
 from flowlex.models.goals.clock import Clock
-from flowlex.models.goals.priority import LOWEST
 
 __all__ = ["EventError", "LiveJob", "LiveState", "LiveTask"]
 
@@ -32,7 +32,7 @@ class LiveTask(TaskView):
     """A task that is here, since when it runs, and the machines its arcs depend on."""
 
     started_s: float = 0.0
-    mentions: set[str] = field(default_factory=set)
+    mentions: dict[str, None] = field(default_factory=dict)
     moving: dict[str | Spot, int] | None = None  # `Rules.moving`, kept while it holds
 
 
@@ -54,20 +54,15 @@ class LiveState:
         session: Session,
         wait_cost: float | None,
         scale: int,
-        cost_limit: int,
+        order: StrictOrder,
         task_limit: int,
     ) -> None:
         self.name = cluster.name
         self.goals = goals
         initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
-        self.rules = Rules(goals, wait_cost, Scale(scale), initial)
-        self._limit = cost_limit * scale
-        self.weights = StageWeights.for_bound(2 * self._limit * task_limit, LOWEST)
-        if self.weights.shortfall + self.weights.level * LOWEST + 2 * self._limit >= PATH_COST_LIMIT:
-            raise ModelError(
-                f"cost_limit={cost_limit}, task_limit={task_limit}, scale={scale}: the weights of the strict order "
-                "would overflow exact integers; lower one of them, or solve FlowScheduling(method='phases')"
-            )
+        self.rules = Rules(goals, wait_cost, Scale(scale), initial, order)
+        self.order = order
+        self.weights = StageWeights.for_bound(order.cycle, TOP_CLASS)
         self.session = session
         self.cluster = ClusterView()
         self.network = LiveNetwork(session, self.cluster)
@@ -109,19 +104,30 @@ class LiveState:
     # Changing --------------------------------------------------------------------------------------------------
     def put_machine(self, machine: Machine) -> None:
         """Add a machine."""
+        costs = self.slot_costs(machine)
         self.cluster.add(machine)
         self.slots += machine.slots
-        self.network.add_machine(machine.name, self.rules.slot_costs(machine))
-        for name in list(self._mentions.get(machine.name, ())):
-            self.reprice(self.tasks[name])
+        self.network.add_machine(machine.name, costs)
+        self._reprice_around(machine.name)
 
     def take_machine(self, name: str) -> None:
         """Take a machine out."""
         self.slots -= self.cluster.machines[name].slots
         self.cluster.remove(name)
-        for task in list(self._mentions.get(name, ())):
-            self.reprice(self.tasks[task])
+        self._reprice_around(name)
         self.network.remove_machine(name)
+
+    def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
+        """(capacity, cost) of a machine's slots, within the limit."""
+        costs = self.rules.slot_costs(machine)
+        if self.rules.order is None and costs:
+            self._check(max((cost for _, cost in costs), key=abs), f"a slot of machine {machine.name!r}")
+        return costs
+
+    def _reprice_around(self, machine: str) -> None:
+        """Reprice the tasks whose arcs depend on whether a machine is there."""
+        for name in {**self._mentions.get(machine, {}), **self._on.get(machine, {})}:
+            self.reprice(self.tasks[name])
 
     def put_job(self, job: FlowJob) -> None:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
@@ -137,7 +143,7 @@ class LiveState:
             name = view.task.name
             self.tasks[name] = view
             self.network.add_task(name, job.name, offers, wait)
-            self._mention(name, view, offers)
+            self._mention(name, view)
             self.fresh[name] = None
 
     def take_task(self, name: str) -> None:
@@ -162,13 +168,14 @@ class LiveState:
 
     def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
         """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
-        if not placed:
-            task.moving = None
         if task.machine is not None:
             task.elapsed_s = self.now_s - task.started_s
+        if not placed:
+            task.moving = None
         offers, wait = self._priced(task)
         self.network.reprice(task.task.name, offers, wait)
-        self._mention(task.task.name, task, offers)
+        if not placed:
+            self._mention(task.task.name, task)
 
     def settle(self, name: str, machine: str | None) -> None:
         """Note where a task runs from now on."""
@@ -214,19 +221,28 @@ class LiveState:
         if task.moving is None:
             task.moving = self.rules.moving(task, self.cluster)
         offers, wait = self.rules.staying(task, task.moving, self.cluster), self.rules.waiting(task)
-        worst = max(map(abs, (*offers.values(), wait)))
-        if worst > self._limit:
-            raise EventError(
-                f"task {task.task.name!r}: a cost of {worst} (scale {self.rules.scale.factor}) exceeds the limit of "
-                f"{self._limit}; raise cost_limit"
-            )
+        if self.rules.order is None:
+            worst = max(wait, -wait, *offers.values(), -min(offers.values(), default=0))
+            self._check(worst, f"task {task.task.name!r}")
         return offers, wait
 
-    def _mention(self, name: str, task: LiveTask, offers: Iterable[str | Spot]) -> None:
-        present = mentioned_machines(self.rules, task, offers)
-        for machine in task.mentions - present:
-            del self._mentions[machine][name]
-        for machine in present - task.mentions:
+    def _check(self, worst: int, what: str) -> None:
+        if worst > self.order.limit:
+            raise EventError(
+                f"{what}: a cost of {worst} (scale {self.rules.scale.factor}) exceeds the limit of "
+                f"{self.order.limit}; raise cost_limit"
+            )
+
+    def _mention(self, name: str, task: LiveTask) -> None:
+        """Note the machines whose coming or going changes a task's arcs; where it runs is in ``_on`` already."""
+        assert task.moving is not None
+        present = mentioned_machines(self.rules, task, task.moving)
+        if present == task.mentions:
+            return
+        for machine in task.mentions:
+            if machine not in present:
+                del self._mentions[machine][name]
+        for machine in present:
             self._mentions.setdefault(machine, {})[name] = None
         task.mentions = present
 
@@ -255,7 +271,21 @@ class LiveState:
             short = max(0, waits - bounds.must - bounds.free)
             shortfall += short
             weighted += bounds.wait_cost * (waits - bounds.must - short) + bounds.short_cost * short
-        return Score(shortfall, tuple(sorted(waiting.items())), self.session.objective - weighted)
+        by_goal = self._cost_by_goal()
+        cost = sum(cost for _, cost in by_goal) if by_goal else self.session.objective - weighted
+        return Score(shortfall, tuple(sorted(waiting.items())), by_goal, cost)
+
+    def _cost_by_goal(self) -> tuple[tuple[str, int], ...]:
+        """Cost of each rank, arc by arc, as sums over many arcs cannot be told apart by rank."""
+        if self.rules.order is None:
+            return ()
+        flow = self.session.flow
+        slots = np.flatnonzero(flow)
+        total = [0] * len(self.order.names)
+        for cost, units in zip(solved_costs(self.session, slots), flow[slots].tolist(), strict=True):
+            if cost:
+                total = [a + units * b for a, b in zip(total, self.order.split(cost), strict=True)]
+        return tuple(zip(self.order.names, total, strict=True))
 
     def instance(self) -> FlowInstance:
         """The present state as an instance: what runs where, for how long, and what waits."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +22,17 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Columns:
-    """Costs of the arcs, stage by stage: shortfall of shares, waiting by class, and the ordinary costs."""
+    """Costs of the arcs, stage by stage: shortfall of shares, waiting by class, and the goals' (ranks, A) costs."""
 
     shortfall: Integers
     level: Integers
-    ordinary: Integers
+    ranks: Integers
+
+    @cached_property
+    def ordinary(self) -> Integers:
+        """(A,) costs of all goals together."""
+        total: Integers = self.ranks.sum(axis=0)
+        return total
 
 
 @dataclass(frozen=True)
@@ -99,41 +107,70 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
         cluster.add(machine)
     views = task_views(instance)
     machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
+    slots = [machine.slots for machine in instance.machines]
     job_at = {job.name: index for index, job in enumerate(instance.jobs)}
     group_at: dict[Spot, int] = {}
-    runs: list[tuple[int, int, int]] = []
-    via: list[tuple[int, int, int]] = []
+    runs, via, offers = _Arcs(), _Arcs(), _Arcs()
     for index, view in enumerate(views):
         for target, cost in rules.offers(view, cluster).items():
             if isinstance(target, str):
-                runs.append((index, machine_at[target], cost))
+                runs.add(index, machine_at[target], 1, cost)
             else:
-                via.append((index, group_at.setdefault(target, len(group_at)), cost))
-    offers = [
-        (group, machine_at[machine.name], machine.slots)
-        for spot, group in group_at.items()
-        for machine in instance.machines
-        if machine.slots and cluster.meets(machine.name, spot)
-    ]
+                via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
+    for spot, group in group_at.items():
+        for at in map(machine_at.__getitem__, cluster.members(spot)):
+            if slots[at]:
+                offers.add(group, at, slots[at], 0)
     jobs = np.array([job_at[view.job] for view in views], np.int64)
-    waits = np.array([rules.waiting(view) for view in views], np.int64)
-    slots = [(index, *arc) for index, machine in enumerate(instance.machines) for arc in rules.slot_costs(machine)]
-    pieces = _Pieces(_rows(runs, 3), _rows(via, 3), _rows(offers, 3), jobs, waits, _rows(slots, 3))
-    return _assemble(instance, rules, pieces, tuple(group_at))
+    waits, sinks = _Arcs(), _Arcs()
+    for index, view in enumerate(views):
+        waits.add(index, int(jobs[index]), 1, rules.waiting(view))
+    for index, member in enumerate(instance.machines):
+        for capacity, cost in rules.slot_costs(member):
+            sinks.add(index, 0, capacity, cost)
+    return _assemble(instance, rules, _Pieces(runs, via, offers, jobs, waits, sinks), tuple(group_at))
+
+
+class _Arcs:
+    """A block of arcs in the making: ends, capacities, and costs of any size."""
+
+    def __init__(self) -> None:
+        self._arcs: list[tuple[int, int, int]] = []
+        self.costs: list[int] = []
+
+    def add(self, tail: int, head: int, capacity: int, cost: int) -> None:
+        self._arcs.append((tail, head, capacity))
+        self.costs.append(cost)
+
+    @cached_property
+    def arcs(self) -> Integers:
+        """(count, 3) tail, head, capacity."""
+        return np.array(self._arcs, np.int64).reshape(-1, 3)
+
+    @property
+    def ends(self) -> Integers:
+        return self.arcs[:, :2]
 
 
 @dataclass(frozen=True)
 class _Pieces:
-    runs: Integers
-    via: Integers
-    offers: Integers
+    runs: _Arcs
+    via: _Arcs
+    offers: _Arcs
     jobs: Integers
-    waits: Integers
-    slots: Integers
+    waits: _Arcs
+    slots: _Arcs
 
+    def ranks(self, rules: Rules, network: FlowNetwork) -> Integers:
+        """(ranks, A) costs of the whole network."""
 
-def _rows(rows: list[tuple[int, ...]] | list[tuple[int, int, int]], width: int) -> Integers:
-    return np.array(rows, np.int64).reshape(-1, width)
+        def columns(costs: Iterable[int]) -> Integers:
+            return np.array([list(costs)], np.int64) if rules.order is None else rules.order.columns(costs)
+
+        found = np.zeros((1 if rules.order is None else len(rules.order.names), network.arc_count), np.int64)
+        for name in ("runs", "via", "waits", "slots"):
+            found[:, network.arc_blocks[name].slice] = columns(getattr(self, name).costs)
+        return found
 
 
 def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot, ...]) -> ScheduleNetwork:
@@ -147,26 +184,27 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
     count = np.bincount(p.jobs, minlength=len(instance.jobs)).astype(np.int64)
     must, free = count - bounds[:, 1], bounds[:, 1] - bounds[:, 0]
     level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
-    net.arcs("runs", task[p.runs[:, 0]], machine[p.runs[:, 1]], upper=1, cost=p.runs[:, 2])
-    net.arcs("via", task[p.via[:, 0]], group[p.via[:, 1]], upper=1, cost=p.via[:, 2])
-    net.arcs("waits", task, job[p.jobs], upper=1, cost=p.waits)
-    net.arcs("offers", group[p.offers[:, 0]], machine[p.offers[:, 1]], upper=p.offers[:, 2])
-    net.arcs("slots", machine[p.slots[:, 0]], sink, upper=p.slots[:, 1], cost=p.slots[:, 2])
+    net.arcs("runs", task[p.runs.arcs[:, 0]], machine[p.runs.arcs[:, 1]], upper=1)
+    net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
+    net.arcs("waits", task, job[p.jobs], upper=1)
+    net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
+    net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
     # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
     net.arcs("share", job, sink, lower=must, upper=must + free, labels=[j.name for j in instance.jobs])
     net.arcs("short", job, sink, upper=bounds[:, 0], labels=[j.name for j in instance.jobs])
     network = net.build()
-    zeros = np.zeros(network.arc_count, np.int64)
-    levels, shortfall = zeros.copy(), zeros.copy()
+    levels, shortfall = np.zeros((2, network.arc_count), np.int64)
     blocks = network.arc_blocks
     levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
     shortfall[blocks["short"].slice] = 1
+    columns = Columns(shortfall, levels, p.ranks(rules, network))
+    network = replace(network, cost=columns.ordinary)
     return ScheduleNetwork(
         network,
-        Columns(shortfall, levels, network.cost),
-        p.runs[:, :2],
-        p.via[:, :2],
-        p.offers[:, :2],
+        columns,
+        p.runs.ends,
+        p.via.ends,
+        p.offers.ends,
         groups,
         bounds,
         _cycle_bound(network, len(p.jobs)),

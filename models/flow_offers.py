@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
+from flowlex.models.flow_order import StrictOrder
 from flowlex.models.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.goals.costs import Continuity
 from flowlex.models.goals.fair_shares import FairShares
@@ -48,25 +49,42 @@ class Rules:
         At most one of each kind that speaks for whole jobs (`FairShares`, `Priority`) or for slots.
     wait_cost
         Cost of a waiting task; None makes running come before all other costs.
+    order
+        Ranks of the goals; None adds their costs up as they are.
     """
 
-    def __init__(self, goals: Iterable[Goal], wait_cost: float | None, scale: Scale, tasks: Iterable[TaskView]) -> None:
+    def __init__(
+        self,
+        goals: Iterable[Goal],
+        wait_cost: float | None,
+        scale: Scale,
+        tasks: Iterable[TaskView],
+        order: StrictOrder | None = None,
+    ) -> None:
         tasks = list(tasks)
         self.goals = tuple(goal.prepare(tasks) for goal in goals)
         self.scale = scale
+        self.order = order if order is not None and len(order.names) > 1 else None
         for kind in (FairShares, Priority):
             if sum(isinstance(goal, kind) for goal in self.goals) > 1:
                 raise ModelError(f"two goals are of kind {kind.__name__}; keep one")
-        self._continuity = [goal for goal in self.goals if isinstance(goal, Continuity)]
-        others = [goal for goal in self.goals if not isinstance(goal, Continuity)]
-        self._pricing = [goal for goal in others if type(goal).price is not Goal.price]
-        self._spotting = [goal for goal in others if type(goal).spots is not Goal.spots]
+        weight = 1 if self.order is None else self.order.weight_of
+        weighted = [(goal, weight if isinstance(weight, int) else weight(k)) for k, goal in enumerate(self.goals)]
+        self._first = 1 if self.order is None else self.order.weights[0]  # weight of explicit costs
+        others = [(goal, w) for goal, w in weighted if not isinstance(goal, Continuity)]
+        self._continuity = [(goal, w) for goal, w in weighted if isinstance(goal, Continuity)]
+        self._pricing = [(goal, w) for goal, w in others if _overrides(goal, "price") or _overrides(goal, "prices")]
+        self._waiting = [(goal, w) for goal, w in weighted if _overrides(goal, "waiting")]
+        self._slots = [(goal, w) for goal, w in weighted if _overrides(goal, "slot_costs")]
+        self._spotting = [goal for goal, _ in others if _overrides(goal, "spots")]
         self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
         self.shares = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
             raise ModelError(f"wait_cost is {wait_cost}; it must be at least 0")
         self.wait_cost = None if wait_cost is None else scale.units(wait_cost, "wait_cost")
+        if self.order is not None:
+            self.order.within(self.wait_cost or 0, "wait_cost")
 
     def level(self, priority: int) -> int:
         """Importance of a job in the strict order; 0 when its waiting is an ordinary cost."""
@@ -76,11 +94,25 @@ class Rules:
 
     def waiting(self, task: TaskView) -> int:
         """Ordinary cost of waiting."""
-        return sum(goal.waiting(task, self.scale) for goal in self.goals) + (self.wait_cost or 0)
+        cost = (self.wait_cost or 0) * self._first
+        for goal, weight in self._waiting:
+            units = goal.waiting(task, self.scale)
+            if self.order is not None:
+                more = (self.wait_cost or 0) if weight == self._first else 0
+                self.order.within(units + more, f"task {task.task.name!r} waiting")
+            cost += units * weight
+        return cost
 
     def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
         """(capacity, cost) of a machine's arcs to the sink."""
-        said = [costs for goal in self.goals if (costs := goal.slot_costs(machine, self.scale)) is not None]
+        said = []
+        for goal, weight in self._slots:
+            costs = goal.slot_costs(machine, self.scale)
+            if costs is None:
+                continue
+            if self.order is not None and costs:
+                self.order.within(max(costs, key=abs), f"slots of machine {machine.name!r}")
+            said.append(costs if weight == 1 else [weight * cost for cost in costs])
         if not said:
             return [(machine.slots, 0)] if machine.slots else []
         return [(1, sum(costs)) for costs in zip(*said, strict=True)]
@@ -90,56 +122,80 @@ class Rules:
         return self.staying(task, self.moving(task, cluster), cluster)
 
     def staying(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
-        """Add to ``moving`` what staying on its machine costs a running task."""
+        """Add to ``moving`` what staying on its machine costs a running task, whoever says what placing costs."""
         machine = task.machine
-        if machine is None or not self._continuity or machine not in cluster.machines or machine in task.costs:
-            return moving
-        spot = cluster.spots[machine]
-        cost = moving.get(machine)
-        if cost is None:
-            if not any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
-                return moving
-            cost = sum(goal.price(task, spot, machine, cluster, self.scale) for goal in self._pricing)
-        credit = sum(goal.price(task, spot, machine, cluster, self.scale) for goal in self._continuity)
-        return moving | {machine: cost + credit}
+        if machine is not None and self._continuity and machine in cluster.machines:
+            place = (cluster.spots[machine], machine)
+            cost = moving.get(machine)
+            if cost is None and any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
+                cost = self._prices(task, (place,), cluster)[0]
+            if cost is not None:
+                for goal, weight in self._continuity:
+                    cost += weight * self._ranked(goal.price(task, *place, cluster, self.scale), task)
+                moving = moving | {machine: cost}
+        return {_once(target, task.apart): c for target, c in moving.items()} if task.apart else moving
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""
-        found: dict[str | Spot, int] = {}
-        for spot in self._spots(task, cluster):
-            machine = _machine_of(spot)
-            target: str | Spot = spot
-            if machine is not None:
-                if machine not in cluster.machines or not cluster.meets(machine, spot):
-                    continue
-                if machine in task.costs:
-                    what = f"cost of {task.task.name!r} on {machine!r}"
-                    found[machine] = self.scale.units(task.costs[machine], what)
-                    continue
-                target, spot = machine, cluster.spots[machine]
-            cost = 0
-            for goal in self._pricing:
-                cost += goal.price(task, spot, machine, cluster, self.scale)
-            present = found.get(target)
-            if present is None or cost < present:
-                found[target] = cost
-        return self._shield(task, found, cluster) if task.costs else found
+        targets = self._targets(task, cluster)
+        spots = cluster.spots
+        places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
+        found = dict(zip(targets, self._prices(task, places, cluster), strict=True))
+        if not task.costs:
+            return found
+        for machine in task.costs.keys() & found.keys():
+            what = f"cost of {task.task.name!r} on {machine!r}"
+            found[machine] = self._first * self._ranked(self.scale.units(task.costs[machine], what), task)
+        return self._shield(task, found, cluster)
 
-    def _spots(self, task: TaskView, cluster: ClusterView) -> set[Spot]:
-        spots = {ANYWHERE}
-        for goal in self._spotting:
-            spots.update(goal.spots(task, cluster))
-        if task.costs:
-            spots.update(Spot.of(f"machine:{machine}") for machine in task.costs)
-        for placement in self._placing:
-            if not placement.constraints(task):
+    def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
+        costs = [0] * len(places)
+        if not places:
+            return costs
+        for goal, weight in self._pricing:
+            said = goal.prices(task, places, cluster, self.scale)
+            if said is None:
                 continue
+            if self.order is not None:
+                self._ranked(max(said, key=abs), task)
+            costs = [cost + weight * units for cost, units in zip(costs, said, strict=True)]
+        return costs
+
+    def _ranked(self, units: int, task: TaskView) -> int:
+        return units if self.order is None else self.order.within(units, f"task {task.task.name!r}")
+
+    def _targets(self, task: TaskView, cluster: ClusterView) -> list[str | Spot]:
+        """Machines and groups where a task may run, in an order that depends on nothing else."""
+        wanted: dict[str | Spot, None] = {ANYWHERE: None}
+        for goal in self._spotting:
+            wanted.update(dict.fromkeys(goal.spots(task, cluster)))
+        wanted.update(dict.fromkeys(task.costs))
+        placing = self.placing(task)
+        if placing:
+            wanted = dict.fromkeys(self._placed(task, wanted, placing))
+        targets: dict[str | Spot, None] = {}
+        for target in wanted:
+            if isinstance(target, str):
+                if target in cluster.machines:
+                    targets[target] = None
+                continue
+            machine = _machine_of(target)
+            if machine is None:
+                targets[target] = None
+            elif machine in cluster.machines and cluster.meets(machine, target):
+                targets[machine] = None
+        return list(targets)
+
+    def _placed(self, task: TaskView, wanted: Iterable[str | Spot], placing: list[Placement]) -> dict[Spot, None]:
+        """Cut the spots by preferences and requirements."""
+        spots = {Spot.of(f"machine:{t}") if isinstance(t, str) else t: None for t in wanted}
+        for placement in placing:
             for choice in placement.choices(task):
-                spots |= {both for spot in spots if (both := spot.both(choice)) is not None}
+                spots |= {both: None for spot in spots if (both := spot.both(choice)) is not None}
                 if len(spots) > _MOST_SPOTS:
                     raise ModelError(f"task {task.task.name!r} has too many preferences for a network; merge some")
-            for alternatives in placement.required(task):
-                spots = {both for spot in spots for a in alternatives if (both := spot.both(a)) is not None}
+            for either in placement.required(task):
+                spots = {both: None for spot in spots for a in either if (both := spot.both(a)) is not None}
         return spots
 
     def _shield(self, task: TaskView, found: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
@@ -153,7 +209,7 @@ class Rules:
                     if m in cluster.machines and cluster.meets(m, target) and found.get(m, cost) > cost
                 ]
                 target = Spot(target.has, target.lacks | frozenset(dear))
-            shielded[target] = cost
+            shielded[target] = min(cost, shielded.get(target, cost))
         return shielded
 
     def placing(self, task: TaskView) -> list[Placement]:
@@ -162,11 +218,19 @@ class Rules:
 
     def unmet(self, task: TaskView, cluster: ClusterView) -> str | None:
         """Why no machine of the cluster will do for a task; None when some will."""
-        spots = self._spots(task, cluster)
-        if any(cluster.meets(name, spot) for spot in spots for name in cluster.machines):
+        if any(isinstance(target, str) or cluster.members(target) for target in self._targets(task, cluster)):
             return None
         wants = [" or ".join(map(str, a)) for goal in self._placing for a in goal.required(task)]
         return f"no machine meets its placement ({'; '.join(wants) or 'the cluster is empty'})"
+
+
+def _overrides(goal: Goal, method: str) -> bool:
+    return getattr(type(goal), method) is not getattr(Goal, method)
+
+
+def _once(target: str | Spot, apart: str) -> Spot:
+    spot = Spot.of(f"machine:{target}") if isinstance(target, str) else target
+    return spot._replace(once=apart)
 
 
 def _machine_of(spot: Spot) -> str | None:
@@ -176,13 +240,12 @@ def _machine_of(spot: Spot) -> str | None:
     return None
 
 
-def mentioned_machines(rules: Rules, task: TaskView, offers: Iterable[str | Spot]) -> set[str]:
-    """Machines whose coming or going changes the arcs of a task."""
-    names = {machine for block in task.task.data for machine in block.machines} | set(task.costs)
-    names.update(target for target in offers if isinstance(target, str))
+def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> dict[str, None]:
+    """Machines whose coming or going changes the arcs of a task, wherever it runs."""
+    names = {machine: None for block in task.task.data for machine in block.machines}
+    names.update(dict.fromkeys(task.costs))
+    names.update({target: None for target in moving if isinstance(target, str)})
     for goal in rules.placing(task):
         for spot in (*goal.choices(task), *(spot for either in goal.required(task) for spot in either)):
-            names.update(tag[8:] for tag in spot.has if tag.startswith("machine:"))
-    if task.machine is not None:
-        names.add(task.machine)
+            names.update({tag[8:]: None for tag in spot.has if tag.startswith("machine:")})
     return names

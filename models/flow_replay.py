@@ -61,6 +61,7 @@ class ReplayReport:
             "ended while waiting": self.ended_waiting,
             "refused events": len(self.refused),
             "running at the end": self.scheduler.state.running,
+            "strict orders by": self.scheduler.method,
             "waiting at the end": len(self.scheduler.state.tasks) - self.scheduler.state.running,
             "median step (ms)": float(np.median(ms)),
             "99th percentile (ms)": float(np.percentile(ms, 99)),

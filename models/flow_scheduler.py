@@ -14,60 +14,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from flowlex.formulations.engines.network_session import NetworkSession
+from flowlex.formulations.engines.phased_session import PhasedSession
 from flowlex.instances import events as ev
 from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow_live_network import Session
+from flowlex.models.flow_delta import Delta
+from flowlex.models.flow_live_engines import EngineChoice, Method, make_session, plan_stages
 from flowlex.models.flow_live_state import EventError, LiveState
+from flowlex.models.flow_order import StrictOrder
 from flowlex.models.flow_solution import Score
 from flowlex.models.goals import Goal
 from flowlex.models.goals.priority import LOWEST
 from flowlex.validation.certificates import Certificate, Check
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
-
-EngineChoice = Literal["simplex", "highs"]
-
-
-@dataclass(frozen=True, repr=False)
-class Delta:
-    """What one step changed.
-
-    Attributes
-    ----------
-    placed, moved, stopped
-        (task, machine), (task, from, to, reason), (task, machine, reason).
-    waiting
-        (task, reason) for tasks that were submitted or stopped and wait now.
-    running, waiting_count
-        Totals after the step.
-    seconds
-        ``events`` (since the last step), ``solve``, ``read``, ``check`` and their ``total``.
-    certificate
-        Exact proof of optimality; None when not asked for.
-    """
-
-    number: int
-    now_s: float
-    events: int
-    placed: tuple[tuple[str, str], ...]
-    moved: tuple[tuple[str, str, str, str], ...]
-    stopped: tuple[tuple[str, str, str], ...]
-    waiting: tuple[tuple[str, str], ...]
-    running: int
-    waiting_count: int
-    seconds: dict[str, float]
-    certificate: Certificate | None = None
-
-    def __repr__(self) -> str:
-        counts = f"{len(self.placed)} placed, {len(self.moved)} moved, {len(self.stopped)} stopped"
-        state = f"{self.running} running, {self.waiting_count} waiting"
-        return f"<step {self.number} at {self.now_s:g} s: {counts}; {state}; {1e3 * self.seconds['total']:.2f} ms>"
 
 
 class FlowScheduler:
@@ -78,15 +41,17 @@ class FlowScheduler:
     cluster
         Machines, and jobs present from the start; where tasks run already is kept as their place.
     goals
-        As for `FlowScheduling`; goals in strict order (``lexicographic``) are not kept live.
-    wait_cost, scale
-        As for `FlowScheduling`; the scale is fixed at the start.
+        As for `FlowScheduling`.
+    wait_cost, scale, lexicographic, method
+        As for `FlowScheduling`; the scale is fixed at the start. Under ``auto`` strict orders are kept by weights
+        where these stay exact for any cluster within the limits below, else by as few phases as fit; the attribute
+        ``method`` then says why.
     engine
         ``simplex`` (warm network simplex) or ``highs`` (the linear program hot-started, for comparison).
     certify
         Check every step in exact integers.
     cost_limit
-        Largest cost of one arc.
+        Largest cost of one arc (of each goal, under ``lexicographic``).
     task_limit
         Most tasks at a time; the proof that strict orders are kept rests on both limits.
     """
@@ -102,20 +67,29 @@ class FlowScheduler:
         certify: bool = True,
         cost_limit: int = 10**6,
         task_limit: int = 2**20,
+        lexicographic: bool = False,
+        method: Method = "auto",
     ) -> None:
         self.options: dict[str, Any] = {
             "wait_cost": wait_cost,
             "scale": scale,
             "cost_limit": cost_limit,
             "task_limit": task_limit,
+            "lexicographic": lexicographic,
+            "method": method,
         }
         self.certify = certify
         self.steps = 0
         self._why: dict[str, str] = {}
         self._events, self._event_seconds = 0, 0.0
         tasks = sum(len(job.tasks) for job in cluster.jobs)
-        session = _session(engine, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines))
-        self.state = LiveState(cluster, tuple(goals), session, wait_cost, scale, cost_limit, task_limit)
+        goals = tuple(goals)
+        order = StrictOrder.live(goals, cost_limit * scale, task_limit, lexicographic=lexicographic)
+        divisors, self.method = plan_stages(order, method, engine)
+        session = make_session(
+            engine, divisors, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines)
+        )
+        self.state = LiveState(cluster, goals, session, wait_cost, scale, order, task_limit)
         for machine in cluster.machines:
             self.state.put_machine(machine)
         for job in cluster.jobs:
@@ -219,9 +193,10 @@ class FlowScheduler:
                 raise EventError(f"machine {machine!r}: slots must be at least 0, got {slots}")
             old = self.state.machine(machine)
             new = old.model_copy(update={"slots": slots})
+            costs = self.state.slot_costs(new)
             self.state.slots += slots - old.slots
             self.state.cluster.add(new)
-            self.state.network.set_slots(machine, self.state.rules.slot_costs(new))
+            self.state.network.set_slots(machine, costs)
             if slots < old.slots:
                 for name in self.state.held(machine):
                     self._why[name] = f"machine {machine!r} has only {slots} slots now"
@@ -241,7 +216,10 @@ class FlowScheduler:
             self.state.refresh_job(live)
 
     def set_cost(self, task: str, machine: str, cost: float | None) -> None:
-        """Set what a task costs on a machine; None leaves it to the goals again."""
+        """Set what placing a task on a machine costs; None leaves it to the goals again.
+
+        `Continuity` is on top as ever: a task that runs there has its credit for staying.
+        """
         with self._event():
             live = self.state.task(task)
             self.state.machine(machine)
@@ -319,7 +297,7 @@ class FlowScheduler:
         self.steps += 1
         state = self.state
         totals = (state.running, len(state.tasks) - state.running)
-        return Delta(self.steps, state.now_s, events, *parts, *totals, seconds, certificate)
+        return Delta(self.steps, state.now_s, events, *parts, *totals, seconds, certificate, self.method)
 
     def _take(
         self, changes: dict[str, tuple[str | None, str | None]]
@@ -347,12 +325,17 @@ class FlowScheduler:
         return tuple(placed), tuple(moved), tuple(stopped), tuple(waiting)
 
     def _certificate(self) -> Certificate:
-        found = self.state.session.violations()
+        session = self.state.session
+        found = session.violations()
+        stages = session.stage_violations() if isinstance(session, PhasedSession) else [found.reduced_costs]
+        names = [f"stage {k}: " for k in range(1, len(stages) + 1)] if len(stages) > 1 else [""]
         checks = (
             Check("flow conservation at every vertex", not found.conservation, found.conservation),
             Check("flow between zero and the capacity", not found.bounds, found.bounds),
-            Check("reduced costs have the right sign", not found.reduced_costs, found.reduced_costs),
-            Check("no artificial flow", not found.artificial, found.artificial),
+            *(
+                Check(f"{name}reduced costs have the right sign", not worst, worst)
+                for name, worst in zip(names, stages, strict=True)
+            ),
         )
         return Certificate("optimal", True, checks).require(f"step {self.steps + 1} of {self.state.name}")
 
@@ -384,13 +367,3 @@ def _first_reason(error: ValueError) -> str:
     if isinstance(error, ValidationError):
         return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
     return str(error)
-
-
-def _session(engine: str, nodes: int, arcs: int) -> Session:
-    if engine == "simplex":
-        return NetworkSession(nodes, arcs)
-    if engine == "highs":
-        from flowlex.formulations.engines.highs_session import HighsSession
-
-        return HighsSession()
-    raise ModelError(f"no live engine is called {engine!r}; one of: simplex, highs")

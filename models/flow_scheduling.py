@@ -26,13 +26,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.flow_network import FlowNetwork, exact_dot
 from flowlex.formulations.network_lexicographic import Stage, solve_lexicographic
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.flow_network import Integers, ScheduleNetwork, build_network, task_views
 from flowlex.models.flow_offers import Rules, StageWeights
+from flowlex.models.flow_order import StrictOrder
 from flowlex.models.flow_reasons import verify_schedule, waiting_reasons
 from flowlex.models.flow_solution import FlowSolution, Score
 from flowlex.models.goals import Goal, Preset, preset
@@ -62,7 +63,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         How strict orders are solved: by one provably large ``weights``, by ``phases``, or (``auto``) by weights
         unless they would leave exact integers, which `FlowSolution.method` then says.
     lexicographic
-        Minimise the goals' costs in the order of ``goals`` instead of their weighted sum.
+        Minimise the goals' costs in the order of ``goals`` instead of their weighted sum. Explicit costs of tasks
+        and ``wait_cost`` count with the first goal that has costs.
     scale
         Real-valued costs are multiplied by it; found from the data when None.
     """
@@ -114,11 +116,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
     @cached_property
     def rules(self) -> Rules:
         """The goals made ready for this instance."""
-        return self._rules(self.chosen_goals)
-
-    def _rules(self, goals: tuple[Goal, ...]) -> Rules:
+        goals = self.chosen_goals
         factor = self.scale or common_scale(self.instance, goals, self.wait_cost)
-        return Rules(goals, self.wait_cost, Scale(factor), task_views(self.instance))
+        order = StrictOrder.phases(goals) if self.lexicographic else None
+        return Rules(goals, self.wait_cost, Scale(factor), task_views(self.instance), order)
 
     @cached_property
     def schedule(self) -> ScheduleNetwork:
@@ -161,23 +162,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         costs = [cost for cost in costs if cost.any()]
         if not self.lexicographic:
             return [*costs, columns.ordinary]
-        base = np.zeros_like(columns.ordinary)
-        for goal in self.chosen_goals:
-            alone = self._alone(goal)
-            if alone.any():
-                costs.append(alone)
-        return costs or [base]
-
-    def _alone(self, goal: Goal) -> Integers:
-        """Ordinary costs of one goal on the arcs of the whole network."""
-        columns: Integers = self.schedule.columns.ordinary
-        rest = tuple(g for g in self.chosen_goals if g is not goal)
-        silent = replace(goal, weight=0)  # type: ignore[type-var]
-        goals = tuple(silent if g is goal else g for g in self.chosen_goals)
-        other = build_network(self.instance, self._rules(goals)).columns.ordinary
-        if len(other) != len(columns):
-            raise ModelError(f"{type(goal).__name__} cannot be ranked against {len(rest)} other goals; use weights")
-        return columns - other
+        goals = [cost for cost in columns.ranks if cost.any()]
+        return [*costs, *goals] or [columns.ordinary]
 
     @cached_property
     def _stages(self) -> dict[int, list[Stage]]:
@@ -248,8 +234,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         for job, count in zip(self.instance.jobs, flow[blocks["share"].slice] + short, strict=True):
             strict = self.rules.priority is not None and self.rules.priority.mode == "strict"
             waiting[job.priority if strict else 0] += int(count)
-        cost = int(columns.ordinary @ flow)
-        return Score(int(short.sum()), tuple(sorted(waiting.items())), cost)
+        order = self.rules.order
+        ranks = [exact_dot(cost, flow) for cost in columns.ranks]
+        by_goal = () if order is None else tuple(zip(order.names, ranks, strict=True))
+        return Score(int(short.sum()), tuple(sorted(waiting.items())), by_goal, sum(ranks))
 
     def _placements(self, flow: Integers) -> dict[str, str]:
         """Read who runs where; tasks of a group stay where they run when the group still goes there."""

@@ -26,12 +26,15 @@ class Score:
         Tasks that wait although the share of their job would let them run.
     waiting
         Tasks waiting by class, the most important first (one class when priority is not strict).
+    by_goal
+        Cost of each goal when the goals themselves are in strict order; empty when their sum is minimised.
     cost
         All other costs, in scaled integer units.
     """
 
     shortfall: int
     waiting: tuple[tuple[int, int], ...]
+    by_goal: tuple[tuple[str, int], ...]
     cost: int
 
 
@@ -86,6 +89,7 @@ class FlowSolution(Solution):
             "stopped": len(self.stopped),
             "share shortfall": self.score.shortfall,
             "waiting by class": "; ".join(f"{name}: {count}" for name, count in self.score.waiting),
+            **{f"cost of {goal}": cost for goal, cost in self.score.by_goal},
             "cost": self.score.cost,
         }
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.engines.network_session import NetworkSession
+from flowlex.formulations.engines.phased_session import PhasedSession
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
@@ -41,7 +42,7 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
         The scheduler runs on an engine without a tree to save.
     """
     state = scheduler.state
-    if not isinstance(state.session, NetworkSession):
+    if not isinstance(state.session, NetworkSession | PhasedSession):
         raise ModelError("only the simplex engine's state can be saved; use engine='simplex'")
     arrays: dict[str, Any] = dict(state.session.state())
     groups = list(state.network.groups)
@@ -143,7 +144,11 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     empty = FlowInstance(name=document["name"], machines=())
     scheduler = FlowScheduler(empty, goals, certify=certify, **document["options"])
     state = scheduler.state
-    session = NetworkSession.restore(arrays)
+    session: NetworkSession | PhasedSession
+    if isinstance(state.session, PhasedSession):
+        session = PhasedSession.restore(arrays, state.session.divisors)
+    else:
+        session = NetworkSession.restore(arrays)
     state.session = session
     scheduler.steps, scheduler._why = document["steps"], document["why"]
     state.now_s = document["now_s"]
@@ -165,7 +170,8 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
             priority, at, started, costs = document["tasks"][name]
             live = LiveTask(by_name[name], job.name, priority, at, state.now_s - started, costs, started_s=started)
             state.tasks[name] = live
-            state._mention(name, live, network.tasks[name].arcs)
+            live.moving = state.rules.moving(live, state.cluster)
+            state._mention(name, live)
             if at is not None:
                 state.running += 1
                 state._on.setdefault(at, {})[name] = None

@@ -7,7 +7,7 @@ network is a pure function of instance and goals, so leaving a goal out restores
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -20,10 +20,15 @@ __all__ = ["ANYWHERE", "ClusterView", "Goal", "Scale", "Spot", "TaskView"]
 
 
 class Spot(NamedTuple):
-    """All machines that have every tag of ``has`` and none of ``lacks``."""
+    """All machines that have every tag of ``has`` and none of ``lacks``.
+
+    With ``once``, no machine runs two of the tasks that share this name (`FlowJob.different_machines`), whichever
+    spots with the name they come by.
+    """
 
     has: frozenset[str]
     lacks: frozenset[str]
+    once: str = ""
 
     @staticmethod
     @lru_cache(maxsize=2**16)
@@ -48,7 +53,7 @@ class Spot(NamedTuple):
             return None
         if rack:  # a machine stands in one rack, so it lacks the others anyhow
             lacks = frozenset(tag for tag in lacks if not tag.startswith("rack:"))
-        return Spot(has, lacks)
+        return Spot(has, lacks, self.once or other.once)
 
     def lacks_for_sure(self, tag: str) -> bool:
         """Whether no machine of the spot has the tag."""
@@ -58,7 +63,8 @@ class Spot(NamedTuple):
 
     def __str__(self) -> str:
         parts = [*sorted(self.has), *(f"not {tag}" for tag in sorted(self.lacks))]
-        return " and ".join(parts) if parts else "any machine"
+        where = " and ".join(parts) if parts else "any machine"
+        return f"{where}, one {self.once} each" if self.once else where
 
 
 #: Every machine.
@@ -135,6 +141,7 @@ class TaskView:
     machine: str | None
     elapsed_s: float
     costs: Mapping[str, float]
+    apart: str = ""  # no machine runs two tasks with this name
 
 
 class Goal:
@@ -147,13 +154,19 @@ class Goal:
         """Fix what depends on the tasks of the whole instance; called once, before anything else."""
         return self
 
-    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
-        """Spots worth an arc of their own."""
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
+        """Spots worth an arc of their own; a single machine by its name."""
         return ()
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """Return the cost guaranteed anywhere in the spot; the spot of one ``machine`` has all its tags."""
         return 0
+
+    def prices(
+        self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
+    ) -> Sequence[int] | None:
+        """`price` at each (spot, machine); None for no opinion. To be overridden where all at once is quicker."""
+        return [self.price(task, spot, machine, cluster, scale) for spot, machine in places]
 
     def waiting(self, task: TaskView, scale: Scale) -> int:
         """Return the cost of waiting."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor, log2
 
@@ -28,46 +28,62 @@ class DataLocality(Goal):
     most: int = 10
     weight: int = 1
 
-    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
         """Machines (the ``most`` best) and racks that hold enough of the data."""
-        data = task.task.data
-        if not data:
+        if not task.task.data:
             return ()
-        held: dict[str, int] = {}
-        racks: dict[str, int] = {}
-        total = 0
-        for block in data:
-            total += block.size_mb
-            near = set()
-            for machine in block.machines:
-                held[machine] = held.get(machine, 0) + block.size_mb
-                rack = cluster.racks.get(machine)
-                if rack is not None:
-                    near.add(rack)
-            for rack in near:
-                racks[rack] = racks.get(rack, 0) + block.size_mb
+        held, racks, total = _data(task, cluster)
         enough = self.threshold * total
         best = [machine for machine, size in held.items() if size >= enough]
         if len(best) > self.most:
             best = sorted(best, key=lambda m: (-held[m], m))[: self.most]
-        spots = [Spot.of(f"machine:{machine}") for machine in best]
-        spots += [Spot.of(rack) for rack, size in racks.items() if size >= enough]
-        return spots
+        return [*best, *(Spot.of(rack) for rack, size in racks.items() if size >= enough)]
+
+    def prices(
+        self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
+    ) -> Sequence[int] | None:
+        """MB times what they cost from the nearest replica, in the worst machine of each spot."""
+        if not task.task.data:
+            return None
+        held, racks, total = _data(task, cluster)
+        unit = scale.factor * self.weight
+        near = min(self.rack_cost, self.cluster_cost)
+        far, nearer, here = self.cluster_cost * total * unit, (self.cluster_cost - near) * unit, near * unit
+        found = []
+        for spot, machine in places:
+            if machine is not None:  # its rack has all that it has
+                rack = cluster.racks[machine]
+                found.append(far - nearer * racks.get(rack, 0) - here * held.get(machine, 0))
+            else:
+                saved = 0
+                for tag in spot.has:
+                    saved += racks.get(tag, 0)
+                found.append(far - nearer * saved)
+        return found
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
-        """MB times what they cost from the nearest replica, in the worst machine of the spot."""
-        total = 0
-        has, racks = spot.has, cluster.racks
-        for block in task.task.data:
-            if machine in block.machines:
-                continue
-            near = False
-            for holder in block.machines:
-                if racks.get(holder) in has:
-                    near = True
-                    break
-            total += block.size_mb * (min(self.rack_cost, self.cluster_cost) if near else self.cluster_cost)
-        return total * scale.factor * self.weight
+        """The price of one place."""
+        return next(iter(self.prices(task, ((spot, machine),), cluster, scale) or (0,)))
+
+
+def _data(task: TaskView, cluster: ClusterView) -> tuple[dict[str, int], dict[str, int], int]:
+    """MB of a task's data on each machine, in each rack (by its tag), and in all."""
+    held: dict[str, int] = {}
+    racks: dict[str, int] = {}
+    total = 0
+    of = cluster.racks
+    for block in task.task.data:
+        size = block.size_mb
+        total += size
+        near: dict[str, None] = {}
+        for machine in dict.fromkeys(block.machines):
+            rack = of.get(machine)
+            if rack is not None:
+                held[machine] = held.get(machine, 0) + size
+                near[rack] = None
+        for rack in near:
+            racks[rack] = racks.get(rack, 0) + size
+    return held, racks, total
 
 
 @dataclass(frozen=True)
@@ -124,9 +140,9 @@ class Continuity(Goal):
         """Elapsed time at which the credit grows next."""
         return self.unit_s * float(2 ** (self.age(elapsed_s) + 1) - 1)
 
-    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[Spot]:
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
         """Where it runs."""
-        return () if task.machine is None else (Spot.of(f"machine:{task.machine}"),)
+        return () if task.machine is None else (task.machine,)
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """Minus the credit for staying."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowlex.instances.flow import Constraint
@@ -44,6 +44,12 @@ class Placement(Goal):
                 yield tuple(Spot.of(tag) for tag in constraint.resources)
             elif constraint.kind == "forbidden":
                 yield (Spot.without(*constraint.resources),)
+
+    def prices(
+        self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
+    ) -> Sequence[int] | None:
+        """`price` of every place; most tasks have no constraints."""
+        return super().prices(task, places, cluster, scale) if self.constraints(task) else None
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """Minus the utilities gained, plus those lost."""

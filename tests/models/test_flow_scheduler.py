@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-import numpy as np
 import pytest
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import InstanceError
-from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
 from flowlex.models import ModelError
@@ -39,112 +36,28 @@ GOALS = {
 }
 
 
-class Cluster:
-    """A random life of a small cluster."""
-
-    def __init__(self, seed, goals, **options):
-        self.rng, self.count, self.now = np.random.default_rng(seed), 0, 0.0
-        machines = tuple(self.machine() for _ in range(4))
-        self.scheduler = FlowScheduler(FlowInstance(name="life", machines=machines), goals, **options)
-
-    def machine(self):
-        self.count += 1
-        labels = tuple(label for label in ("gpu", "ssd") if self.rng.random() < 0.4)
-        return Machine(
-            name=f"m{self.count}", slots=int(self.rng.integers(0, 4)), rack=f"r{self.count % 3}", labels=labels
-        )
-
-    def task(self, name):
-        rng, constraints, data = self.rng, (), ()
-        if rng.random() < 0.4:
-            kind = str(rng.choice(["required", "forbidden", "preferred", "avoided"]))
-            what = str(rng.choice(["gpu", "rack:r0", "rack:r1", "machine:m2", "ssd"]))
-            constraints = (Constraint(kind=kind, resources=(what,), utility=int(rng.integers(1, 6))),)
-        present = list(self.scheduler.state.cluster.machines)
-        if rng.random() < 0.5 and present:
-            holders = tuple({str(m): None for m in rng.choice(present, 2)})
-            data = (Block(size_mb=int(rng.integers(1, 9)), machines=holders),)
-        return FlowTask(name=name, constraints=constraints, data=data)
-
-    def event(self):
-        rng, s = self.rng, self.scheduler
-        machines, tasks, jobs = list(s.state.cluster.machines), list(s.state.tasks), list(s.state.jobs)
-        kind = int(rng.integers(0, 10))
-        if kind <= 2:
-            self.count += 1
-            tasks = tuple(self.task(f"t{self.count}-{k}") for k in range(int(rng.integers(1, 5))))
-            most = int(rng.integers(1, 4)) if rng.random() < 0.5 else None
-            weight, priority = int(rng.integers(1, 4)), int(rng.integers(0, 4))
-            s.submit(FlowJob(name=f"j{self.count}", tasks=tasks, priority=priority, weight=weight, max_tasks=most))
-        elif kind == 3 and tasks:
-            task = str(rng.choice(tasks))
-            s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
-        elif kind == 4:
-            s.add_machine(self.machine())
-        elif kind == 5 and machines:
-            s.remove_machine(str(rng.choice(machines)))
-        elif kind == 6 and machines:
-            s.set_slots(str(rng.choice(machines)), int(rng.integers(0, 4)))
-        elif kind == 7 and jobs:
-            s.set_priority(str(rng.choice(jobs)), int(rng.integers(0, 4)))
-        elif kind == 8 and tasks and machines:
-            cost = int(rng.integers(-5, 9)) if rng.random() < 0.8 else None
-            s.set_cost(str(rng.choice(tasks)), str(rng.choice(machines)), cost)
-        elif kind == 9 and jobs:
-            s.update_shares(str(rng.choice(jobs)), weight=int(rng.integers(1, 4)), max_tasks=None)
-
-    def step(self):
-        for _ in range(int(self.rng.integers(1, 8))):
-            self.event()
-        self.now += int(self.rng.integers(0, 200))
-        self.scheduler.prepare(self.now)
-        instance, before = self.scheduler.instance(), self.scheduler.placements()
-        return instance, before, self.scheduler.step()
-
-
-def check_step(life, goals):
-    instance, before, delta = life.step()
-    scheduler = life.scheduler
-    reference = FlowScheduling(instance, goals=goals).solve("network")
-    assert scheduler.score() == reference.score
-    assert delta.certificate.ok and delta.certificate.claim == "optimal"
-    for task, machine in delta.placed:
-        assert task not in before
-        before[task] = machine
-    for task, old, new, reason in delta.moved:
-        assert before[task] == old and old != new and reason
-        before[task] = new
-    for task, old, reason in delta.stopped:
-        assert before.pop(task) == old and reason
-    assert before == scheduler.placements()
-    held = Counter(before.values())
-    assert all(count <= scheduler.state.cluster.machines[m].slots for m, count in held.items())
-    assert delta.running == len(before)
-    assert delta.waiting_count == len(scheduler.waiting()) == len(reference.waiting)
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("goals", GOALS)
-def test_every_step_equals_a_solve_from_scratch(goals, seed):
-    life = Cluster(seed, GOALS[goals])
+def test_every_step_equals_a_solve_from_scratch(goals, seed, flow_life):
+    life = flow_life(seed, GOALS[goals])
     for _ in range(12):
-        check_step(life, GOALS[goals])
+        life.check_step()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("goals", GOALS)
-def test_long_lives(goals):
+def test_long_lives(goals, flow_life):
     for seed in range(100, 120):
-        life = Cluster(seed, GOALS[goals])
+        life = flow_life(seed, GOALS[goals])
         for _ in range(60):
-            check_step(life, GOALS[goals])
+            life.check_step()
 
 
 @pytest.mark.parametrize("goals", ["strict", "caps"])
-def test_highs_engine_agrees(goals):
-    life = Cluster(1, GOALS[goals], engine="highs", cost_limit=1000, task_limit=1000)
+def test_highs_engine_agrees(goals, flow_life):
+    life = flow_life(1, GOALS[goals], engine="highs", cost_limit=1000, task_limit=1000)
     for _ in range(8):
-        check_step(life, GOALS[goals])
+        life.check_step()
 
 
 def small(**more):
@@ -254,8 +167,8 @@ def test_a_wrong_flow_does_not_pass_the_certificate():
 
 
 @pytest.mark.parametrize("goals", ["strict", "spread"])
-def test_saved_and_restored_it_goes_on_the_same(goals, tmp_path):
-    life = Cluster(7, GOALS[goals])
+def test_saved_and_restored_it_goes_on_the_same(goals, flow_life, tmp_path):
+    life = flow_life(7, GOALS[goals])
     for _ in range(10):
         life.step()
     path = tmp_path / "state.npz"
@@ -270,7 +183,7 @@ def test_saved_and_restored_it_goes_on_the_same(goals, tmp_path):
     life.scheduler = twin
     life.now = 5000.0
     for _ in range(5):
-        check_step(life, GOALS[goals])
+        life.check_step()
 
 
 def test_damaged_state_files(tmp_path):

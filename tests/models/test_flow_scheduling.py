@@ -13,6 +13,7 @@ from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, Flo
 from flowlex.instances.generators import generate
 from flowlex.models import ModelError, model_for
 from flowlex.models.flow_network import task_views
+from flowlex.models.flow_scheduler import FlowScheduler
 from flowlex.models.flow_scheduling import FlowScheduling
 from flowlex.models.goals import (
     PRESETS,
@@ -303,3 +304,34 @@ def test_the_registry_and_the_pictures():
     assert len(solution.to_frame()) == 110
     assert solution.plot().get_ylabel() == "tasks"
     assert "slots" in model_for(instance).to_latex() or "K_m" in model_for(instance).to_latex()
+
+
+def test_an_explicit_cost_replaces_what_placing_costs_but_not_the_credit_for_staying():
+    def place(cost, elapsed=60):
+        task = Task(name="t", running=RunningOn(machine="M0", elapsed_s=elapsed), costs={"M0": cost})
+        instance = FlowInstance(machines=cluster(2), jobs=(job("j", task),))
+        goals = (Continuity(base=1, rate=2, unit_s=60), RandomCosts(most=1))
+        static = FlowScheduling(instance, goals=goals).solve("network")
+        live = FlowScheduler(instance, goals)
+        live.step()
+        assert (live.placements(), live.score()) == (static.machine_of, static.score)
+        return static.machine_of["t"], static.score.cost
+
+    assert place(2) == ("M0", -1)  # the credit is 1 + 2
+    assert place(4) == ("M1", 0)
+    assert place(4, elapsed=180) == ("M0", -1)
+
+
+def test_explicit_costs_count_with_the_first_of_ordered_goals():
+    task = Task(name="t", costs={"M0": 1, "M1": 2})
+    machines = (Machine(name="M0"), Machine(name="M1"), Machine(name="M2"))
+    data = Task(name="u", data=(Block(size_mb=9, machines=("M1",)),), costs={"M2": 5})
+    instance = FlowInstance(machines=machines, jobs=(job("j", task, data),))
+    solution = FlowScheduling(instance, goals=(DataLocality(), LoadSpread()), lexicographic=True).solve("network")
+    assert solution.machine_of == {"t": "M2", "u": "M1"}
+    assert solution.score.by_goal == (("DataLocality", 0), ("LoadSpread", 0))
+    second = FlowScheduling(instance, goals=(RandomCosts(most=1), DataLocality()), lexicographic=True).solve("network")
+    assert second.machine_of == {"t": "M2", "u": "M1"}
+    only = FlowInstance(machines=machines[:2], jobs=(job("j", task),))
+    solution = FlowScheduling(only, goals=(DataLocality(), LoadSpread()), lexicographic=True).solve("network")
+    assert solution.score.by_goal == (("DataLocality", 1), ("LoadSpread", 0))

@@ -1,0 +1,48 @@
+"""What one step of the flow scheduler changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flowlex.validation.certificates import Certificate
+
+__all__ = ["Delta"]
+
+
+@dataclass(frozen=True, repr=False)
+class Delta:
+    """What one step changed.
+
+    Attributes
+    ----------
+    placed, moved, stopped
+        (task, machine), (task, from, to, reason), (task, machine, reason).
+    waiting
+        (task, reason) for tasks that were submitted or stopped and wait now.
+    running, waiting_count
+        Totals after the step.
+    seconds
+        ``events`` (since the last step), ``solve``, ``read``, ``check`` and their ``total``.
+    certificate
+        Exact proof of optimality; None when not asked for.
+    method
+        How strict orders were kept, see `FlowScheduler.method`.
+    """
+
+    number: int
+    now_s: float
+    events: int
+    placed: tuple[tuple[str, str], ...]
+    moved: tuple[tuple[str, str, str, str], ...]
+    stopped: tuple[tuple[str, str, str], ...]
+    waiting: tuple[tuple[str, str], ...]
+    running: int
+    waiting_count: int
+    seconds: dict[str, float]
+    certificate: Certificate | None = None
+    method: str = "weights"
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.placed)} placed, {len(self.moved)} moved, {len(self.stopped)} stopped"
+        state = f"{self.running} running, {self.waiting_count} waiting"
+        return f"<step {self.number} at {self.now_s:g} s: {counts}; {state}; {1e3 * self.seconds['total']:.2f} ms>"
