@@ -8,6 +8,10 @@ water goes on rising for the others.
 The fractional levels are exact (`fractions.Fraction`). An integer allocation between floor and ceiling of every
 level, with the total of every group of jobs frozen together, exists: allocations that can be served form an
 integral polymatroid. Which job of a group gets an odd unit is left open, for an optimum to decide.
+
+`whole_shares` fills the same water for weighted jobs and one class, and gives the odd units out too, in a fixed order:
+there a share becomes one bound of a network. With weights its answer is no rounding of the fractional levels (next
+unit to the least (share + 1) / weight: D'Hondt's rule may leave floor and ceiling), so the two end differently.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.expression import Integers
 
-__all__ = ["Shares", "max_min_shares"]
+__all__ = ["Shares", "max_min_shares", "whole_shares"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,23 +89,68 @@ def max_min_shares(demand: ArrayLike, supply: ArrayLike, floor: ArrayLike = 0) -
     return _fill(_Water(claims, units, held))
 
 
+def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: int) -> Integers:
+    """Whole units for each job, weighted max-min fair: the next unit goes where (share + 1) / weight is least.
+
+    Parameters
+    ----------
+    least, most
+        (J,) units of each job at least and at most, ``0 <= least <= most``.
+    weight
+        (J,) whole weights of at least 1.
+    units
+        Units there are. When the minima exceed them, every job gets its minimum all the same.
+
+    Notes
+    -----
+    Ties go to the earlier job.
+    """
+    low, high, w = (np.asarray(x, np.int64) for x in (least, most, weight))
+    left = units - int(low.sum())
+    if left <= 0 or not len(low):
+        return low
+    water = _Water((high - low)[:, None], np.array([left]), low, w)
+    everyone = np.ones(len(low), np.bool_)
+    down, up = 0.0, float((high / w).max())
+    if water.slack(up, everyone)[0] >= 0:
+        return high
+    for _ in range(100):  # until each job has about one unit left between the levels
+        if int((water.stand(up) - water.stand(down)).sum()) <= max(len(low), 64):
+            break
+        middle = (down + up) / 2
+        down, up = (middle, up) if water.slack(middle, everyone)[0] >= 0 else (down, middle)
+    share = water.stand(down)
+    more = water.stand(up) - share
+    job = np.repeat(np.arange(len(low)), more)
+    nth = np.arange(len(job)) - np.repeat(np.cumsum(more) - more, more) + 1
+    order = np.argsort((share[job] + nth) / w[job], kind="stable")[: left - int((share - low).sum())]
+    return share + np.bincount(job[order], minlength=len(low))
+
+
 class _Water:
     """Which levels can be served: jobs take units for their least demanding claims first.
 
     With x_j units for job j, the units needed of class c and above are the sum over j of
     ``max(0, x_j - easy[j, c])``, where ``easy[j, c]`` counts what it holds and the claims that need less than c.
+    A job of weight w stands w times as high.
     """
 
-    def __init__(self, claims: Integers, units: Integers, held: Integers) -> None:
-        self.held = held
+    def __init__(self, claims: Integers, units: Integers, held: Integers, weight: Integers | None = None) -> None:
+        self.held, self.weight = held, weight
         self.ceiling = held + claims.sum(axis=1)
         self.easy = np.cumsum(claims, axis=1) - claims + held[:, None]
         self.available = np.cumsum(units[::-1])[::-1].tolist()
         self.used = [Fraction(0)] * len(units)  # by the jobs that are frozen
 
-    def slack(self, level: int, active: NDArray[np.bool_]) -> list[Fraction]:
+    def stand(self, level: float) -> Integers:
+        """Whole units of each job at ``level``, within its limits."""
+        x = level if self.weight is None else np.floor(level * self.weight).astype(np.int64)
+        found: Integers = np.clip(x, self.held, self.ceiling)
+        return found
+
+    def slack(self, level: float, active: NDArray[np.bool_]) -> list[Fraction]:
         """Units left of each class and above when every active job stands at ``level`` within its limits."""
-        x = np.clip(level, self.held, self.ceiling)[active]
+        x = self.stand(level)[active]
         need = np.maximum(x[:, None] - self.easy[active], 0).sum(axis=0).tolist()
         return [have - used - n for have, used, n in zip(self.available, self.used, need, strict=True)]
 

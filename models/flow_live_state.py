@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
+from flowlex.models.flow_claims import JobClaims
 from flowlex.models.flow_live_engines import solved_costs
 from flowlex.models.flow_live_network import UNBOUND, JobBounds, LiveNetwork, Session
 from flowlex.models.flow_offers import Rules, StageWeights, mentioned_machines
@@ -70,6 +71,7 @@ class LiveState:
         self.now_s = 0.0
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
+        self.claims = None if self.rules.shares is None else JobClaims()
         self.clock = Clock.of(self.rules.goals)
         self.running = 0
         self.slots = 0
@@ -138,6 +140,8 @@ class LiveState:
         live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))
         self.jobs[job.name] = live
         self.minima += job.min_tasks
+        if self.claims is not None:
+            self.claims.put(job, len(views))
         self.network.set_job(job.name, self._bounds(live, 0, len(views)))
         for view, offers, wait in priced:
             name = view.task.name
@@ -161,7 +165,11 @@ class LiveState:
         self.clock.stop(name)
         self.fresh.pop(name, None)
         del job.tasks[name]
+        if self.claims is not None:
+            self.claims.lose(task.job)
         if not job.tasks:
+            if self.claims is not None:
+                self.claims.take(task.job)
             self.minima -= job.job.min_tasks
             self.network.remove_job(task.job)
             del self.jobs[task.job]
@@ -193,23 +201,17 @@ class LiveState:
             self.reprice(task, placed=True)
 
     def update_bounds(self) -> None:
-        """Bring the bounds of all jobs up to the present shares; without shares nothing depends on the others."""
-        if self.rules.shares is None:
+        """Bring the bounds of jobs up to the present shares; without shares nothing depends on the others."""
+        if self.rules.shares is None or self.claims is None:
             return
-        jobs = list(self.jobs.values())
-        count = np.array([len(j.tasks) for j in jobs], np.int64)
-        limit = np.array([len(j.tasks) if j.job.max_tasks is None else j.job.max_tasks for j in jobs], np.int64)
-        least = np.array([j.job.min_tasks for j in jobs], np.int64)
-        weight = np.array([j.job.weight for j in jobs], np.int64)
-        low, high = self.rules.shares.bounds(count, least, limit, weight, self.slots)
-        for job, a, b in zip(jobs, low.tolist(), high.tolist(), strict=True):
-            self.network.set_job(job.job.name, self._bounds(job, a, b))
+        for name, low, high in self.claims.changed(self.rules.shares, self.slots):
+            self.network.set_job(name, self._bounds(self.jobs[name], low, high))
 
     def refresh_job(self, job: LiveJob) -> None:
         """Bring one job's costs up to its priority."""
         old = self.network.jobs[job.job.name].bounds
-        least = old.short
-        self.network.set_job(job.job.name, self._bounds(job, least, len(job.tasks) - old.must))
+        new = self._bounds(job, 0, 0)
+        self.network.set_job(job.job.name, replace(old, wait_cost=new.wait_cost, short_cost=new.short_cost))
 
     def _bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
         cost = self.weights.level * self.rules.level(job.job.priority)

@@ -248,6 +248,8 @@ class FlowScheduler:
             self._check_minima(job, new.min_tasks - live.job.min_tasks)
             self.state.minima += new.min_tasks - live.job.min_tasks
             live.job = new
+            if self.state.claims is not None:
+                self.state.claims.claim(new)
 
     def _check_minima(self, job: str, more: int) -> None:
         total = self.state.minima + more

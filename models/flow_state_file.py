@@ -164,6 +164,8 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     for job_document, tasks in document["jobs"]:
         job = FlowJob.model_validate(job_document)
         state.jobs[job.name] = LiveJob(job, dict.fromkeys(tasks))
+        if state.claims is not None:
+            state.claims.put(job, len(tasks))
         state.minima += job.min_tasks
         by_name = {task.name: task for task in job.tasks}
         for name in tasks:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from flowlex.formulations.shares import whole_shares
 from flowlex.models.base import ModelError
 from flowlex.models.goals.base import Goal
 
-__all__ = ["FairShares", "share_slots"]
+__all__ = ["FairShares"]
 
 Integers = NDArray[np.int64]
 
@@ -43,35 +44,5 @@ class FairShares(Goal):
         least = np.minimum(least, most)
         if self.kind == "caps":
             return least, most
-        share = share_slots(least, most, weight if self.kind == "weighted" else np.ones_like(weight), slots)
+        share = whole_shares(least, most, weight if self.kind == "weighted" else np.ones_like(weight), slots)
         return share, share
-
-
-def share_slots(least: ArrayLike, most: ArrayLike, weight: ArrayLike, slots: int) -> Integers:
-    """Whole slots for each job, weighted max-min fair: the next slot goes where (share + 1) / weight is least.
-
-    Ties go to the earlier job. When the minima exceed the slots (machines failed), every job gets its minimum
-    and the shortfall shows in the schedule.
-    """
-    low, high, w = (np.asarray(x, np.int64) for x in (least, most, weight))
-    left = min(slots, int(high.sum())) - int(low.sum())
-    if left <= 0 or not len(low):
-        return low
-    down, up = 0.0, float((high / w).max())  # the level below which everything fits
-    for _ in range(64):
-        middle = (down + up) / 2
-        if int((np.clip(np.floor(middle * w).astype(np.int64), low, high) - low).sum()) <= left:
-            down = middle
-        else:
-            up = middle
-    share: Integers = np.clip(np.floor(down * w).astype(np.int64), low, high)
-    left -= int((share - low).sum())
-    while left > 0:
-        open_jobs = np.flatnonzero(share < high)
-        order = open_jobs[np.argsort((share[open_jobs] + 1) / w[open_jobs], kind="stable")]
-        chosen = order[:left]
-        nexts = (share[chosen] + 1) / w[chosen]
-        chosen = chosen[nexts == nexts[0]]  # those at one level together, the next level after them
-        share[chosen] += 1
-        left -= len(chosen)
-    return share

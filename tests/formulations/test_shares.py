@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.shares import max_min_shares
+from flowlex.formulations.shares import max_min_shares, whole_shares
 
 
 def test_equal_jobs_share_equally() -> None:
@@ -79,3 +79,49 @@ def test_every_allocation_left_open_is_lexicographically_max_min(seed: int) -> N
     ]
     assert allowed
     assert all(sorted(x) == best for x in allowed)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "weight", "units", "shares"),
+    [
+        ([0, 0], [10, 10], [1, 3], 8, [2, 6]),
+        ([0, 0, 0], [1, 9, 9], [1, 1, 1], 8, [1, 4, 3]),
+        ([5, 0], [9, 9], [1, 1], 6, [5, 1]),
+        ([3, 3], [9, 9], [1, 1], 2, [3, 3]),
+        ([0, 2], [3, 4], [1, 1], 99, [3, 4]),
+        ([], [], [], 3, []),
+    ],
+)
+def test_whole_shares_by_hand(
+    least: list[int], most: list[int], weight: list[int], units: int, shares: list[int]
+) -> None:
+    assert whole_shares(least, most, weight, units).tolist() == shares
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_whole_shares_go_unit_by_unit_to_the_least_served(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = int(rng.integers(1, 90))
+    least, weight = rng.integers(0, 4, jobs), rng.integers(1, 1 + 10 ** int(rng.integers(1, 7)), jobs)
+    most, units = least + rng.integers(0, 9, jobs), int(rng.integers(0, 9 * jobs))
+    share = least.copy()
+    for _ in range(units - int(least.sum())):
+        level = [Fraction(int(s) + 1, int(w)) if s < m else None for s, m, w in zip(share, most, weight, strict=True)]
+        if all(x is None for x in level):
+            break
+        share[min((x, j) for j, x in enumerate(level) if x is not None)[1]] += 1
+    assert whole_shares(least, most, weight, units).tolist() == share.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_whole_shares_of_equal_jobs_are_max_min_shares_with_the_odd_units_given_out(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    least, more = rng.integers(0, 5, 6), rng.integers(0, 9, 6)
+    units = int(rng.integers(0, 30))
+    whole = whole_shares(least, least + more, np.ones(6, int), int(least.sum()) + units)
+    fractional = max_min_shares(more, units, least)
+    assert (fractional.least <= whole).all()
+    assert (whole <= fractional.most).all()
+    assert np.bincount(fractional.group, weights=whole).tolist() == fractional.group_total.tolist()

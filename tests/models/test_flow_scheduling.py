@@ -27,7 +27,6 @@ from flowlex.models.goals import (
     preset,
 )
 from flowlex.models.goals.base import ClusterView
-from flowlex.models.goals.fair_shares import share_slots
 
 Task = FlowTask
 
@@ -269,11 +268,7 @@ def test_refusals():
         FlowScheduling(nine, goals=(Priority(mode="weighted", lowest=4),)).solve("network")
 
 
-def test_weighted_shares_and_demands():
-    assert share_slots([0, 0], [10, 10], [1, 3], 8).tolist() == [2, 6]
-    assert share_slots([0, 0, 0], [1, 9, 9], [1, 1, 1], 8).tolist() == [1, 4, 3]
-    assert share_slots([5, 0], [9, 9], [1, 1], 6).tolist() == [5, 1]
-    assert share_slots([3, 3], [9, 9], [1, 1], 2).tolist() == [3, 3]
+def test_weighted_priorities_and_demands():
     big = Task(name="big", demands={"cpu": 8})
     small = Task(name="small", demands={"cpu": 1})
     instance = FlowInstance(machines=cluster(1), jobs=(job("j", big, small),))
@@ -283,18 +278,6 @@ def test_weighted_shares_and_demands():
         FlowScheduling(instance, goals=(Priority(weights={"cpu": 1}, mode="weighted", limits={"cpu": 4}),)).solve(
             "network"
         )
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_shares_are_max_min_fair(seed):
-    rng = np.random.default_rng(seed)
-    count = int(rng.integers(1, 6))
-    most, weight = rng.integers(0, 9, count), rng.integers(1, 4, count)
-    share = share_slots(np.zeros(count, int), most, weight, int(rng.integers(0, 25)))
-    assert (share <= most).all()
-    for i, j in product(range(count), repeat=2):  # nobody could be raised at the cost of somebody better off
-        if share[i] < most[i] and share[j] > 0:
-            assert (share[i] + 1) / weight[i] >= share[j] / weight[j]
 
 
 def test_the_registry_and_the_pictures():
