@@ -128,6 +128,8 @@ class FlowJob(Part):
     """Tasks that should run at least (never more than it has)."""
     max_tasks: Count | None = None
     """Tasks that may run at most; null for no limit."""
+    different_machines: Name | None = None
+    """The tasks of all jobs that give the same name here run on different machines; null for no such rule."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowJob:

@@ -4,7 +4,7 @@ The tables are headerless CSV, plain or gzip, in folders of parts; the columns u
 
 table | columns
 --- | ---
-``task_events`` | 0 time (us), 2 job ID, 3 task index, 5 event type, 8 priority
+``task_events`` | 0 time (us), 2 job ID, 3 task index, 5 event type, 8 priority, 12 different machines (0 or 1)
 ``job_events`` | 0 time, 2 job ID, 3 event type
 ``machine_events`` | 0 time, 1 machine ID, 2 event type, 3 platform ID, 4 CPUs
 ``machine_attributes`` | 0 time, 1 machine ID, 2 attribute name, 3 attribute value, 4 attribute deleted
@@ -12,6 +12,8 @@ table | columns
 Event types of tasks and jobs: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 update. Of
 machines: 0 add, 1 remove, 2 update. Placement is ours to decide, so schedule and evict are left out; a task that is
 submitted again after it failed arrives again. Larger priorities are more important there, smaller ones here.
+A flagged task must not share a machine with another running task of its job; the flag is taken to hold for all tasks
+of the job that arrive with it (the trace hardly mixes them), also against those that arrive later and are flagged.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ Row = tuple[int, list[str], str]
 
 
 def google_trace_events(
-    folder: str | Path, *, slots_per_unit: int = 24, step_s: float = 60.0, until_s: float | None = None
+    folder: str | Path,
+    *,
+    slots_per_unit: int = 24,
+    step_s: float = 60.0,
+    until_s: float | None = None,
+    different_machines: bool = True,
 ) -> Iterator[Part]:
     """Yield the events of a trace in order of time, with a ``step`` every ``step_s`` seconds in which any happened.
 
@@ -53,6 +60,9 @@ def google_trace_events(
         Slots of a machine with CPU capacity 1.0 (capacities are normalised in the trace).
     until_s
         Stop here.
+    different_machines
+        Keep the rule that tasks of a flagged job run on different machines (`FlowJob.different_machines`). It costs the
+        scheduler an arc per flagged job and machine; False leaves it out.
 
     Raises
     ------
@@ -65,7 +75,7 @@ def google_trace_events(
     for needed in ("task_events", "machine_events"):
         if not _parts(root, needed):
             raise InstanceError(f"no {needed} table; it should be {needed}/part-00000-of-*.csv.gz", path=root)
-    return _with_steps(_merge(root, slots_per_unit), step_s, until_s)
+    return _with_steps(_merge(root, _Translator(slots_per_unit, different_machines)), step_s, until_s)
 
 
 def _with_steps(events: Iterator[Part], step_s: float, until_s: float | None) -> Iterator[Part]:
@@ -86,11 +96,10 @@ def _with_steps(events: Iterator[Part], step_s: float, until_s: float | None) ->
         yield ev.Step(at_s=edge)
 
 
-def _merge(root: Path, slots_per_unit: int) -> Iterator[Part]:
+def _merge(root: Path, trace: _Translator) -> Iterator[Part]:
     """Translate the tables' rows, merged by time: machines first, then what ends, then what arrives."""
     tables = ("machine_attributes", "machine_events", "task_events", "job_events")
     streams = [_numbered(root, table, kind) for kind, table in enumerate(tables)]
-    trace = _Translator(slots_per_unit)
     now = 0
     for time, kind, _, row, where in heapq.merge(*streams, key=lambda item: item[:3]):
         if time == _END_OF_TIME:
@@ -119,8 +128,10 @@ def _numbered(root: Path, table: str, kind: int) -> Iterator[tuple[int, int, int
 
 
 class _Translator:
-    def __init__(self, slots_per_unit: int) -> None:
+    def __init__(self, slots_per_unit: int, different_machines: bool) -> None:
         self.slots_per_unit = slots_per_unit
+        self.different_machines = different_machines
+        self.flagged: set[str] = set()  # jobs whose tasks that arrive now are flagged
         self.machines: dict[str, Machine] = {}
         self.attributes: dict[str, dict[str, str]] = {}
         self.alive: dict[str, set[str]] = {}  # tasks by job
@@ -166,6 +177,8 @@ class _Translator:
         alive = self.alive.setdefault(job, set())
         if kind == _SUBMIT and task not in alive:
             alive.add(task)
+            if self.different_machines and _flag(row[12]):
+                self.flagged.add(job)
             self.new.setdefault((job, max(0, _TOP - int(row[8]))), []).append(task)
         elif kind in (_FAIL, _FINISH, _KILL, _LOST) and task in alive:
             yield from self._end(time, job, task, finished=kind == _FINISH)
@@ -187,9 +200,23 @@ class _Translator:
         for (job, priority), tasks in self.new.items():
             batch = self.batches[job] = self.batches.get(job, 0) + 1
             name = job if batch == 1 else f"{job}#{batch}"
-            made = FlowJob(name=name, tasks=tuple(FlowTask(name=task) for task in tasks), priority=priority)
+            made = FlowJob(
+                name=name,
+                tasks=tuple(FlowTask(name=task) for task in tasks),
+                priority=priority,
+                different_machines=job if job in self.flagged else None,
+            )
             yield ev.Submit(at_s=time / 1e6, job=made)
         self.new.clear()
+        self.flagged.clear()
+
+
+def _flag(cell: str) -> bool:
+    """A cell that is 0 or 1, or empty where it is not known."""
+    text = cell.strip().lower()
+    if text not in ("", "0", "1", "false", "true"):
+        raise ValueError(f"different machines is {cell!r}, not 0 or 1")
+    return text in ("1", "true")
 
 
 def _parts(root: Path, table: str) -> list[Path]:

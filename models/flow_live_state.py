@@ -11,8 +11,9 @@ import numpy as np
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
 from flowlex.models.flow_claims import JobClaims
+from flowlex.models.flow_live_apart import ApartNetwork
 from flowlex.models.flow_live_engines import solved_costs
-from flowlex.models.flow_live_network import UNBOUND, JobBounds, LiveNetwork, Session
+from flowlex.models.flow_live_network import UNBOUND, JobBounds, Session
 from flowlex.models.flow_offers import Rules, StageWeights, mentioned_machines
 from flowlex.models.flow_order import TOP_CLASS, StrictOrder
 from flowlex.models.flow_reasons import SHARE_USED, WORTH_MORE
@@ -66,7 +67,7 @@ class LiveState:
         self.weights = StageWeights.for_bound(order.cycle, TOP_CLASS)
         self.session = session
         self.cluster = ClusterView()
-        self.network = LiveNetwork(session, self.cluster)
+        self.network = ApartNetwork(session, self.cluster)
         self._task_limit = task_limit
         self.now_s = 0.0
         self.tasks: dict[str, LiveTask] = {}
@@ -79,6 +80,7 @@ class LiveState:
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
         self._mentions: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
+        self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
 
     # Looking up ------------------------------------------------------------------------------------------------
     def task(self, name: str) -> LiveTask:
@@ -135,7 +137,10 @@ class LiveState:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
         if len(self.tasks) + len(job.tasks) > self._task_limit:
             raise EventError(f"job {job.name!r}: there would be more than {self._task_limit} tasks; raise task_limit")
-        views = [LiveTask(task, job.name, job.priority, None, 0.0, task.costs) for task in job.tasks]
+        rule = job.different_machines or ""
+        present = self._apart.get(rule, {})
+        apart = rule if len(present) + len(job.tasks) > 1 else ""
+        views = [LiveTask(task, job.name, job.priority, None, 0.0, task.costs, apart) for task in job.tasks]
         priced = [(view, *self._priced(view)) for view in views]
         live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))
         self.jobs[job.name] = live
@@ -149,6 +154,16 @@ class LiveState:
             self.network.add_task(name, job.name, offers, wait)
             self._mention(name, view)
             self.fresh[name] = None
+        if rule:
+            for name in present if apart else ():
+                self._keep_apart(self.tasks[name], rule)
+            self._apart.setdefault(rule, {}).update(live.tasks)
+
+    def _keep_apart(self, task: LiveTask, rule: str) -> None:
+        """A task is no longer alone with its rule."""
+        if not task.apart:
+            task.apart = rule
+            self.reprice(task)
 
     def take_task(self, name: str) -> None:
         """Take a task out, and its job with the last one."""
@@ -164,6 +179,12 @@ class LiveState:
             del self._on[task.machine][name]
         self.clock.stop(name)
         self.fresh.pop(name, None)
+        rule = job.job.different_machines
+        if rule:
+            del self._apart[rule][name]
+            if not self._apart[rule]:
+                del self._apart[rule]
+                self.network.forget(rule)
         del job.tasks[name]
         if self.claims is not None:
             self.claims.lose(task.job)
@@ -254,6 +275,10 @@ class LiveState:
         view = self.task(name)
         if not self.network.could_run(name):
             return self.rules.unmet(view, self.cluster) or "the cluster has no machine"
+        if view.apart:
+            others = {at for other in self._apart[view.apart] if (at := self.tasks[other].machine) is not None}
+            if unmet := self.rules.unmet(view, self.cluster, others):
+                return unmet
         job = self.jobs[view.job]
         if self.rules.shares is not None:
             running = sum(self.tasks[other].machine is not None for other in job.tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
-from flowlex.models.flow_offers import Rules, StageWeights
+from flowlex.models.flow_offers import Rules, StageWeights, single_file
 from flowlex.models.goals.base import ClusterView, Spot, TaskView
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "task_views"]
@@ -45,6 +46,8 @@ class ScheduleNetwork:
         Costs are those of the ordinary stage; `Columns` hold all stages.
     runs, via, offers
         Blocks of arcs: task to machine, task to group, group to machine, each (count, 2) of indices.
+    singles
+        Arcs from a group to the group that is one machine in single file (`FlowJob.different_machines`).
     groups
         Spots of the groups.
     shares
@@ -58,6 +61,7 @@ class ScheduleNetwork:
     runs: Integers
     via: Integers
     offers: Integers
+    singles: Integers
     groups: tuple[Spot, ...]
     shares: Integers
     cycle: int
@@ -70,7 +74,8 @@ class ScheduleNetwork:
 
 
 def task_views(instance: FlowInstance) -> list[TaskView]:
-    """Every task of an instance as goals see it."""
+    """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
+    together = Counter(job.different_machines for job in instance.jobs for _ in job.tasks)
     return [
         TaskView(
             task,
@@ -79,6 +84,7 @@ def task_views(instance: FlowInstance) -> list[TaskView]:
             None if task.running is None else task.running.machine,
             0.0 if task.running is None else task.running.elapsed_s,
             task.costs,
+            job.different_machines if job.different_machines and together[job.different_machines] > 1 else "",
         )
         for job in instance.jobs
         for task in job.tasks
@@ -117,10 +123,14 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
                 runs.add(index, machine_at[target], 1, cost)
             else:
                 via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
-    for spot, group in group_at.items():
-        for at in map(machine_at.__getitem__, cluster.members(spot)):
-            if slots[at]:
-                offers.add(group, at, slots[at], 0)
+    ways = {spot: {m: None for m in cluster.members(spot) if slots[machine_at[m]]} for spot in group_at}
+    singles = _Arcs()
+    for spot, name, single in _single_files(ways):
+        singles.add(group_at[spot], group_at.setdefault(single, len(group_at)), 1, 0)
+        ways[single] = {name: None}
+    for spot, machines in ways.items():
+        for at in (machine_at[machine] for machine in machines):
+            offers.add(group_at[spot], at, 1 if spot.once else slots[at], 0)
     jobs = np.array([job_at[view.job] for view in views], np.int64)
     waits, sinks = _Arcs(), _Arcs()
     for index, view in enumerate(views):
@@ -128,7 +138,29 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
     for index, member in enumerate(instance.machines):
         for capacity, cost in rules.slot_costs(member):
             sinks.add(index, 0, capacity, cost)
-    return _assemble(instance, rules, _Pieces(runs, via, offers, jobs, waits, sinks), tuple(group_at))
+    return _assemble(instance, rules, _Pieces(runs, via, offers, singles, jobs, waits, sinks), tuple(group_at))
+
+
+def _single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:
+    """Take out of ``ways`` those to a machine that several spots of one ``once`` reach: (spot, machine, its detour).
+
+    Tasks that must run on different machines pass a machine in single file: through one arc of capacity 1. A spot
+    that alone reaches the machine has that arc itself; several share a vertex before the machine. So a rule for K
+    spots costs an arc per spot and machine, and a vertex per machine that two of its spots reach.
+    """
+    reach: dict[tuple[str, str], list[Spot]] = {}
+    for spot, machines in ways.items():
+        if spot.once:
+            for machine in machines:
+                reach.setdefault((spot.once, machine), []).append(spot)
+    found = []
+    for (once, machine), spots in reach.items():
+        if len(spots) > 1:
+            single = single_file(machine, once)
+            found += [(spot, machine, single) for spot in spots if spot != single]
+    for spot, machine, _ in found:
+        del ways[spot][machine]
+    return found
 
 
 class _Arcs:
@@ -157,6 +189,7 @@ class _Pieces:
     runs: _Arcs
     via: _Arcs
     offers: _Arcs
+    singles: _Arcs
     jobs: Integers
     waits: _Arcs
     slots: _Arcs
@@ -188,6 +221,8 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
     net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
     net.arcs("waits", task, job[p.jobs], upper=1)
     net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
+    if len(p.singles.costs):
+        net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
     net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
     # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
     net.arcs("share", job, sink, lower=must, upper=must + free, labels=[j.name for j in instance.jobs])
@@ -205,6 +240,7 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
         p.runs.ends,
         p.via.ends,
         p.offers.ends,
+        p.singles.ends,
         groups,
         bounds,
         _cycle_bound(network, len(p.jobs)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from flowlex.instances.flow import Machine
@@ -14,7 +14,7 @@ from flowlex.models.goals.fair_shares import FairShares
 from flowlex.models.goals.placement import Placement
 from flowlex.models.goals.priority import Priority
 
-__all__ = ["Rules", "StageWeights", "mentioned_machines"]
+__all__ = ["Rules", "StageWeights", "mentioned_machines", "only_machine", "single_file"]
 
 #: Spots of one task beyond which its preferences are too entangled for a network.
 _MOST_SPOTS = 256
@@ -179,7 +179,7 @@ class Rules:
                 if target in cluster.machines:
                     targets[target] = None
                 continue
-            machine = _machine_of(target)
+            machine = only_machine(target)
             if machine is None:
                 targets[target] = None
             elif machine in cluster.machines and cluster.meets(machine, target):
@@ -216,24 +216,40 @@ class Rules:
         """Placement goals that have something to say about a task."""
         return [goal for goal in self._placing if goal.constraints(task)]
 
-    def unmet(self, task: TaskView, cluster: ClusterView) -> str | None:
-        """Why no machine of the cluster will do for a task; None when some will."""
-        if any(isinstance(target, str) or cluster.members(target) for target in self._targets(task, cluster)):
-            return None
-        wants = [" or ".join(map(str, a)) for goal in self._placing for a in goal.required(task)]
-        return f"no machine meets its placement ({'; '.join(wants) or 'the cluster is empty'})"
+    def unmet(self, task: TaskView, cluster: ClusterView, apart: Collection[str] = ()) -> str | None:
+        """Why no machine of the cluster will do for a task; None when some will.
+
+        ``apart``: machines that run a task it must not share a machine with.
+        """
+        fit = (
+            machine
+            for target in self._targets(task, cluster)
+            for machine in ((target,) if isinstance(target, str) else cluster.members(target))
+        )
+        first = next(fit, None)
+        if first is None:
+            wants = [" or ".join(map(str, a)) for goal in self._placing for a in goal.required(task)]
+            return f"no machine meets its placement ({'; '.join(wants) or 'the cluster is empty'})"
+        if apart and first in apart and all(machine in apart for machine in fit):
+            return f"every machine it could take runs another task of {task.apart!r}"
+        return None
 
 
 def _overrides(goal: Goal, method: str) -> bool:
     return getattr(type(goal), method) is not getattr(Goal, method)
 
 
+def single_file(machine: str, once: str) -> Spot:
+    """The spot of one machine for tasks that pass it one at a time."""
+    return Spot(frozenset((f"machine:{machine}",)), frozenset(), once)
+
+
 def _once(target: str | Spot, apart: str) -> Spot:
-    spot = Spot.of(f"machine:{target}") if isinstance(target, str) else target
-    return spot._replace(once=apart)
+    return single_file(target, apart) if isinstance(target, str) else target._replace(once=apart)
 
 
-def _machine_of(spot: Spot) -> str | None:
+def only_machine(spot: Spot) -> str | None:
+    """The machine that a spot of one machine stands for."""
     for tag in spot.has:
         if tag.startswith("machine:"):
             return tag[8:]

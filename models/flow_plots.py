@@ -106,9 +106,11 @@ def _used(model: FlowScheduling, solution: FlowSolution | None) -> set[tuple[str
         if (at, on) in price:
             used.add((at, on))
             continue
-        ways = [(price[at, group], group) for group in groups if (at, group) in price and (group, on) in price]
-        cheapest = min(ways)[1]
-        used |= {(at, cheapest), (cheapest, on)}
+        mine = [group for group in groups if (at, group) in price]
+        direct = [(price[at, group], group, group) for group in mine if (group, on) in price]
+        single = [(price[at, a], a, b) for a in mine for b in groups if (a, b) in price and (b, on) in price]
+        _, first, last = min(direct + single)
+        used |= {(at, first), (first, last), (last, on)}
     return used
 
 

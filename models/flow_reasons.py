@@ -27,11 +27,15 @@ def waiting_reasons(
     for machine in instance.machines:
         cluster.add(machine)
     running = Counter(view.job for view in task_views(instance) if view.task.name in machine_of)
+    apart: dict[str, set[str]] = {}
+    for view in task_views(instance):
+        if view.apart and view.task.name in machine_of:
+            apart.setdefault(view.apart, set()).add(machine_of[view.task.name])
     reasons = {}
     for view in task_views(instance):
         if view.task.name in machine_of:
             continue
-        unmet = rules.unmet(view, cluster)
+        unmet = rules.unmet(view, cluster, apart.get(view.apart, ()))
         full = rules.shares is not None and running[view.job] >= shares[view.job][1]
         reasons[view.task.name] = unmet or (SHARE_USED if full else WORTH_MORE)
     return reasons
@@ -56,6 +60,9 @@ def verify_schedule(instance: FlowInstance, rules: Rules, solution: FlowSolution
             if (constraint.kind == "required" and not meets) or (constraint.kind == "forbidden" and meets):
                 wrong.append(view.task.name)
     checks.append(Check("every required and forbidden resource is honoured", not wrong, len(wrong), ", ".join(wrong)))
+    pairs = Counter((v.apart, solution.machine_of.get(v.task.name)) for v in task_views(instance) if v.apart)
+    shared = [f"{rule} on {machine}" for (rule, machine), n in pairs.items() if machine is not None and n > 1]
+    checks.append(Check("tasks that must are on different machines", not shared, len(shared), ", ".join(shared[:3])))
     names = list(solution.job_of)
     checks.append(
         Check(

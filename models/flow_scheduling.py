@@ -253,6 +253,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         sent = flow[blocks["offers"].slice]
         for (g, m), units in zip(s.offers[sent > 0].tolist(), sent[sent > 0].tolist(), strict=True):
             room[g][m] = units
+        if len(s.singles):  # a group that is one machine in single file: what others send through is theirs
+            for g, single in s.singles[flow[blocks["single file"].slice] > 0].tolist():
+                room[g][next(iter(room.pop(single)))] = 1
         at = {machine.name: index for index, machine in enumerate(machines)}
         for g, inside in members.items():
             left = []

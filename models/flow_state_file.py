@@ -22,6 +22,7 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.models.base import ModelError
+from flowlex.models.flow_live_apart import ApartNetwork
 from flowlex.models.flow_live_network import JobBounds, LiveNetwork, _Group, _Job, _Machine, _Task
 from flowlex.models.flow_live_state import LiveJob, LiveTask
 from flowlex.models.flow_scheduler import FlowScheduler
@@ -30,7 +31,7 @@ from flowlex.models.goals.base import Spot
 
 __all__ = ["load_scheduler", "save_scheduler"]
 
-_FORMAT = "flowlex flow scheduler 1"
+_FORMAT = "flowlex flow scheduler 2"
 
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
@@ -63,11 +64,12 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
         "why": scheduler._why,
         "machines": [m.model_dump(mode="json") for m in state.cluster.machines.values()],
         "jobs": [[j.job.model_dump(mode="json"), list(j.tasks)] for j in state.jobs.values()],
-        "tasks": {n: [t.priority, t.machine, t.started_s, dict(t.costs)] for n, t in state.tasks.items()},
+        "tasks": {n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart] for n, t in state.tasks.items()},
         "groups": [
             [
                 sorted(spot.has),
                 sorted(spot.lacks),
+                spot.once,
                 g.node,
                 g.arcs,
                 {m: list(h) for m, h in g.held.items()},
@@ -158,7 +160,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
         made = Machine.model_validate(machine)
         state.cluster.add(made)
         state.slots += made.slots
-    state.network = network = LiveNetwork(session, state.cluster)
+    state.network = network = ApartNetwork(session, state.cluster)
     network._owner = [None] * session.arc_count
     _fill_network(network, document)
     for job_document, tasks in document["jobs"]:
@@ -167,10 +169,12 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
         if state.claims is not None:
             state.claims.put(job, len(tasks))
         state.minima += job.min_tasks
+        if job.different_machines:
+            state._apart.setdefault(job.different_machines, {}).update(dict.fromkeys(tasks))
         by_name = {task.name: task for task in job.tasks}
         for name in tasks:
-            priority, at, started, costs = document["tasks"][name]
-            live = LiveTask(by_name[name], job.name, priority, at, state.now_s - started, costs, started_s=started)
+            priority, at, started, costs, apart = document["tasks"][name]
+            live = LiveTask(by_name[name], job.name, priority, at, state.now_s - started, costs, apart, started)
             state.tasks[name] = live
             live.moving = state.rules.moving(live, state.cluster)
             state._mention(name, live)
@@ -182,12 +186,14 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     return scheduler
 
 
-def _fill_network(network: LiveNetwork, document: dict[str, Any]) -> None:
+def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
     spots = []
     for name, (node, slots, arcs) in document["machine_slots"].items():
         network.machines[name] = _Machine(node, slots, [(a, b, c) for a, b, c in arcs])
-    for has, lacks, node, arcs, held, loose, spare in document["groups"]:
-        spot = Spot(frozenset(has), frozenset(lacks))
+    for has, lacks, once, node, arcs, held, loose, spare in document["groups"]:
+        spot = Spot(frozenset(has), frozenset(lacks), once)
+        if once:
+            network.apart.setdefault(once, {})[spot] = None
         spots.append(spot)
         kept = {machine: dict.fromkeys(tasks) for machine, tasks in held.items()}
         network.groups[spot] = _Group(node, arcs, kept, dict.fromkeys(loose), set(spare))

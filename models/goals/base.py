@@ -7,7 +7,7 @@ network is a pure function of instance and goals, so leaving a goal out restores
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -123,12 +123,12 @@ class ClusterView:
         tags = self.tags[name]
         return spot.has <= tags and not (spot.lacks & tags)
 
-    def members(self, spot: Spot) -> list[str]:
+    def members(self, spot: Spot) -> Iterator[str]:
         """The machines that lie in a spot, found among those with its rarest tag."""
         tagged = [self.by_tag.get(tag, {}) for tag in spot.has]
         rarest = min(tagged, key=len) if tagged else None
         pool: Iterable[str] = self.machines if rarest is None else rarest
-        return [name for name in pool if self.meets(name, spot)]
+        return (name for name in pool if self.meets(name, spot))
 
 
 @dataclass(slots=True)

@@ -142,6 +142,29 @@ def test_google_trace(tmp_path):
     assert len(list(google_trace_events(tmp_path, until_s=700))) < len(events)
 
 
+def test_google_tasks_that_must_run_on_different_machines(tmp_path):
+    write_trace(tmp_path)
+    part = tmp_path / "task_events" / "part-00000-of-00001.csv.gz"
+    rows = [
+        "600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,1",
+        "600000000,,100,1,,0,user,3,9,0.1,0.1,0.0001,1",
+        "600000000,,102,0,,0,user,3,9,0.1,0.1,0.0001,",
+        "700000000,,100,0,7,3,user,3,9,0.1,0.1,0.0001,1",
+        "700000001,,100,0,,0,user,3,9,0.1,0.1,0.0001,true",
+    ]
+    part.write_bytes(gzip.compress(("\n".join(rows) + "\n").encode()))
+
+    def rules(**options):
+        events = google_trace_events(tmp_path, **options)
+        return [(e.job.name, e.job.different_machines) for e in events if e.event == "submit"]
+
+    assert rules() == [("100", "100"), ("102", None), ("100#2", "100")]
+    assert rules(different_machines=False) == [("100", None), ("102", None), ("100#2", None)]
+    part.write_bytes(gzip.compress(b"600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,2\n"))
+    with pytest.raises(InstanceError, match="different machines is '2', not 0 or 1"):
+        rules()
+
+
 def test_damaged_trace(tmp_path):
     with pytest.raises(InstanceError, match="no task_events table"):
         google_trace_events(tmp_path)

@@ -15,9 +15,10 @@ from flowlex.models.flow_scheduling import FlowScheduling
 class Cluster:
     """A random life of a small cluster."""
 
-    def __init__(self, seed, goals, **options):
+    def __init__(self, seed, goals, *, apart=0.3, **options):
         self.rng, self.count, self.now = np.random.default_rng(seed), 0, 0.0
         machines = tuple(self.machine() for _ in range(4))
+        self.apart = apart
         self.goals, self.last, self.lexicographic = goals, None, options.get("lexicographic", False)
         self.scheduler = FlowScheduler(FlowInstance(name="life", machines=machines), goals, **options)
 
@@ -49,7 +50,17 @@ class Cluster:
             tasks = tuple(self.task(f"t{self.count}-{k}") for k in range(int(rng.integers(1, 5))))
             most = int(rng.integers(1, 4)) if rng.random() < 0.5 else None
             weight, priority = int(rng.integers(1, 4)), int(rng.integers(0, 4))
-            s.submit(FlowJob(name=f"j{self.count}", tasks=tasks, priority=priority, weight=weight, max_tasks=most))
+            rule = str(rng.choice(["red", "blue", f"j{self.count}"])) if rng.random() < self.apart else None
+            s.submit(
+                FlowJob(
+                    name=f"j{self.count}",
+                    tasks=tasks,
+                    priority=priority,
+                    weight=weight,
+                    max_tasks=most,
+                    different_machines=rule,
+                )
+            )
         elif kind == 3 and tasks:
             task = str(rng.choice(tasks))
             s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
@@ -93,6 +104,9 @@ class Cluster:
             assert before.pop(task) == old and reason
         assert before == scheduler.placements()
         held = Counter(before.values())
+        state = scheduler.state
+        rules = Counter((state.jobs[state.tasks[t].job].job.different_machines, m) for t, m in before.items())
+        assert all(count == 1 for (rule, _), count in rules.items() if rule)
         assert all(count <= scheduler.state.cluster.machines[m].slots for m, count in held.items())
         assert delta.running == len(before)
         assert delta.waiting_count == len(scheduler.waiting()) == len(reference.waiting)
