@@ -48,6 +48,9 @@ class ApartNetwork(LiveNetwork):
             self.session.remove_node(group.node)
 
     def _group(self, spot: Spot) -> _Group:
+        group = self.groups.get(spot)
+        if group is not None:
+            return group
         if spot.once:
             self.apart.setdefault(spot.once, {})[spot] = None
         return super()._group(spot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class LiveTask(TaskView):
     """A task that is here, since when it runs, and the machines its arcs depend on."""
 
     started_s: float = 0.0
-    mentions: dict[str, None] = field(default_factory=dict)
+    mentions: tuple[str, ...] = ()
     moving: dict[str | Spot, int] | None = None  # `Rules.moving`, kept while it holds
 
 
@@ -262,11 +262,16 @@ class LiveState:
         present = mentioned_machines(self.rules, task, task.moving)
         if present == task.mentions:
             return
+        index = self._mentions
         for machine in task.mentions:
             if machine not in present:
-                del self._mentions[machine][name]
+                del index[machine][name]
         for machine in present:
-            self._mentions.setdefault(machine, {})[name] = None
+            held = index.get(machine)
+            if held is None:
+                index[machine] = {name: None}
+            else:
+                held[name] = None
         task.mentions = present
 
     # Reading ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
@@ -149,41 +150,43 @@ class Rules:
         return self._shield(task, found, cluster)
 
     def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
-        costs = [0] * len(places)
-        if not places:
-            return costs
-        for goal, weight in self._pricing:
+        costs: list[int] | None = None
+        for goal, weight in self._pricing if places else ():
             said = goal.prices(task, places, cluster, self.scale)
             if said is None:
                 continue
             if self.order is not None:
                 self._ranked(max(said, key=abs), task)
-            costs = [cost + weight * units for cost, units in zip(costs, said, strict=True)]
-        return costs
+            if weight != 1:
+                said = [weight * units for units in said]
+            costs = list(said) if costs is None else [a + b for a, b in zip(costs, said, strict=True)]
+        return [0] * len(places) if costs is None else costs
 
     def _ranked(self, units: int, task: TaskView) -> int:
         return units if self.order is None else self.order.within(units, f"task {task.task.name!r}")
 
     def _targets(self, task: TaskView, cluster: ClusterView) -> list[str | Spot]:
         """Machines and groups where a task may run, in an order that depends on nothing else."""
-        wanted: dict[str | Spot, None] = {ANYWHERE: None}
+        wanted: list[str | Spot] = [ANYWHERE]
         for goal in self._spotting:
-            wanted.update(dict.fromkeys(goal.spots(task, cluster)))
-        wanted.update(dict.fromkeys(task.costs))
-        placing = self.placing(task)
-        if placing:
-            wanted = dict.fromkeys(self._placed(task, wanted, placing))
+            wanted += goal.spots(task, cluster)
+        wanted += task.costs
+        if self._placing:
+            placing = self.placing(task)
+            if placing:
+                wanted = list(self._placed(task, wanted, placing))
+        machines = cluster.machines
         targets: dict[str | Spot, None] = {}
         for target in wanted:
             if isinstance(target, str):
-                if target in cluster.machines:
+                if target in machines:
                     targets[target] = None
                 continue
-            machine = only_machine(target)
-            if machine is None:
+            only = only_machine(target)
+            if only is None:
                 targets[target] = None
-            elif machine in cluster.machines and cluster.meets(machine, target):
-                targets[machine] = None
+            elif only in machines and cluster.meets(only, target):
+                targets[only] = None
         return list(targets)
 
     def _placed(self, task: TaskView, wanted: Iterable[str | Spot], placing: list[Placement]) -> dict[Spot, None]:
@@ -248,6 +251,7 @@ def _once(target: str | Spot, apart: str) -> Spot:
     return single_file(target, apart) if isinstance(target, str) else target._replace(once=apart)
 
 
+@lru_cache(maxsize=2**14)
 def only_machine(spot: Spot) -> str | None:
     """The machine that a spot of one machine stands for."""
     for tag in spot.has:
@@ -256,12 +260,15 @@ def only_machine(spot: Spot) -> str | None:
     return None
 
 
-def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> dict[str, None]:
+def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> tuple[str, ...]:
     """Machines whose coming or going changes the arcs of a task, wherever it runs."""
-    names = {machine: None for block in task.task.data for machine in block.machines}
-    names.update(dict.fromkeys(task.costs))
-    names.update({target: None for target in moving if isinstance(target, str)})
+    names = {target: None for target in moving if isinstance(target, str)}
+    for block in task.task.data:
+        for machine in block.machines:
+            names[machine] = None
+    for machine in task.costs:
+        names[machine] = None
     for goal in rules.placing(task):
         for spot in (*goal.choices(task), *(spot for either in goal.required(task) for spot in either)):
             names.update({tag[8:]: None for tag in spot.has if tag.startswith("machine:")})
-    return names
+    return tuple(names)

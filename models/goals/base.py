@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flowlex.instances.flow import FlowTask, Machine
 from flowlex.models.base import ModelError
@@ -100,9 +100,11 @@ class ClusterView:
     racks: dict[str, str] = field(default_factory=dict)  # machine: its ``rack:`` tag
     spots: dict[str, Spot] = field(default_factory=dict)  # machine: all its tags
     by_tag: dict[str, dict[str, None]] = field(default_factory=dict)  # tag: machines that have it, in order
+    last: tuple[object, Any] | None = None  # what a goal worked out last, and of what; forgotten with every change
 
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
+        self.last = None
         for tag in self.tags.get(machine.name, frozenset()) - machine.tags:
             del self.by_tag[tag][machine.name]
         self.machines[machine.name] = machine
@@ -114,6 +116,7 @@ class ClusterView:
 
     def remove(self, name: str) -> None:
         """Forget a machine."""
+        self.last = None
         for tag in self.tags[name]:
             del self.by_tag[tag][name]
         del self.machines[name], self.tags[name], self.racks[name], self.spots[name]

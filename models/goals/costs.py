@@ -67,22 +67,28 @@ class DataLocality(Goal):
 
 
 def _data(task: TaskView, cluster: ClusterView) -> tuple[dict[str, int], dict[str, int], int]:
-    """MB of a task's data on each machine, in each rack (by its tag), and in all."""
+    """MB of a task's data on each machine, in each rack (by its tag), and in all; asked for twice in a row."""
+    data = task.task.data
+    last = cluster.last
+    if last is not None and last[0] is data:
+        found: tuple[dict[str, int], dict[str, int], int] = last[1]
+        return found
     held: dict[str, int] = {}
     racks: dict[str, int] = {}
     total = 0
     of = cluster.racks
-    for block in task.task.data:
+    for block in data:
         size = block.size_mb
         total += size
         near: dict[str, None] = {}
-        for machine in dict.fromkeys(block.machines):
+        for machine in block.machines if len(block.machines) < 2 else dict.fromkeys(block.machines):
             rack = of.get(machine)
             if rack is not None:
                 held[machine] = held.get(machine, 0) + size
                 near[rack] = None
         for rack in near:
             racks[rack] = racks.get(rack, 0) + size
+    cluster.last = (data, (held, racks, total))
     return held, racks, total
 
 
