@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression, Floats, Variables
-from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.expression import Floats
+from flowlex.formulations.lexicographic import evaluate
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.models.pod_aggregate import class_program, mean_program
+from flowlex.models.pod_balance_program import Balance, balance_program, to_measure, to_objective
+from flowlex.models.pod_classes import Demand
+from flowlex.models.pod_mean_search import PROVEN, close_gap
 from flowlex.models.pod_program import SCALE
+from flowlex.models.pod_search import anneal_cluster, even_clusters
 from flowlex.models.pod_state import Cluster, improve, place_in_order
+from flowlex.validation.certificates import Check, certify_program
 from flowlex.validation.certificates.pods import balance_of
 
 if TYPE_CHECKING:
@@ -22,93 +28,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Balance", "BalanceOutcome", "balance_outcome", "balance_program"]
 
-Balance: TypeAlias = Literal["deviation", "max_load", "mean_absolute"]
-
-#: Answer and bound this close, as fractions of a node's capacity, count as met.
-PROVEN = 1e-6
 #: First tangent points, in percent of a node's capacity.
 TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40
+#: Up to so many columns x, the integer program comes first; above, patterns of nodes (and up to `BRANCHED` both).
+DIRECT, BRANCHED = 150, 1_500
 #: Trials of the search per pod.
 SEARCH = 6
 #: The sum of loads to this power is nearly the power of the largest.
 LARGEST = 32
+#: Steps of annealing after patterns were put together.
+POLISH = 200_000
 
 
 @dataclass(frozen=True)
 class BalanceOutcome:
-    """An outcome and the cluster it leaves."""
+    """An outcome, the cluster it leaves, and the checks of the linear programs behind its bound."""
 
     outcome: Outcome
     cluster: Cluster
-
-
-def balance_program(
-    model: PodPlacement,
-    measure: Balance,
-    admitted: dict[int, int],
-    points: list[Floats],
-    *,
-    integer: bool = True,
-    at_most: float | None = None,
-) -> LinearProgram:
-    """The program of phase 2, in percent; for ``deviation`` its objective is the sum of squares seen by tangents.
-
-    Parameters
-    ----------
-    admitted
-        Pods of each class that have to be placed.
-    points
-        Tangent points: (N,) each.
-    at_most
-        The objective of a known answer, to cut off what is worse.
-    """
-    builder = model.builder
-    program, x = builder.program(model.instance.name, integer=integer)
-    if admitted:
-        builder.keep(program, x, admitted)
-    loads, size = builder.loads(x), len(model.instance.nodes)
-    if measure == "max_load":
-        largest = program.variables("largest_load", 1)
-        program.constrain("largest", loads - _copies(largest, size), "<=", 0.0)
-        objective = largest.sum()
-    elif measure == "mean_absolute":
-        apart = program.variables("apart", size)
-        mean = program.variables("mean", 1)
-        program.constrain("mean_load", loads.sum() - mean * float(size), "==", 0.0)
-        centred = loads - _copies(mean, size)
-        program.constrain("above", centred - apart, "<=", 0.0)
-        program.constrain("below", centred + apart, ">=", 0.0)
-        objective = apart.sum()
-    else:
-        squares = program.variables("square", size)
-        distance = loads - _copies(program.variables("centre", 1), size)
-        for k, point in enumerate(points):
-            program.constrain(f"tangent_{k}", squares - distance * (2.0 * point), ">=", -(point**2))
-        objective = squares.sum()
-    if at_most is not None:
-        program.constrain("at_most", objective, "<=", at_most)
-    program.minimize(objective)
-    return program
-
-
-def _copies(variable: Variables, count: int) -> Expression:
-    return Expression(np.arange(count), np.repeat(variable.column, count), np.ones(count), np.zeros(count))
-
-
-def _to_measure(value: float, measure: Balance, size: int) -> float:
-    """Turn a program's objective (percent) into the balance measure (a fraction)."""
-    value = max(0.0, value)
-    if measure == "max_load":
-        return value / SCALE
-    return value / SCALE / size if measure == "mean_absolute" else math.sqrt(value / size) / SCALE
-
-
-def _to_objective(value: float, measure: Balance, size: int) -> float:
-    """The other way round."""
-    if measure == "max_load":
-        return value * SCALE
-    return value * SCALE * size if measure == "mean_absolute" else (value * SCALE) ** 2 * size
+    checks: tuple[Check, ...] = ()
 
 
 def balance_outcome(
@@ -118,7 +57,7 @@ def balance_outcome(
     admitted: dict[int, int],
     engine: EngineName,
     options: SolveOptions,
-    until: float | None,
+    until: float,
 ) -> BalanceOutcome:
     """Even the loads out: search for an answer, bound it by relaxations, close the gap by integer programs.
 
@@ -139,7 +78,7 @@ class _Phase2:
         admitted: dict[int, int],
         engine: EngineName,
         options: SolveOptions,
-        until: float | None,
+        until: float,
     ) -> None:
         self.model, self.measure, self.admitted = model, measure, admitted
         self.engine, self.options, self.until = engine, options, until
@@ -147,6 +86,7 @@ class _Phase2:
         self.best, self.bound = cluster, 0.0
         self.points: list[Floats] = [np.full(self.size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
         self.iterations, self.started, self.late = 0, time.perf_counter(), False
+        self.checks: tuple[Check, ...] = ()
 
     @property
     def value(self) -> float:
@@ -156,21 +96,26 @@ class _Phase2:
     @property
     def closed(self) -> bool:
         """Whether bound and answer are as close as was asked for."""
-        return self.value - self.bound <= max(PROVEN, self.options.gap * max(1.0, self.value))
+        return self.value - self.bound <= max(PROVEN, self.options.gap * self.value)
 
     def run(self) -> BalanceOutcome:
-        """Search, relax, branch."""
-        self._offer(self.best)
-        self._rounds(integer=False)
-        if not self.closed and self.measure != "deviation":
-            self._from_deviation()
-        self._search()
-        if not self.closed and not self.late:
+        """Search, relax, and branch over node patterns or over pods."""
+        direct = len(self.model.builder.pairs[0]) <= DIRECT
+        if direct:
+            self._offer(self.best)
+            self._rounds(integer=False)
+            if not self.closed and self.measure != "deviation":
+                self._from_deviation()
+            self._search()
+        else:
+            self._decompose()
+        if not self.closed and not self.late and len(self.model.builder.pairs[0]) <= BRANCHED:
             self._rounds(integer=True)
         value = self.value
         bound = min(self.bound, value)
         proven = value - bound <= PROVEN
-        message = "" if proven else f"the balance is proven to within {value - bound:.6g}"
+        share = f"{(value - bound) / value:.3%} of it" if value else "nothing"
+        message = "" if proven else f"the balance is proven to within {value - bound:.6g}, {share}"
         outcome = Outcome(
             Status.OPTIMAL if proven else Status.FEASIBLE,
             self.engine,
@@ -181,13 +126,98 @@ class _Phase2:
             seconds=time.perf_counter() - self.started,
             message=message,
         )
-        return BalanceOutcome(outcome, self.best)
+        return BalanceOutcome(outcome, self.best, self.checks)
+
+    def _decompose(self) -> None:
+        """Anneal, bound by the relaxation over node classes, and close the gap by node patterns."""
+        model = self.model
+        demand = Demand.of_program(model.instance, model.builder, self.admitted, apart=not model.aggregate)
+        if not len(demand.pod):
+            return
+        points = self._relax_classes(demand)
+        seed = self.options.seed
+        found = even_clusters(model.instance, self.best, self.measure, least=self.bound, seed=seed, until=self.until)
+        self.best = found[0]
+        self.late = time.perf_counter() >= self.until - 0.05
+        if self.closed or self.late:
+            return
+        means = (0.0, 1.0) if self.measure == "max_load" else self._means(demand, points)
+
+        def polish(cluster: Cluster) -> Cluster:
+            mild = anneal_cluster(
+                model.instance, cluster, self.measure, seed=seed, steps=POLISH, until=self.until, heat=1e-4
+            )
+            return min(cluster, mild, key=lambda each: balance_of(each.loads, self.measure))
+
+        closed = close_gap(
+            model.instance,
+            demand,
+            found,
+            self.measure,
+            move_budget=model.move_budget,
+            bound=self.bound,
+            means=means,
+            gap=self.options.gap,
+            until=self.until,
+            seed=seed,
+            polish=polish,
+        )
+        self.bound, self.best = max(self.bound, closed.bound), closed.cluster
+        self.iterations += closed.rounds
+        self.late = time.perf_counter() >= self.until - 0.05
+
+    def _relax_classes(self, demand: Demand) -> list[Floats]:
+        """Bound by the linear program over node classes, and keep the checks of its duals; return the tangents."""
+        size = len(demand.classes.count)
+        points = [np.full(size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
+        for _ in range(MAX_ROUNDS):
+            program, loads = class_program(
+                self.model.instance.arrays,
+                demand,
+                self.measure,
+                points,
+                cards=self.model.cards,
+                move_budget=self.model.move_budget,
+            )
+            outcome = solve(program, self.engine, self._options(False))
+            if outcome.values is None or outcome.status is not Status.OPTIMAL:
+                break
+            before = self.bound
+            self.bound = max(self.bound, to_measure(float(outcome.objective or 0), self.measure, self.size))
+            self.checks = tuple(
+                replace(check, name=f"relaxation over node classes: {check.name}")
+                for check in certify_program(program, outcome).checks
+            )
+            if self.measure != "deviation" or self.bound - before <= 1e-4 * self.bound:
+                break
+            at = evaluate(loads, outcome.values)
+            points.append(at - float(at @ demand.classes.count) / self.size)
+        return points
+
+    def _means(self, demand: Demand, points: list[Floats]) -> tuple[float, float]:
+        """Between what the mean load lies in every placement that is at least as even as the best; 0 and 1 at worst."""
+        limit, ends = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0]
+        for k, sign in enumerate((-1, 1)):
+            program = mean_program(
+                self.model.instance.arrays,
+                demand,
+                self.measure,
+                points,
+                limit,
+                cards=self.model.cards,
+                move_budget=self.model.move_budget,
+                largest=bool(k),
+            )
+            outcome = solve(program, self.engine, self._options(False))
+            if outcome.status is Status.OPTIMAL and outcome.objective is not None:
+                ends[k] = float(outcome.objective) / SCALE + sign * 1e-6  # the solver's tolerance
+        return ends[0], ends[1]
 
     def _rounds(self, *, integer: bool) -> None:
         """Solve, add tangents where the answer lies, and solve again, until nothing moves or all is proven."""
         relaxed: Floats | None = None
         for _ in range(MAX_ROUNDS):
-            limit = None if integer is False else _to_objective(self.value + PROVEN, self.measure, self.size)
+            limit = None if integer is False else to_objective(self.value + PROVEN, self.measure, self.size)
             program = balance_program(
                 self.model, self.measure, self.admitted, self.points, integer=integer, at_most=limit
             )
@@ -195,7 +225,7 @@ class _Phase2:
             self.iterations += outcome.iterations
             before = self.bound
             if outcome.bound is not None and math.isfinite(outcome.bound):
-                self.bound = max(self.bound, _to_measure(float(outcome.bound), self.measure, self.size))
+                self.bound = max(self.bound, to_measure(float(outcome.bound), self.measure, self.size))
             elif outcome.status is Status.INFEASIBLE and integer:
                 self.bound = self.value  # nothing better than the answer at hand exists
             if outcome.values is not None and integer:
@@ -203,7 +233,7 @@ class _Phase2:
             elif outcome.values is not None:
                 self._touch_loads(self._loads(outcome.values))
                 relaxed = outcome.values
-            self.late = self.until is not None and time.perf_counter() >= self.until - 0.05
+            self.late = time.perf_counter() >= self.until - 0.05
             settled = self.measure != "deviation" or (
                 not integer and self.bound - before <= 1e-3 * max(self.bound, 1e-4)
             )
@@ -221,7 +251,7 @@ class _Phase2:
         size, power = view.load.max(axis=1, initial=0), LARGEST if self.measure == "max_load" else 0
         value = self.value
         for _ in range(SEARCH * len(view.cpu) if self.size > 1 else 0):
-            self.late = self.until is not None and time.perf_counter() >= self.until - 0.05
+            self.late = time.perf_counter() >= self.until - 0.05
             if self.closed or self.late:
                 return
             trial = self.best.copy()
@@ -250,16 +280,15 @@ class _Phase2:
 
     def _options(self, integer: bool) -> SolveOptions:
         options = self.options
-        if self.until is not None:
-            options = replace(options, time_limit_s=max(0.1, self.until - time.perf_counter()))
+        options = replace(options, time_limit_s=max(0.1, self.until - time.perf_counter()))
         if not integer:
             return replace(options, gap=0.0)
         if not options.gap:
             return options
         # The bound that suffices, as a relative gap of the program's own objective.
-        enough = max(0.0, self.value - options.gap * max(1.0, self.value))
-        whole = _to_objective(self.value, self.measure, self.size)
-        return replace(options, gap=min(0.99, 1 - _to_objective(enough, self.measure, self.size) / whole))
+        enough = max(0.0, self.value * (1 - options.gap))
+        whole = to_objective(self.value, self.measure, self.size)
+        return replace(options, gap=min(0.99, 1 - to_objective(enough, self.measure, self.size) / whole))
 
     def _round_down(self, values: Floats) -> None:
         """Place whole parts of a relaxation's answer, then the other pods that the best answer has."""

@@ -56,6 +56,8 @@ from flowlex.validation.certificates.pods import check_placement
 
 __all__ = ["PlacementSolution", "PodPlacement"]
 
+#: Seconds after which a solve without a time limit stops and says so.
+DEFAULT_LIMIT_S = 120.0
 #: Weights of phase 1 as one program stay exact below this.
 _EXACT = 2.0**40
 
@@ -66,6 +68,7 @@ class PlacementOutcome(Outcome):
 
     cluster: Cluster | None = field(default=None, repr=False)
     most: dict[int, int] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,7 +184,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     # Solving
 
     def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
-        until = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
+        limit = DEFAULT_LIMIT_S if options.time_limit_s is None else options.time_limit_s
+        until = time.perf_counter() + limit
         started = self._first_fit()
         admitted, most, cluster, failed = self._admit(engine, options, until, started)
         if failed is not None:
@@ -191,8 +195,11 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         if any(most[k] > admitted[k] for k in most):
             message = "the time limit came before phase 1 was proven; " + outcome.outcome.message
             outcome = replace(outcome, outcome=replace(outcome.outcome, status=Status.FEASIBLE, message=message))
+        if options.time_limit_s is None and time.perf_counter() >= until - 0.1:
+            message = f"stopped by the default limit of {DEFAULT_LIMIT_S:g} s (give a time limit to change it); "
+            outcome = replace(outcome, outcome=replace(outcome.outcome, message=message + outcome.outcome.message))
         facts = {name: getattr(outcome.outcome, name) for name in Outcome.__dataclass_fields__}
-        return PlacementOutcome(**facts, cluster=outcome.cluster, most=most)
+        return PlacementOutcome(**facts, cluster=outcome.cluster, most=most, checks=outcome.checks)
 
     def _first_fit(self) -> Cluster | None:
         """A quick placement by priority; None when the running pods do not pack in the order tried."""
@@ -210,7 +217,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         return cluster
 
     def _admit(
-        self, engine: EngineName, options: SolveOptions, until: float | None, cluster: Cluster | None
+        self, engine: EngineName, options: SolveOptions, until: float, cluster: Cluster | None
     ) -> tuple[dict[int, int], dict[int, int], Cluster | None, Outcome | None]:
         """Phase 1: by class what is admitted and the proven most; a placement that has it, or a failure."""
         view, builder = self.instance.arrays, self.builder
@@ -304,7 +311,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         assert outcome.objective is not None and outcome.bound is not None
         ahead = float(outcome.bound) - float(outcome.objective)
         check = Check("bound at most the balance", ahead <= EPSILON, max(0.0, ahead))
-        return Certificate("bounded", exact=False, checks=(check,), tolerance=1e-6)
+        behind = outcome.checks if isinstance(outcome, PlacementOutcome) else ()
+        return Certificate("bounded", exact=False, checks=(check, *behind), tolerance=1e-6)
 
     def _verify(self, solution: PlacementSolution) -> tuple[Check, ...]:
         cluster = solution.cluster
@@ -318,8 +326,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         return (*checks, proven)
 
 
-def remaining(options: SolveOptions, until: float | None) -> SolveOptions:
+def remaining(options: SolveOptions, until: float) -> SolveOptions:
     """The options with what is left of the time limit, proven optima asked for."""
-    if until is None:
-        return replace(options, gap=0.0)
     return replace(options, gap=0.0, time_limit_s=max(0.1, until - time.perf_counter()))

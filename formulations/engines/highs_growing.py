@@ -1,0 +1,132 @@
+"""A program that HiGHS keeps while rows and columns are added and costs change: for column generation.
+
+Only plain data goes in and out; a linear program is solved again from its last basis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import ArrayLike
+
+from flowlex.formulations.expression import Floats
+from flowlex.formulations.outcome import EngineError, Status
+
+__all__ = ["GrowingProgram", "Round"]
+
+INFINITY = float(highspy.kHighsInf)
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One solve.
+
+    Attributes
+    ----------
+    status
+        ``optimal`` also when an integer program stopped at the gap that was asked for.
+    objective, bound
+        Minus infinity as a bound when there is none.
+    values, duals
+        (columns,), (rows,); None without an answer, and no duals of integer programs.
+    """
+
+    status: Status
+    objective: float
+    bound: float
+    values: Floats | None
+    duals: Floats | None
+
+
+class GrowingProgram:
+    """A minimisation; columns and rows are numbered in the order in which they are added."""
+
+    def __init__(self, *, seed: int = 0, threads: int | None = 1) -> None:
+        self._highs = highspy.Highs()
+        self._highs.setOptionValue("output_flag", False)
+        self._highs.setOptionValue("random_seed", seed)
+        if threads is not None:
+            self._highs.setOptionValue("threads", threads)
+        self._mip = False
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return int(self._highs.getNumCol())
+
+    def add_column(
+        self,
+        cost: float,
+        upper: float = INFINITY,
+        *,
+        lower: float = 0.0,
+        rows: Sequence[int] = (),
+        values: Sequence[float] = (),
+        integer: bool = False,
+    ) -> int:
+        """Add a column with its coefficients in rows that exist; return its number."""
+        index = np.asarray(rows, np.int32)
+        self._highs.addCol(cost, lower, upper, len(index), index, np.asarray(values, np.float64))
+        if integer:
+            self._mip = True
+            self._highs.changeColIntegrality(self.columns - 1, highspy.HighsVarType.kInteger)
+        return self.columns - 1
+
+    def add_row(self, lower: float, upper: float, columns: Sequence[int] = (), values: Sequence[float] = ()) -> int:
+        """Add a row over columns that exist; return its number."""
+        index = np.asarray(columns, np.int32)
+        self._highs.addRow(lower, upper, len(index), index, np.asarray(values, np.float64))
+        return int(self._highs.getNumRow()) - 1
+
+    def set_cost(self, columns: Sequence[int], costs: ArrayLike) -> None:
+        """Change objective coefficients."""
+        for column, cost in zip(columns, np.asarray(costs, np.float64).tolist(), strict=True):
+            self._highs.changeColCost(column, cost)
+
+    def set_bounds(self, column: int, lower: float, upper: float) -> None:
+        """Change the bounds of a column."""
+        self._highs.changeColBounds(column, lower, upper)
+
+    def set_row(self, row: int, lower: float, upper: float) -> None:
+        """Change the sides of a row."""
+        self._highs.changeRowBounds(row, lower, upper)
+
+    def solve(
+        self,
+        *,
+        time_limit_s: float | None = None,
+        gap: float = 0.0,
+        absolute_gap: float = 0.0,
+        start: Floats | None = None,
+    ) -> Round:
+        """Minimise, from where the last solve ended; ``start`` is a known answer of an integer program."""
+        limit = INFINITY if time_limit_s is None else self._highs.getRunTime() + max(0.01, time_limit_s)
+        self._highs.setOptionValue("time_limit", limit)
+        self._highs.setOptionValue("mip_rel_gap", gap)
+        self._highs.setOptionValue("mip_abs_gap", max(absolute_gap, 1e-9))
+        if start is not None:
+            answer = highspy.HighsSolution()
+            answer.col_value = start.tolist()
+            self._highs.setSolution(answer)
+        if self._highs.run() == highspy.HighsStatus.kError:
+            raise EngineError("HiGHS failed on a growing program; please report this with the instance")
+        status = _STATUS.get(self._highs.getModelStatus(), Status.ERROR)
+        info, solution = self._highs.getInfo(), self._highs.getSolution()
+        feasible = info.primal_solution_status == 2
+        values = np.array(solution.col_value) if feasible else None
+        objective = float(info.objective_function_value) if feasible else math.inf
+        if self._mip:
+            return Round(status, objective, float(info.mip_dual_bound), values, None)
+        duals = np.array(solution.row_dual) if status is Status.OPTIMAL else None
+        return Round(status, objective, objective if status is Status.OPTIMAL else -math.inf, values, duals)

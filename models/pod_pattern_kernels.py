@@ -1,0 +1,209 @@
+"""The best pattern of a node by depth-first enumeration with bounds (numba, cached on disk).
+
+Pods of equal size are one *shape*; taking n of them earns a concave profit. Shapes are entered by falling profit per
+load, so that what the shapes still to come can add to a pattern of load w is at most ``ratio`` times the load that
+they add, which bounds it in closed form for every convex cost of the load.
+"""
+
+# numba infers the types; annotations would say nothing to it and little to a reader.
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns"]
+
+EPSILON = 1e-9
+DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
+#: Steps after which a packing of cards counts as possible.
+_PACKING = 20_000
+
+
+@njit(cache=True)
+def _cost(mode, low, high, slope, load):
+    """Cost of a node by its scaled load."""
+    if mode == DEVIATION:
+        return (load - low) * (load - high) + slope * load
+    if mode == MEAN_ABSOLUTE:
+        return max(0.0, load - high, low - load) + slope * load
+    return 0.0 if load <= high + EPSILON else np.inf
+
+
+@njit(cache=True)
+def _potential(mode, low, high, slope, load, ratio, most):
+    """The most that ``ratio * added - cost(load + added)`` can be, for added >= 0 and loads up to ``most``."""
+    if mode == DEVIATION:
+        best = 0.5 * (ratio + low + high - slope)
+    elif mode == MEAN_ABSOLUTE:
+        gain = ratio - slope
+        best = load if gain <= -1.0 else low if gain <= 0.0 else high if gain <= 1.0 else most
+    else:
+        best = high if ratio > 0.0 else load
+    best = max(load, min(best, most))
+    return ratio * (best - load) - _cost(mode, low, high, slope, best)
+
+
+@njit(cache=True)
+def _fill(need, pod, cards, size):
+    """Whether slots (memory wanted, by falling size) can be given to cards: 1 yes, 0 no, -1 not found out.
+
+    Slots of one pod go to different cards, by rising number.
+    """
+    slots, free = len(need), np.full(cards, size)
+    card_of, slot = np.full(slots + 1, -1), 0
+    for _ in range(_PACKING):
+        if slot == slots:
+            return 1
+        follows = slot > 0 and pod[slot] == pod[slot - 1]
+        several = follows or (slot + 1 < slots and pod[slot] == pod[slot + 1])
+        card = card_of[slot]
+        if card >= 0:
+            free[card] += need[slot]
+        elif follows:
+            card = card_of[slot - 1]
+        card += 1
+        while card < cards:
+            alike = False  # an equally full card was tried
+            for other in range(0 if several else card):
+                alike |= free[other] == free[card]
+            if not alike and free[card] >= need[slot] - EPSILON:
+                break
+            card += 1
+        if card < cards:
+            free[card] -= need[slot]
+            card_of[slot] = card
+            slot += 1
+            card_of[slot] = -1
+        else:
+            card_of[slot] = -1
+            slot -= 1
+            if slot < 0:
+                return 0
+    return -1
+
+
+@njit(cache=True)
+def _pack(need, many, counts, held, held_many, order, cards, size):
+    """Whether the pods fit the cards: 1 yes, 0 no, -1 not known.
+
+    ``order`` lists shapes, then (as numbers from len(counts) on) pods that cannot move, by falling memory. First
+    each goes to the fullest card that takes it, then all ways are tried.
+    """
+    free = np.full(cards, size)
+    shapes, fits, slots_in_all = len(counts), True, 0
+    for item in order:
+        wanted = need[item] if item < shapes else held[item - shapes]
+        slots = many[item] if item < shapes else held_many[item - shapes]
+        for _ in range(counts[item] if item < shapes else 1):
+            slots_in_all += slots
+            taken = np.zeros(cards, np.bool_)
+            for _ in range(slots):
+                best = -1
+                for card in range(cards):
+                    if not taken[card] and free[card] >= wanted - EPSILON and (best < 0 or free[card] < free[best]):
+                        best = card
+                if best < 0:
+                    fits = False
+                    break
+                taken[best] = True
+                free[best] -= wanted
+    if fits:
+        return 1
+    wants, pod, at, number = np.zeros(slots_in_all), np.zeros(slots_in_all, np.int64), 0, 0
+    for item in order:
+        wanted = need[item] if item < shapes else held[item - shapes]
+        slots = many[item] if item < shapes else held_many[item - shapes]
+        for _ in range(counts[item] if item < shapes else 1):
+            wants[at : at + slots] = wanted
+            pod[at : at + slots] = number
+            at += slots
+            number += 1
+    return _fill(wants, pod, cards, size)
+
+
+@njit(cache=True)
+def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit):
+    """Find the pattern of most profit less cost.
+
+    Parameters
+    ----------
+    shape
+        (H, 6) cores, memory, memory per card, cards, scaled load and most pods of each shape.
+    room
+        (4,) cores, memory, GPU memory, cards for pods of more than half a card.
+    held, held_many, order
+        Card needs of pods that cannot move; see `_pack`. ``cards`` is 0 when memory is counted per node.
+    profit
+        (H, M) profit of 0, 1, .. pods.
+    rank
+        (H,) shapes in the order in which they are entered.
+    law
+        (6,) mode, low, high, slope, scaled load of the empty node, the largest scaled load.
+    tolerance, limit
+        Patterns that are better by less are left out; so many steps at most.
+
+    Returns
+    -------
+    bound
+        No pattern earns more, infinite when the limit came first.
+    value, counts
+        The best pattern found that packs; minus infinity when there is none.
+    """
+    mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
+    kinds = len(rank)
+    counts, best_counts = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
+    need, many = shape[:, 2].copy(), shape[:, 3].astype(np.int64)
+    ratio = np.zeros(kinds + 1)
+    for d in range(kinds):
+        h = rank[d]
+        ratio[d] = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
+    # left[d]: cores, memory, GPU memory, large cards, load, profit before the shape of depth d is chosen.
+    left = np.zeros((kinds + 1, 6))
+    left[0, :4], left[0, 4] = room, start
+    relaxed, value, steps, depth, descend = -np.inf, -np.inf, 0, 0, True
+    while depth >= 0:
+        steps += 1
+        if steps > limit:
+            return np.inf, value, best_counts
+        if depth == kinds:
+            found = left[depth, 5] - _cost(mode, low, high, slope, left[depth, 4])
+            if found > relaxed:
+                packs = 1 if cards == 0 else _pack(need, many, counts, held, held_many, order, cards, size)
+                if packs == 1 and found > value:
+                    value = found
+                    best_counts[:] = counts
+                if packs != 0:
+                    relaxed = found
+            depth, descend = depth - 1, False
+            continue
+        h = rank[depth]
+        here = left[depth]
+        if descend:
+            above = here[5] + _potential(mode, low, high, slope, here[4], ratio[depth], most)
+            if above <= relaxed + tolerance:
+                depth, descend = depth - 1, False
+                continue
+            fit = shape[h, 5]
+            for r in range(3):
+                used = shape[h, r] * (shape[h, 3] if r == 2 else 1.0)
+                if used > 0.0:
+                    fit = min(fit, np.floor((here[r] + EPSILON) / used))
+            if cards and shape[h, 2] > size / 2 + EPSILON:
+                fit = min(fit, np.floor((here[3] + EPSILON) / shape[h, 3]))
+            counts[h] = max(0, int(fit))
+        else:
+            counts[h] -= 1
+            if counts[h] < 0:
+                counts[h] = 0
+                depth -= 1
+                continue
+        n = counts[h]
+        after = left[depth + 1]
+        after[0], after[1] = here[0] - n * shape[h, 0], here[1] - n * shape[h, 1]
+        after[2] = here[2] - n * shape[h, 2] * shape[h, 3]
+        after[3] = here[3] - (n * shape[h, 3] if cards and shape[h, 2] > size / 2 + EPSILON else 0.0)
+        after[4], after[5] = here[4] + n * shape[h, 4], here[5] + profit[h, n]
+        depth, descend = depth + 1, True
+    return relaxed + tolerance, value, best_counts
