@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
+from flowlex.models.collector import collector_paused
 from flowlex.models.flow_offers import Rules, StageWeights, single_file
 from flowlex.models.goals.base import ClusterView, Spot, TaskView
 
@@ -108,6 +109,12 @@ def job_bounds(instance: FlowInstance, rules: Rules) -> Integers:
 
 def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
     """Make the network; the same instance and goals give the same network."""
+    with collector_paused():
+        pieces, groups = _pieces(instance, rules)
+        return _assemble(instance, rules, pieces, groups)
+
+
+def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, ...]]:
     cluster = ClusterView()
     for machine in instance.machines:
         cluster.add(machine)
@@ -138,7 +145,7 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
     for index, member in enumerate(instance.machines):
         for capacity, cost in rules.slot_costs(member):
             sinks.add(index, 0, capacity, cost)
-    return _assemble(instance, rules, _Pieces(runs, via, offers, singles, jobs, waits, sinks), tuple(group_at))
+    return _Pieces(runs, via, offers, singles, jobs, waits, sinks), tuple(group_at)
 
 
 def _single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:

@@ -21,6 +21,7 @@ from flowlex.instances import events as ev
 from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.models.base import ModelError
+from flowlex.models.collector import collector_paused
 from flowlex.models.flow_delta import Delta
 from flowlex.models.flow_live_engines import EngineChoice, Method, make_session, plan_stages
 from flowlex.models.flow_live_state import EventError, LiveState
@@ -90,11 +91,12 @@ class FlowScheduler:
             engine, divisors, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines)
         )
         self.state = LiveState(cluster, goals, session, wait_cost, scale, order, task_limit)
-        for machine in cluster.machines:
-            self.state.put_machine(machine)
-        for job in cluster.jobs:
-            self.state.put_job(job)
-        self._settle_running(cluster)
+        with collector_paused():
+            for machine in cluster.machines:
+                self.state.put_machine(machine)
+            for job in cluster.jobs:
+                self.state.put_job(job)
+            self._settle_running(cluster)
 
     def _settle_running(self, cluster: FlowInstance) -> None:
         """Let tasks that run already count as running there; the first step moves them only for a gain."""

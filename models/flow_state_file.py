@@ -22,6 +22,7 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.models.base import ModelError
+from flowlex.models.collector import collector_paused
 from flowlex.models.flow_live_apart import ApartNetwork
 from flowlex.models.flow_live_network import JobBounds, LiveNetwork, _Group, _Job, _Machine, _Task
 from flowlex.models.flow_live_state import LiveJob, LiveTask
@@ -120,7 +121,8 @@ def load_scheduler(path: str | Path, goals: Iterable[Goal], *, certify: bool = T
         if document["goals"] != _described(goals):
             saved = ", ".join(document["goals"]) or "none"
             raise InstanceError(f"it was saved with the goals {saved}; pass the same", path=path)
-        return _rebuild(document, arrays, goals, certify)
+        with collector_paused():
+            return _rebuild(document, arrays, goals, certify)
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
     except (
