@@ -112,7 +112,11 @@ class LiveState:
         self.cluster.add(machine)
         self.slots += machine.slots
         self.network.add_machine(machine.name, costs)
-        self._reprice_around(machine.name)
+        try:
+            self._reprice_around(machine.name)
+        except ModelError:  # what a task costs there exceeds the limit
+            self.take_machine(machine.name)
+            raise
 
     def take_machine(self, name: str) -> None:
         """Take a machine out."""
@@ -199,9 +203,7 @@ class LiveState:
         """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
         if task.machine is not None:
             task.elapsed_s = self.now_s - task.started_s
-        if not placed:
-            task.moving = None
-        offers, wait = self._priced(task)
+        offers, wait = self._priced(task, task.moving if placed else None)
         self.network.reprice(task.task.name, offers, wait)
         if not placed:
             self._mention(task.task.name, task)
@@ -240,13 +242,16 @@ class LiveState:
             return JobBounds(0, UNBOUND, 0, cost, cost)
         return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.weights.shortfall)
 
-    def _priced(self, task: LiveTask) -> tuple[dict[str | Spot, int], int]:
-        if task.moving is None:
-            task.moving = self.rules.moving(task, self.cluster)
-        offers, wait = self.rules.staying(task, task.moving, self.cluster), self.rules.waiting(task)
+    def _priced(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
+        """Cost of each arc and of waiting, within the limit; a refusal leaves the task as it was."""
+        if moving is None:
+            moving = self.rules.moving(task, self.cluster)
+        offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
         if self.rules.order is None:
-            worst = max(wait, -wait, *offers.values(), -min(offers.values(), default=0))
+            found = moving.values()  # with room for the credit, so that growing older can never fail
+            worst = max(wait, -wait, max(found, default=0), self.rules.credit - min(found, default=0))
             self._check(worst, f"task {task.task.name!r}")
+        task.moving = moving
         return offers, wait
 
     def _check(self, worst: int, what: str) -> None:

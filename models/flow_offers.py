@@ -84,8 +84,11 @@ class Rules:
         if wait_cost is not None and not wait_cost >= 0:
             raise ModelError(f"wait_cost is {wait_cost}; it must be at least 0")
         self.wait_cost = None if wait_cost is None else scale.units(wait_cost, "wait_cost")
+        #: Credit that a task may still earn on top of what placing it costs.
+        self.credit = sum(goal.largest(scale) for goal in self.goals if isinstance(goal, Continuity))
         if self.order is not None:
             self.order.within(self.wait_cost or 0, "wait_cost")
+            self.order.within(self.credit, "Continuity")
 
     def level(self, priority: int) -> int:
         """Importance of a job in the strict order; 0 when its waiting is an ordinary cost."""

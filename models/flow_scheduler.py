@@ -24,7 +24,7 @@ from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow_delta import Delta
 from flowlex.models.flow_live_engines import EngineChoice, Method, make_session, plan_stages
-from flowlex.models.flow_live_state import EventError, LiveState
+from flowlex.models.flow_live_state import EventError, LiveJob, LiveState
 from flowlex.models.flow_order import StrictOrder
 from flowlex.models.flow_solution import Score
 from flowlex.models.goals import Goal
@@ -211,11 +211,18 @@ class FlowScheduler:
                 raise EventError(f"job {job!r}: priority must lie in 0..{LOWEST}, got {priority}")
             if self.state.rules.priority is not None:
                 self.state.rules.priority.level(priority)
+            try:
+                self._prioritise(live, priority)
+            except ModelError:
+                self._prioritise(live, live.job.priority)
+                raise
             live.job = live.job.model_copy(update={"priority": priority})
-            for name in live.tasks:
-                self.state.tasks[name].priority = priority
-                self.state.reprice(self.state.tasks[name])
             self.state.refresh_job(live)
+
+    def _prioritise(self, live: LiveJob, priority: int) -> None:
+        for name in live.tasks:
+            self.state.tasks[name].priority = priority
+            self.state.reprice(self.state.tasks[name])
 
     def set_cost(self, task: str, machine: str, cost: float | None) -> None:
         """Set what placing a task on a machine costs; None leaves it to the goals again.

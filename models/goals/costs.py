@@ -5,13 +5,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, log2
+from math import floor, inf, log2
 
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
 from flowlex.models.goals.base import ClusterView, Goal, Scale, Spot, TaskView
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
+
+
+#: Doublings after which a credit stops growing.
+_OLDEST = 24
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ class Continuity(Goal):
     """Keep running tasks where they are: moving or stopping one forfeits a credit that grows with its time.
 
     The credit is ``base + rate * floor(log2(1 + elapsed / unit_s))``; it grows by steps ever further apart, so
-    that a live network changes seldom. Source: reconstructed (Quincy's preemption cost grows with running time).
+    that a live network changes seldom, and no more after ``2**24 * unit_s`` (32 years of minutes), so that it has a
+    largest value. Source: reconstructed (Quincy's preemption cost grows with running time).
     """
 
     base: int = 1
@@ -140,10 +145,16 @@ class Continuity(Goal):
 
     def age(self, elapsed_s: float) -> int:
         """Doublings of the unit that a task has run."""
-        return floor(log2(1.0 + elapsed_s / self.unit_s))
+        return min(floor(log2(1.0 + elapsed_s / self.unit_s)), _OLDEST)
+
+    def largest(self, scale: Scale) -> int:
+        """The largest credit."""
+        return (self.base + self.rate * _OLDEST) * scale.factor * self.weight
 
     def next_step(self, elapsed_s: float) -> float:
-        """Elapsed time at which the credit grows next."""
+        """Elapsed time at which the credit grows next; infinite when it does not."""
+        if self.age(elapsed_s) == _OLDEST:
+            return inf
         return self.unit_s * float(2 ** (self.age(elapsed_s) + 1) - 1)
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:

@@ -106,6 +106,36 @@ def test_continuity_grows_with_time():
     assert [m[:3] for m in scheduler.step(200).moved] == [("t", "a", "b")]
 
 
+def test_room_is_kept_for_the_credit_that_a_task_may_earn():
+    goals = (Continuity(base=1, rate=2, unit_s=60), Placement())
+    assert (goals[0].age(1e30), goals[0].next_step(1e30)) == (24, float("inf"))
+    scheduler = small(goals=goals, cost_limit=50)
+    submit(scheduler, "j", "t")
+    scheduler.set_cost("t", "a", -1)
+    with pytest.raises(ModelError, match=r"a cost of 51 \(scale 1\) exceeds the limit of 50; raise cost_limit"):
+        scheduler.set_cost("t", "b", -2)
+    scheduler.step(0)
+    assert scheduler.step(1e12).certificate.ok
+    assert scheduler.score().cost == -1 - 49
+    with pytest.raises(ModelError, match="a cost of 49"):
+        submit(small(goals=goals, cost_limit=48), "j", "t")
+
+
+def test_refusals_in_the_middle_of_an_event_are_undone():
+    scheduler = small(goals=(Priority(mode="weighted", lowest=1000),), cost_limit=1000)
+    submit(scheduler, "j", "t", priority=990)
+    with pytest.raises(ModelError, match="a cost of 11011"):
+        scheduler.set_priority("j", 0)
+    dear = FlowTask(name="u", costs={"c": 2000})
+    scheduler.submit(FlowJob(name="k", tasks=(dear,), priority=990))
+    with pytest.raises(ModelError, match="a cost of 2000"):
+        scheduler.add_machine(Machine(name="c", slots=5))
+    assert [j.priority for j in scheduler.instance().jobs] == [990, 990]
+    assert [m.name for m in scheduler.instance().machines] == ["a", "b"]
+    delta = scheduler.step()
+    assert (delta.running, scheduler.state.slots, scheduler.score().cost) == (2, 2, 0)
+
+
 def test_tasks_that_run_at_the_start_stay():
     task = FlowTask(name="t", running=RunningOn(machine="b", elapsed_s=100))
     instance = FlowInstance(machines=(Machine(name="a"), Machine(name="b")), jobs=(FlowJob(name="j", tasks=(task,)),))
