@@ -60,7 +60,7 @@ class PhasedSession:
         self._supplies: dict[int, int] = {}
         none = np.zeros(0, np.int64)
         self._faces = [_Face(none, none) for _ in divisors[1:]]
-        self._tail, self._head, self._last = none, none, none
+        self._tail, self._head, self._last, self._supply = none, none, none, none
         self.flow: Integers = none
 
     # Shape -----------------------------------------------------------------------------------------------------
@@ -134,6 +134,9 @@ class PhasedSession:
         supplies, self._supplies = self._supplies, {}
         first = self.stages[0]
         first.solve(cold=cold)
+        self._supply = np.pad(self._supply, (0, self.node_count - len(self._supply)))
+        for node, units in supplies.items():
+            self._supply[node] += units
         tail, head, capacity, cost = first.arcs()
         room, held = capacity, np.zeros_like(capacity)
         for index, stage in enumerate(self.stages[1:], 1):
@@ -200,17 +203,15 @@ class PhasedSession:
 
     def violations(self) -> Violations:
         """Recompute feasibility and optimality of every stage in integers; all zero is a proof."""
-        first = self.stages[0]
-        network = first.network(applied=True)
         tail, head, capacity, _ = self.arcs()
         flow = self.flow
-        excess = np.zeros(self.node_count, np.int64)
+        excess = -self._supply
         np.add.at(excess, tail, flow)
         np.subtract.at(excess, head, flow)
-        conservation = np.abs(excess - network.supply).max(initial=0)
+        conservation = np.abs(excess[1:]).max(initial=0)
         bounds = np.maximum(-flow, flow - capacity).max(initial=0)
         found = {"conservation": int(conservation), "bounds": int(max(bounds, 0))}
-        return replace(first.violations(), **found, reduced_costs=max(self.stage_violations()))
+        return replace(self.stages[0].violations(), **found, reduced_costs=max(self.stage_violations()))
 
     def stage_violations(self) -> list[int]:
         """Largest reduced cost of the wrong sign in each stage, among the arcs that the earlier stages leave free."""
@@ -230,6 +231,7 @@ class PhasedSession:
         """All arrays, to be saved; `restore` makes the same session of them, trees and all."""
         self.solve()
         own = {"tail": self._tail, "head": self._head, "last": self._last, "flow": self.flow}
+        own["supply"] = self._supply
         for index, face in enumerate(self._faces):
             own |= {f"room{index}": face.room, f"held{index}": face.held}
         stages = ({f"stage{index}_{k}": v for k, v in stage.state().items()} for index, stage in enumerate(self.stages))
@@ -245,7 +247,7 @@ class PhasedSession:
             session.stages[index] = NetworkSession.restore(arrays)
         session._tail, session._head, session._last = state["tail"], state["head"], state["last"]
         session._faces = [_Face(state[f"room{k}"], state[f"held{k}"]) for k in range(len(divisors) - 1)]
-        session.flow = state["flow"]
+        session.flow, session._supply = state["flow"], state["supply"]
         return session
 
 

@@ -241,6 +241,9 @@ def test_replay_of_a_log():
     assert not report.refused
     assert len(report.milliseconds) == 7 == sum(count for *_, count in report.histogram())
     assert report.summary()["events"] == 90
+    assert report.summary()["strict orders by"] == "weights"
+    wide = replay_events(log, (Placement(), DataLocality()), lexicographic=True)
+    assert wide.summary()["strict orders by"].startswith("phases: 2 stages, as the strict order would need a weight of")
     log.insert(3, ev.Finish(task="nobody"))
     assert [number for number, _ in replay_events(log, ()).refused] == [4]
     assert replay_events(log, (), batch=20).steps == 5
