@@ -17,7 +17,7 @@ from flowlex.models.collector import collector_paused
 from flowlex.models.flow_offers import Rules, StageWeights, single_file
 from flowlex.models.goals.base import ClusterView, Spot, TaskView
 
-__all__ = ["Columns", "ScheduleNetwork", "build_network", "task_views"]
+__all__ = ["Columns", "ScheduleNetwork", "build_network", "single_files", "task_views"]
 
 Integers = NDArray[np.int64]
 
@@ -132,7 +132,7 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, 
                 via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
     ways = {spot: {m: None for m in cluster.members(spot) if slots[machine_at[m]]} for spot in group_at}
     singles = _Arcs()
-    for spot, name, single in _single_files(ways):
+    for spot, name, single in single_files(ways):
         singles.add(group_at[spot], group_at.setdefault(single, len(group_at)), 1, 0)
         ways[single] = {name: None}
     for spot, machines in ways.items():
@@ -148,7 +148,7 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, 
     return _Pieces(runs, via, offers, singles, jobs, waits, sinks), tuple(group_at)
 
 
-def _single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:
+def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:
     """Take out of ``ways`` those to a machine that several spots of one ``once`` reach: (spot, machine, its detour).
 
     Tasks that must run on different machines pass a machine in single file: through one arc of capacity 1. A spot

@@ -12,8 +12,10 @@ units through a group leave to its machines | ``group`` | price of a slot in the
 units into a machine leave by its slots | ``machine`` | price of a slot on the machine
 
 All are balance rows of one node-arc incidence matrix, which is totally unimodular: an integer optimum always
-exists and is found exactly. Source: Sirius (Journal of Software 28(3), 2017), Quincy (SOSP 2009); strict priorities
-and elastic shares are reconstructed, see `flowlex.models.flow_offers.StageWeights`.
+exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
+machine in single file (see `flowlex.models.flow_network.single_files`): still a network. Source: Sirius (Journal of
+Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
+`flowlex.models.flow_offers.StageWeights`; so is single file.
 """
 
 from __future__ import annotations
