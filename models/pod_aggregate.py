@@ -6,6 +6,8 @@ their duals prove it (`flowlex.validation.certificates`); they also say where th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from flowlex.formulations.expression import Expression, Floats, Variables
@@ -15,18 +17,18 @@ from flowlex.models.pod_classes import Demand
 from flowlex.models.pod_program import SCALE
 from flowlex.models.pod_state import EPSILON
 
-__all__ = ["class_program", "copies", "mean_program"]
+__all__ = ["admission_program", "class_program", "copies", "mean_program"]
 
 
 def _constraints(
-    view: PodArrays, demand: Demand, *, cards: bool, move_budget: float
+    view: PodArrays, demand: Demand, *, cards: bool, move_budget: float, integer: bool = False
 ) -> tuple[LinearProgram, Expression]:
     """The constraints over classes, and the (C,) mean load of each class's nodes, in percent."""
     program = LinearProgram("classes")
     group, kind = np.nonzero(demand.may)
     count, size = demand.classes.count, len(demand.classes.count)
     pod, node = demand.pod[group], demand.classes.first[kind]
-    x = program.variables("x", len(group), upper=demand.most[group], labels=(pod, node))
+    x = program.variables("x", len(group), upper=demand.most[group], integer=integer, labels=(pod, node))
     placed = x.sum_by(group, len(demand.pod))
     exact = demand.least == demand.most
     if exact.any():
@@ -124,4 +126,22 @@ def mean_program(
         program.maximize(objective)
     else:
         program.minimize(objective)
+    return program
+
+
+def admission_program(
+    view: PodArrays, demand: Demand, priority: int, *, cards: bool, move_budget: float
+) -> LinearProgram:
+    """At least as many pods of a priority as can be placed: whole pods, but nodes of a class taken together.
+
+    ``demand`` leaves open how many of that priority are placed (a quota of 0, which is dropped here).
+    """
+    of_quota = [int(view.priority[demand.pod[members[0]]]) if len(members) else None for members, _ in demand.quota]
+    kept = tuple(quota for quota, of in zip(demand.quota, of_quota, strict=True) if of != priority)
+    program, _ = _constraints(view, replace(demand, quota=kept), cards=cards, move_budget=move_budget, integer=True)
+    group, _ = np.nonzero(demand.may)
+    wanted = (view.priority[demand.pod[group]] == priority) & (view.running[demand.pod[group]] < 0)
+    block = program.variable_blocks["x"]
+    columns = np.flatnonzero(wanted) + block.start
+    program.maximize(Variables(columns).sum())
     return program

@@ -96,7 +96,7 @@ class _Phase2:
     @property
     def closed(self) -> bool:
         """Whether bound and answer are as close as was asked for."""
-        return self.value - self.bound <= max(PROVEN, self.options.gap * self.value)
+        return self.value - self.bound <= max(PROVEN, self.options.gap * self.value) + 1e-11
 
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods."""
@@ -113,7 +113,7 @@ class _Phase2:
             self._rounds(integer=True)
         value = self.value
         bound = min(self.bound, value)
-        proven = value - bound <= PROVEN
+        proven = value - bound <= PROVEN + 1e-11
         share = f"{(value - bound) / value:.3%} of it" if value else "nothing"
         message = "" if proven else f"the balance is proven to within {value - bound:.6g}, {share}"
         outcome = Outcome(
@@ -143,11 +143,13 @@ class _Phase2:
             return
         means = (0.0, 1.0) if self.measure == "max_load" else self._means(demand, points)
 
-        def polish(cluster: Cluster) -> Cluster:
+        def polish(cluster: Cluster, k: int) -> Cluster:
+            usual = min(POLISH, 500 * len(model.instance.pods))
+            warm, steps = (3e-4, 5 * usual) if k else (1e-4, usual)
             mild = anneal_cluster(
-                model.instance, cluster, self.measure, seed=seed, steps=POLISH, until=self.until, heat=1e-4
+                model.instance, cluster, self.measure, seed=seed + k, steps=steps, until=self.until, heat=warm
             )
-            return min(cluster, mild, key=lambda each: balance_of(each.loads, self.measure))
+            return mild if k else min(cluster, mild, key=lambda each: balance_of(each.loads, self.measure))
 
         closed = close_gap(
             model.instance,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from flowlex.models.pod_columns import Columns, fill_node
 from flowlex.models.pod_state import Cluster
 from flowlex.validation.certificates.pods import balance_of
 
-__all__ = ["Closed", "close_gap"]
+__all__ = ["Closed", "Polish", "close_gap"]
+
+Polish: TypeAlias = Callable[[Cluster, int], Cluster]
 
 #: Answer and bound this close, as fractions of a node's capacity, count as met.
 PROVEN = 1e-6
@@ -28,8 +31,12 @@ PROVEN = 1e-6
 _WHOLE_S = 10.0
 #: Half-width of the first interval of the mean, in units of the balance.
 _FIRST = 0.15
+#: So many intervals of the mean are looked at.
+_INTERVALS = 300
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
+#: Fresh answers whose patterns are added when the bound is as good as it gets and the gap still open.
+_RETRIES = 12
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def close_gap(
     gap: float,
     until: float,
     seed: int,
-    polish: Callable[[Cluster], Cluster],
+    polish: Polish,
 ) -> Closed:
     """Bound the balance from below and improve the answer until they are within ``gap`` (a share of the answer).
 
@@ -79,7 +86,7 @@ def close_gap(
     means
         What is at least as even as the best answer has a mean load between these.
     polish
-        Improves an answer.
+        Anneals an answer: as it is (0), or with that seed and so warm that other good answers are met (1, 2, ..).
     """
     return _Search(instance, demand, clusters, measure, move_budget, bound, means, gap, until, seed, polish).run()
 
@@ -97,7 +104,7 @@ class _Search:
         gap: float,
         until: float,
         seed: int,
-        polish: Callable[[Cluster], Cluster],
+        polish: Polish,
     ) -> None:
         self.instance, self.demand, self.measure, self.polish = instance, demand, measure, polish
         self.best, self.gap, self.bound, self.means = clusters[0], gap, bound, means
@@ -129,11 +136,15 @@ class _Search:
     @property
     def enough(self) -> float:
         """A bound that suffices."""
-        return max(0.0, min(self.value * (1 - self.gap), self.value - PROVEN))
+        return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
 
     def run(self) -> Closed:
         """Work until the gap is closed, time is over, or nothing more can be had."""
         exhausted = self._largest() if self.measure == "max_load" else self._by_mean()
+        for k in range(_RETRIES):
+            if self.bound >= self.enough or self.columns.late:
+                break
+            self._enrich(k)
         return Closed(min(self.bound, self.value), self.best, self.columns.rounds, exhausted)
 
     # Deviation and mean absolute deviation: intervals of the mean.
@@ -154,8 +165,8 @@ class _Search:
         heapq.heapify(leaves)
         final = math.inf  # least bound of the intervals that cannot be helped
         narrow = max(1e-3, 0.3 * math.sqrt(self.gap) if self.measure == "deviation" else 0.2 * self.gap)
-        while leaves and leaves[0][0] < min(final, self._scaled(self.enough)):
-            if self.columns.late:
+        for _ in range(_INTERVALS):
+            if self.columns.late or not leaves or leaves[0][0] >= min(final, self._scaled(self.enough)):
                 break
             known, _, low, high = heapq.heappop(leaves)
             proof = self.columns.prove(low, high, self._scaled(self.enough))
@@ -199,6 +210,15 @@ class _Search:
 
     # Answers
 
+    def _enrich(self, k: int) -> None:
+        """Learn the patterns of a fresh answer near the best, and put all together once more."""
+        cluster = self.polish(self.best, k + 1)
+        self.columns.learn(cluster.node)
+        if balance_of(cluster.loads, self.measure) < self.value - 1e-12:
+            self.best = cluster
+        cap = (self.value - PROVEN - self.mean) / self.scale if self.measure == "max_load" else math.inf
+        self._answer((float(self.best.loads.mean()) - self.mean) / self.scale, cap)
+
     def _answer(self, mean: float, cap: float) -> bool:
         """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
         if len(self.columns.pool) == self.tried and self.measure != "max_load":
@@ -210,7 +230,7 @@ class _Search:
         cluster = self._build(self.demand.assign(chosen, self.fixed))
         if cluster is None:
             return False
-        cluster = self.polish(cluster)
+        cluster = self.polish(cluster, 0)
         self.columns.learn(cluster.node)
         if balance_of(cluster.loads, self.measure) < self.value - 1e-12:
             self.best = cluster

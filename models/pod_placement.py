@@ -37,24 +37,29 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Floats, Integers
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
-from flowlex.models.pod_balance import Balance, balance_outcome
+from flowlex.models.pod_admission import admit
+from flowlex.models.pod_balance import TANGENTS, balance_outcome
+from flowlex.models.pod_balance_program import Balance, balance_program
+from flowlex.models.pod_moves import fewest_moves, move_cost_of
 from flowlex.models.pod_program import Groups, PlacementProgram
-from flowlex.models.pod_solution import PlacementSolution, pack_cards, placement_cluster
-from flowlex.models.pod_state import EPSILON, Cluster, place_in_order
+from flowlex.models.pod_solution import PlacementSolution, pack_cards, placement_cluster, share_of
+from flowlex.models.pod_state import EPSILON, Cluster
 from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.pods import check_placement
 
 __all__ = ["PlacementSolution", "PodPlacement"]
+
+Moves: TypeAlias = Literal["free", "least"]
+Phase: TypeAlias = Literal["admission", "balance"]
 
 #: Seconds after which a solve without a time limit stops and says so.
 DEFAULT_LIMIT_S = 120.0
@@ -86,7 +91,14 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     move_budget
         Running pods that may move do so up to this total cost.
     aggregate
-        Count equal pods in one column (the same answers, fewer columns).
+        Count equal pods in one column, and price patterns once for all equal nodes (the same answers, less work).
+    moves
+        What becomes of the budget: ``free`` spends it as the balance likes; ``least`` then makes the cheapest moves
+        that keep admission and balance (to within 1e-6). Either way moves that admit more pods come first.
+    phase
+        Which program `formulation`, `compile` and ``flowlex export`` give: ``admission`` (phase 1) or ``balance``
+        (phase 2 in percent of load, after solving phase 1; a sum of squares for ``deviation``, seen by its first
+        tangents). Solving does both phases whatever it says.
 
     Raises
     ------
@@ -98,6 +110,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     cards: bool = True
     move_budget: float = 0.0
     aggregate: bool = True
+    moves: Moves = "free"
+    phase: Phase = "admission"
 
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
@@ -137,6 +151,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     def __post_init__(self) -> None:
         if self.balance not in ("deviation", "max_load", "mean_absolute"):
             raise ModelError(f"unknown balance {self.balance!r}; one of: deviation, max_load, mean_absolute")
+        if self.moves not in ("free", "least"):
+            raise ModelError(f"unknown moves {self.moves!r}; one of: free, least")
+        if self.phase not in ("admission", "balance"):
+            raise ModelError(f"unknown phase {self.phase!r}; one of: admission, balance")
         if not self.move_budget >= 0:
             raise ModelError(f"move_budget must be at least 0, got {self.move_budget}")
         self._check_running()
@@ -169,6 +187,22 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         return PlacementProgram(self.instance.arrays, self.groups, self.cards, self.move_budget)
 
     def _formulate(self) -> LinearProgram:
+        """The program of the phase that `phase` names."""
+        return self._balance_program() if self.phase == "balance" else self._admission_program()
+
+    def _balance_program(self) -> LinearProgram:
+        """Phase 2, with what phase 1 admits (solved for it); squares by their first tangents."""
+        options = SolveOptions(time_limit_s=DEFAULT_LIMIT_S)
+        first = admit(self, "highs", options, time.perf_counter() + DEFAULT_LIMIT_S)
+        if first.cluster is None:
+            raise ModelError("the running pods do not fit their nodes, so there is no program of phase 2")
+        if any(first.most[k] > first.admitted[k] for k in first.most):
+            raise ModelError(f"phase 1 is not proven within {DEFAULT_LIMIT_S:g} s, so phase 2 is not settled")
+        size = len(self.instance.nodes)
+        points = [np.full(size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
+        return balance_program(self, self.balance, first.admitted, points)
+
+    def _admission_program(self) -> LinearProgram:
         """Phase 1 as one program: a pod outweighs all of lower classes, as far as weights stay exact."""
         program, x = self.builder.program(self.instance.name)
         objective, weight = x.sum() * 0.0, 1.0
@@ -186,12 +220,14 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
         limit = DEFAULT_LIMIT_S if options.time_limit_s is None else options.time_limit_s
         until = time.perf_counter() + limit
-        started = self._first_fit()
-        admitted, most, cluster, failed = self._admit(engine, options, until, started)
-        if failed is not None:
-            return failed
-        assert cluster is not None
-        outcome = balance_outcome(self, self.balance, cluster, admitted, engine, options, until)
+        first = admit(self, engine, options, until)
+        if first.failed is not None:
+            return first.failed
+        assert first.cluster is not None
+        admitted, most = first.admitted, first.most
+        outcome = balance_outcome(self, self.balance, first.cluster, admitted, engine, options, until)
+        if self.moves == "least":
+            outcome = fewest_moves(self, self.balance, admitted, outcome, engine, options, until)
         if any(most[k] > admitted[k] for k in most):
             message = "the time limit came before phase 1 was proven; " + outcome.outcome.message
             outcome = replace(outcome, outcome=replace(outcome.outcome, status=Status.FEASIBLE, message=message))
@@ -200,58 +236,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             outcome = replace(outcome, outcome=replace(outcome.outcome, message=message + outcome.outcome.message))
         facts = {name: getattr(outcome.outcome, name) for name in Outcome.__dataclass_fields__}
         return PlacementOutcome(**facts, cluster=outcome.cluster, most=most, checks=outcome.checks)
-
-    def _first_fit(self) -> Cluster | None:
-        """A quick placement by priority; None when the running pods do not pack in the order tried."""
-        view = self.instance.arrays
-        cluster = Cluster(view, cards=self.cards)
-        gpu = view.gpu.max(axis=1, initial=0) * view.gpu_cards
-        running = np.flatnonzero(view.running >= 0)
-        for pod in running[np.argsort(-gpu[running], kind="stable")].tolist():
-            if not cluster.fits(pod)[view.running[pod]]:
-                return None
-            cluster.add(pod, int(view.running[pod]))
-        fresh = np.flatnonzero(view.running < 0)
-        size = view.load.max(axis=1, initial=0)
-        place_in_order(cluster, fresh[np.lexsort((fresh, -size[fresh], -view.priority[fresh]))].tolist())
-        return cluster
-
-    def _admit(
-        self, engine: EngineName, options: SolveOptions, until: float, cluster: Cluster | None
-    ) -> tuple[dict[int, int], dict[int, int], Cluster | None, Outcome | None]:
-        """Phase 1: by class what is admitted and the proven most; a placement that has it, or a failure."""
-        view, builder = self.instance.arrays, self.builder
-        placeable = np.zeros(len(self.groups.count), bool)
-        placeable[builder.pairs[0]] = True
-        can = placeable[self.groups.of] & (view.running < 0)
-        admitted: dict[int, int] = {}
-        most: dict[int, int] = {}
-        for priority in builder.classes():
-            of_class = view.priority == priority
-            wanted = int((can & of_class).sum())
-            found = -1 if cluster is None else int((cluster.node[of_class & (view.running < 0)] >= 0).sum())
-            if found < wanted:
-                program, x = builder.program(self.instance.name)
-                if admitted:
-                    builder.keep(program, x, admitted)
-                program.maximize(builder.admitted(x, priority))
-                outcome = solve(program, engine, remaining(options, until))
-                if outcome.values is not None and round(float(outcome.objective or 0)) > found:
-                    cluster = self.expand(outcome.values)
-                    found = round(float(outcome.objective or 0))
-                if cluster is None:
-                    return {}, {}, None, outcome
-                bound = wanted if outcome.bound is None else int(np.floor(float(outcome.bound) + 1e-6))
-                wanted = max(found, min(wanted, bound))
-            admitted[priority], most[priority] = found, wanted
-        if cluster is None:  # nothing is to be placed, but what runs has to be packed
-            program, x = builder.program(self.instance.name)
-            program.minimize(x.sum() * 0.0)
-            outcome = solve(program, engine, remaining(options, until))
-            if outcome.values is None:
-                return {}, {}, None, outcome
-            cluster = self.expand(outcome.values)
-        return admitted, most, cluster, None
 
     def expand(self, values: Floats) -> Cluster:
         """Turn values of the program's columns (x, then y) into pods on nodes and cards."""
@@ -298,13 +282,15 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             for priority, most in outcome.most.items():
                 of_class = (view.priority == priority) & (view.running < 0)
                 admitted[priority] = (int((node[of_class] >= 0).sum()), int(of_class.sum()), most)
+        facts = self._facts(outcome) | {"gap": share_of(outcome.objective, outcome.bound)}
         return PlacementSolution(
-            **self._facts(outcome),
+            **facts,
             source=self.instance,
             node=node,
             cluster=cluster,
             admitted=admitted,
             balance=self.balance,
+            moved_cost=move_cost_of(view, node),
         )
 
     def _certify(self, outcome: Outcome) -> Certificate:
@@ -324,8 +310,3 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         short = [k for k, (found, _, most) in solution.admitted.items() if found < most]
         proven = Check("admission by priority is proven most", not short or solution.status is Status.FEASIBLE)
         return (*checks, proven)
-
-
-def remaining(options: SolveOptions, until: float) -> SolveOptions:
-    """The options with what is left of the time limit, proven optima asked for."""
-    return replace(options, gap=0.0, time_limit_s=max(0.1, until - time.perf_counter()))

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PlacementSolution", "pack_cards", "placement_cluster", "waiting_reason"]
+__all__ = ["PlacementSolution", "pack_cards", "placement_cluster", "share_of", "waiting_reason"]
+
+
+#: A balance within this of its bound is proven: a millionth of a node's capacity.
+MET = 1e-6
+
+
+def share_of(objective: float | int | None, bound: float | int | None) -> float | None:
+    """The gap as a share of the objective, as MIP solvers give it; 0 within `MET`, so also for a balance of 0."""
+    if objective is None or bound is None:
+        return None
+    apart = float(objective) - float(bound)
+    return apart / float(objective) if apart > MET + 1e-11 else 0.0
 
 
 def placement_cluster(instance: PodInstance, node: Integers, *, cards: bool) -> Cluster:
@@ -102,6 +114,10 @@ class PlacementSolution(Solution):
         What is used and free, with the cards of each pod; None without an answer.
     admitted
         Priority to (admitted, wanted, proven most) pods to be placed.
+    gap
+        (objective - bound) / objective; 0 when they are within 1e-6, see `share_of`.
+    moved_cost
+        What the moves of running pods cost together.
     """
 
     source: PodInstance = field(repr=False)
@@ -109,6 +125,7 @@ class PlacementSolution(Solution):
     cluster: Cluster | None = field(default=None, repr=False)
     admitted: dict[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
     balance: str = "deviation"
+    moved_cost: float = 0.0
 
     @property
     def loads(self) -> Floats:
@@ -118,10 +135,15 @@ class PlacementSolution(Solution):
 
     @property
     def relative_gap(self) -> float | None:
-        """Gap as a share of the objective itself (`gap` is a share of at least 1)."""
+        """The same as `gap`: (objective - bound) / objective, see `share_of`."""
+        return self.gap
+
+    @property
+    def absolute_gap(self) -> float | None:
+        """Objective less bound, as a fraction of a node's capacity: what to look at when the balance is near 0."""
         if self.objective is None or self.bound is None:
             return None
-        return (self.objective - self.bound) / self.objective if self.objective else 0.0
+        return float(self.objective) - float(self.bound)
 
     @property
     def queue(self) -> tuple[str, ...]:
@@ -193,7 +215,9 @@ class PlacementSolution(Solution):
             self.balance: float(self.objective or 0.0),
             "sigma": deviation(self.loads),
             "largest load": float(self.loads.max()),
-            "gap of the balance, relative": "unknown" if self.relative_gap is None else float(self.relative_gap),
+            "gap of the balance, relative": "unknown" if self.gap is None else self.gap,
+            "gap of the balance, absolute": "unknown" if self.absolute_gap is None else self.absolute_gap,
+            "cost of moves": self.moved_cost,
         }
 
     def to_dict(self) -> dict[str, Any]:

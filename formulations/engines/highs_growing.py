@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from flowlex.formulations.expression import Floats
-from flowlex.formulations.outcome import EngineError, Status
+from flowlex.formulations.outcome import Status
 
 __all__ = ["GrowingProgram", "Round"]
 
@@ -35,7 +35,7 @@ class Round:
     Attributes
     ----------
     status
-        ``optimal`` also when an integer program stopped at the gap that was asked for.
+        ``optimal`` also when an integer program stopped at the gap that was asked for; ``error`` when HiGHS failed.
     objective, bound
         Minus infinity as a bound when there is none.
     values, duals
@@ -108,19 +108,19 @@ class GrowingProgram:
         time_limit_s: float | None = None,
         gap: float = 0.0,
         absolute_gap: float = 0.0,
-        start: Floats | None = None,
     ) -> Round:
-        """Minimise, from where the last solve ended; ``start`` is a known answer of an integer program."""
+        """Minimise, from where the last solve ended."""
         limit = INFINITY if time_limit_s is None else self._highs.getRunTime() + max(0.01, time_limit_s)
         self._highs.setOptionValue("time_limit", limit)
         self._highs.setOptionValue("mip_rel_gap", gap)
         self._highs.setOptionValue("mip_abs_gap", max(absolute_gap, 1e-9))
-        if start is not None:
-            answer = highspy.HighsSolution()
-            answer.col_value = start.tolist()
-            self._highs.setSolution(answer)
-        if self._highs.run() == highspy.HighsStatus.kError:
-            raise EngineError("HiGHS failed on a growing program; please report this with the instance")
+        failed = self._highs.run() == highspy.HighsStatus.kError
+        if failed:  # HiGHS may find its own answer infeasible by a rounding; it does not without presolve
+            self._highs.setOptionValue("presolve", "off")
+            failed = self._highs.run() == highspy.HighsStatus.kError
+            self._highs.setOptionValue("presolve", "choose")
+        if failed:
+            return Round(Status.ERROR, math.inf, -math.inf, None, None)  # proves nothing, and claims nothing
         status = _STATUS.get(self._highs.getModelStatus(), Status.ERROR)
         info, solution = self._highs.getInfo(), self._highs.getSolution()
         feasible = info.primal_solution_status == 2
