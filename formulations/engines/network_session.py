@@ -4,7 +4,7 @@ pylmcf restarts warm only while the shape of the network stands, and hands over 
 work from Python is proportional to the changes. Nodes and arcs are slots: a slot that is given up is taken again
 by the next arrival. A change of any kind (ends, capacity, cost, supply) leaves every arc optimal for the potentials
 and some nodes out of balance; shortest paths even them out (kernels in `path_kernels`), and where that would take
-longer than solving anew, pylmcf solves anew. Node 0 is the root: it takes whatever the other nodes supply.
+longer than solving anew, cost scaling or pylmcf solves anew. Node 0 is the root: it takes whatever the others supply.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.engines import path_kernels as kernels
+from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.engines.network_engine import solve_exactly
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
@@ -29,6 +30,8 @@ PATH_COST_LIMIT = 2**56
 
 #: Arcs looked at, per arc of the network, beyond which solving anew is quicker.
 _PATIENCE = 60
+#: The same for cost scaling (a change of price counts as 50), beyond which the network simplex takes over.
+_SCALING = 2500
 
 
 @dataclass(frozen=True)
@@ -150,18 +153,40 @@ class NetworkSession:
             cold = True  # nearly everything is new, so the old optimum is of no use
         self.apply(cold=cold)
         stuck = -1 if cold else kernels.balance(self._t, _PATIENCE * (self._arcs + self._nodes))
-        if stuck < 0 and not self._adopt():
-            self._settle_all()
-            stuck = kernels.balance(self._t, 2**62)
+        if stuck < 0:
+            stuck = self._restart()
         if stuck > 0:
             raise EngineError(f"no flow satisfies the network: node {stuck} cannot be balanced; give it an outlet")
 
-    def _adopt(self) -> bool:
-        """Take over an optimum of pylmcf; False when it finds none or it does not stand up to the check."""
-        t, arcs = self._t, slice(0, self._arcs)
-        answer = solve_exactly(self.network(applied=True))
+    def _restart(self) -> int:
+        """Solve from nothing; returns 0, or a node that cannot be balanced.
+
+        Paths are quickest while slots are to spare, cost scaling where many arcs cost the same, the network simplex
+        where tasks compete at many prices; the first two give up in time.
+        """
+        size = self._arcs + self._nodes
+        stuck = self._by_paths(_PATIENCE * size)
+        if stuck >= 0:
+            return stuck
+        network = self.network(applied=True)
+        if self._adopt(scale_costs(network, _SCALING * size)) or self._adopt(solve_exactly(network)):
+            return 0
+        return self._by_paths(2**62)
+
+    def _by_paths(self, budget: int) -> int:
+        """Start from fresh prices and send everything along shortest paths; see `balance` for the result."""
+        kernels.reset(self._t, self._supply, self._arcs)
+        fresh = np.arange(1, self._nodes)
+        if not kernels.change_arcs(self._t, np.arange(self._arcs), *self.arcs(), fresh):
+            raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
+        stuck: int = kernels.balance(self._t, budget)
+        return stuck
+
+    def _adopt(self, answer: tuple[Integers, Integers] | None) -> bool:
+        """Take over flow and potentials; False when there are none or they do not stand up to the check."""
         if answer is None:
             return False
+        t, arcs = self._t, slice(0, self._arcs)
         flow, potentials = answer
         changed = np.flatnonzero((flow != t.flow[arcs]) & (t.before[arcs] < 0))
         count = int(t.counters[kernels.TOUCHED])
@@ -172,13 +197,6 @@ class NetworkSession:
         t.excess[:] = t.counters[kernels.LOOSE] = 0
         t.is_loose[:] = False
         return self.violations() == Violations(0, 0, 0)
-
-    def _settle_all(self) -> None:
-        """Make every arc optimal for fresh prices, whatever that leaves to be balanced."""
-        arcs = np.arange(self._arcs)
-        fresh = np.arange(1, self._nodes)
-        if not kernels.change_arcs(self._t, arcs, *self.arcs(), fresh):
-            raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
 
     # Reading ---------------------------------------------------------------------------------------------------
     @property

@@ -16,7 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["ENDLESS", "Residual", "balance", "change_arcs", "change_supplies", "write_arcs"]
+__all__ = [
+    "ENDLESS",
+    "Residual",
+    "balance",
+    "change_arcs",
+    "change_supplies",
+    "empty",
+    "reset",
+    "violations",
+    "write_arcs",
+]
 
 #: Capacity of an arc without capacity.
 ENDLESS = 2**60
@@ -114,6 +124,20 @@ def _set_flow(t, arc, flow):
     t.excess[v] += more
     _loosen(t, u)
     _loosen(t, v)
+
+
+@njit(cache=True)
+def reset(t, supply, arcs):
+    """Take all flow off."""
+    t.counters[LOOSE] = 0
+    t.is_loose[:] = False
+    for arc in range(arcs):
+        if t.flow[arc] != 0:
+            _set_flow(t, arc, 0)
+    for v in range(len(supply)):
+        t.excess[v] = supply[v]
+        if supply[v] != 0:
+            _loosen(t, v)
 
 
 @njit(cache=True)

@@ -1,0 +1,89 @@
+"""Cost scaling against the network simplex; its potentials must prove its flow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations import solve
+from flowlex.formulations.engines.cost_scaling import scale_costs
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+
+
+def random_network(seed, nodes=30, arcs=150, dearest=50):
+    """Random arcs; every node also has a dear outlet, so a flow exists. Some nodes are dead ends."""
+    rng = np.random.default_rng(seed)
+    supply = rng.integers(0, 4, nodes)
+    supply[0] = -supply[1:].sum()
+    tail, head = rng.integers(1, nodes - 3, arcs), rng.integers(0, nodes, arcs)
+    every = np.arange(1, nodes)
+    capacity = np.concatenate([rng.integers(0, 5, arcs), np.full(nodes - 1, UNBOUNDED)])
+    cost = np.concatenate([rng.integers(0, dearest, arcs), np.full(nodes - 1, 100 * dearest)])
+    ends = np.concatenate([tail, every]), np.concatenate([head, np.zeros(nodes - 1, np.int64)])
+    return FlowNetwork.from_arrays(*ends, upper=capacity, cost=cost, supply=supply, name=f"random {seed}")
+
+
+def proves(network, flow, potentials):
+    """Balance, bounds and complementary slackness, recomputed."""
+    balance = np.zeros(network.node_count, np.int64)
+    np.add.at(balance, network.tail, flow)
+    np.subtract.at(balance, network.head, flow)
+    reduced = network.reduced_costs(potentials)
+    free = network.tail != network.head
+    return (
+        (balance == network.supply).all()
+        and (flow >= 0).all()
+        and (flow <= network.upper).all()
+        and not (free & (reduced < 0) & (flow < network.upper)).any()
+        and not (free & (reduced > 0) & (flow > 0)).any()
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([1, 3, 50, 10**6]))
+def test_flow_and_potentials_are_optimal(seed, dearest):
+    network = random_network(seed, dearest=dearest)
+    flow, potentials = scale_costs(network, 2**62)
+    assert proves(network, flow, potentials)
+    assert network.total_cost(flow) == solve(network, "network").objective
+
+
+def test_a_hub_of_equal_arcs_is_no_matter():
+    machines, tasks = 400, 700
+    hub = machines + 1
+    tail = np.concatenate([np.arange(1, machines + 1)] * 3 + [np.full(machines, hub), hub + 1 + np.arange(tasks)])
+    head = np.concatenate([np.zeros(3 * machines, np.int64), np.arange(1, machines + 1), np.full(tasks, hub)])
+    cost = np.concatenate([np.repeat([0, 1, 2], machines), np.zeros(machines + tasks, np.int64)])
+    supply = np.zeros(hub + 1 + tasks, np.int64)
+    supply[hub + 1 :] = 1
+    supply[0] = -tasks
+    upper = np.concatenate([np.ones(3 * machines, np.int64), np.full(machines, 3), np.ones(tasks, np.int64)])
+    network = FlowNetwork.from_arrays(tail, head, upper=upper, cost=cost, supply=supply, name="hub")
+    flow, potentials = scale_costs(network, 10**7)
+    assert network.total_cost(flow) == tasks - machines  # the first slot of each machine is free, the second costs 1
+    assert proves(network, flow, potentials)
+
+
+def test_costs_beyond_the_safe_factor_still_give_a_flow_that_balances():
+    network = random_network(5, dearest=2**48)
+    flow, _ = scale_costs(network, 2**62)
+    exact = solve(network, "network").objective
+    assert exact <= network.total_cost(flow) <= exact + network.node_count * int(flow.sum())
+
+
+def test_gives_up_past_its_budget_and_without_arcs():
+    assert scale_costs(random_network(1), 10) is None
+    none = np.zeros(0, np.int64)
+    empty = FlowNetwork.from_arrays(none, none, upper=none, cost=none, supply=np.zeros(2, np.int64), name="empty")
+    assert scale_costs(empty, 10) is None
+
+
+@pytest.mark.parametrize("outlets", [0, 1])
+def test_gives_up_where_no_flow_exists(outlets):
+    tail, head = np.array([1, 1, 2][: 2 + outlets]), np.array([2, 2, 0][: 2 + outlets])
+    network = FlowNetwork.from_arrays(
+        tail, head, upper=np.ones(len(tail), np.int64), cost=np.ones(len(tail), np.int64), supply=np.array([-2, 2, 0])
+    )
+    assert scale_costs(network, 10**6) is None
