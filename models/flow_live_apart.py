@@ -22,6 +22,7 @@ class ApartNetwork(LiveNetwork):
     def __init__(self, session: Session, cluster: ClusterView) -> None:
         super().__init__(session, cluster)
         self.apart: dict[str, dict[Spot, None]] = {}  # groups by their ``once``
+        self._reach: dict[tuple[str, str], dict[Spot, None]] = {}  # groups by ``once`` and machine they reach
 
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
         """Add a machine that the cluster knows already; groups that it belongs to reach it."""
@@ -38,6 +39,13 @@ class ApartNetwork(LiveNetwork):
             if spot.once:
                 self._route(spot, name)
 
+    def remove_machine(self, name: str) -> None:
+        """Take a machine out; tasks must not have arcs of their own to it any more."""
+        for spot in self.machines[name].groups:
+            if spot.once:
+                self._reach.pop((spot.once, name), None)
+        super().remove_machine(name)
+
     def forget(self, once: str) -> None:
         """Drop the groups of a name whose tasks are all out."""
         for spot in self.apart.pop(once, {}):
@@ -45,6 +53,7 @@ class ApartNetwork(LiveNetwork):
             for name, arc in group.arcs.items():
                 self._drop_arc(arc)
                 del self.machines[name].groups[spot]
+                self._reach.pop((once, name), None)
             self.session.remove_node(group.node)
 
     def _group(self, spot: Spot) -> _Group:
@@ -59,20 +68,17 @@ class ApartNetwork(LiveNetwork):
         if not spot.once:
             super()._link(spot, group, name)
             return
-        machine = self.machines[name]
         single = single_file(name, spot.once)
-        if spot != single and single not in self.groups and self._reached(spot.once, name):
+        present = self._reach.setdefault((spot.once, name), {})
+        if present and spot != single and single not in self.groups:
             self._group(single)
         group.arcs[name] = self._new_arc(group.node, self._head(spot, name), 1, 0, (spot, name))
-        machine.groups[spot] = None
+        self.machines[name].groups[spot] = None
         group.spare.add(name)
         if spot == single:
-            for other in self.apart[spot.once]:
-                if other != spot and other in self.groups and name in self.groups[other].arcs:
-                    self._route(other, name)
-
-    def _reached(self, once: str, name: str) -> bool:
-        return any(name in self.groups[spot].arcs for spot in self.apart[once] if spot in self.groups)
+            for other in present:
+                self._route(other, name)
+        present[spot] = None
 
     def _head(self, spot: Spot, name: str) -> int:
         single = single_file(name, spot.once)

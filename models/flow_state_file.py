@@ -201,6 +201,8 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
         network.groups[spot] = _Group(node, arcs, kept, dict.fromkeys(loose), set(spare))
         for machine, slot in arcs.items():
             network.machines[machine].groups[spot] = None
+            if once:
+                network._reach.setdefault((once, machine), {})[spot] = None
             _own(network, slot, (spot, machine))
 
     def target(value: Any) -> str | Spot | None:
