@@ -12,8 +12,7 @@ by an exact check of the flow and its potentials. Python's work per step grows w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 from flowlex.formulations.engines.phased_session import PhasedSession
@@ -32,6 +31,23 @@ from flowlex.models.goals.priority import LOWEST
 from flowlex.validation.certificates import Certificate, Check
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
+
+
+class _Timed:
+    """Counts the events that were taken, and their seconds."""
+
+    __slots__ = ("events", "seconds", "started")
+
+    def __init__(self) -> None:
+        self.events, self.seconds, self.started = 0, 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.events += 1
+            self.seconds += time.perf_counter() - self.started
 
 
 class FlowScheduler:
@@ -82,7 +98,7 @@ class FlowScheduler:
         self.certify = certify
         self.steps = 0
         self._why: dict[str, str] = {}
-        self._events, self._event_seconds = 0, 0.0
+        self._timed = _Timed()
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = tuple(goals)
         order = StrictOrder.live(goals, cost_limit * scale, task_limit, lexicographic=lexicographic)
@@ -136,16 +152,9 @@ class FlowScheduler:
             case _:
                 raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
 
-    @contextmanager
-    def _event(self) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._events += 1
-        self._event_seconds += time.perf_counter() - started
-
     def submit(self, job: FlowJob) -> None:
         """A job arrives; its tasks wait until the next step."""
-        with self._event():
+        with self._timed:
             if job.name in self.state.jobs:
                 raise EventError(f"job {job.name!r} is here already; a job is submitted once")
             for task in job.tasks:
@@ -158,14 +167,14 @@ class FlowScheduler:
 
     def finish(self, task: str) -> None:
         """A running task has ended."""
-        with self._event():
+        with self._timed:
             if self.state.task(task).machine is None:
                 raise EventError(f"task {task!r} waits, so it cannot finish; cancel it instead")
             self.state.take_task(task)
 
     def cancel(self, *, task: str | None = None, job: str | None = None) -> None:
         """A task or a whole job is withdrawn."""
-        with self._event():
+        with self._timed:
             if (task is None) == (job is None):
                 raise EventError("cancel names a task or a job, one of the two")
             names = [task] if task is not None else list(self.state.job(str(job)).tasks)
@@ -175,14 +184,14 @@ class FlowScheduler:
 
     def add_machine(self, machine: Machine) -> None:
         """A machine joins or returns."""
-        with self._event():
+        with self._timed:
             if machine.name in self.state.cluster.machines:
                 raise EventError(f"machine {machine.name!r} is here already; use set_slots to change it")
             self.state.put_machine(machine)
 
     def remove_machine(self, machine: str) -> None:
         """A machine leaves; its tasks stop or move in the next step."""
-        with self._event():
+        with self._timed:
             self.state.machine(machine)
             for name in self.state.held(machine):
                 self._why[name] = f"machine {machine!r} was removed"
@@ -190,7 +199,7 @@ class FlowScheduler:
 
     def set_slots(self, machine: str, slots: int) -> None:
         """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step."""
-        with self._event():
+        with self._timed:
             if slots < 0:
                 raise EventError(f"machine {machine!r}: slots must be at least 0, got {slots}")
             old = self.state.machine(machine)
@@ -205,7 +214,7 @@ class FlowScheduler:
 
     def set_priority(self, job: str, priority: int) -> None:
         """A job becomes more or less important."""
-        with self._event():
+        with self._timed:
             live = self.state.job(job)
             if not 0 <= priority <= LOWEST:
                 raise EventError(f"job {job!r}: priority must lie in 0..{LOWEST}, got {priority}")
@@ -229,7 +238,7 @@ class FlowScheduler:
 
         `Continuity` is on top as ever: a task that runs there has its credit for staying.
         """
-        with self._event():
+        with self._timed:
             live = self.state.task(task)
             self.state.machine(machine)
             old = live.costs
@@ -244,7 +253,7 @@ class FlowScheduler:
         self, job: str, *, weight: int | None = None, min_tasks: int | None = None, max_tasks: int | str | None = "keep"
     ) -> None:
         """Change a job's claim to the cluster; what is not given stays."""
-        with self._event():
+        with self._timed:
             live = self.state.job(job)
             changes: dict[str, Any] = {"weight": weight, "min_tasks": min_tasks}
             changes = {name: value for name, value in changes.items() if value is not None}
@@ -298,13 +307,13 @@ class FlowScheduler:
         certificate = self._certificate() if self.certify else None
         done = time.perf_counter()
         seconds = {
-            "events": self._event_seconds + prepared - started,
+            "events": self._timed.seconds + prepared - started,
             "solve": solved - prepared,
             "read": read - solved,
             "check": done - read,
-            "total": self._event_seconds + done - started,
+            "total": self._timed.seconds + done - started,
         }
-        events, self._events, self._event_seconds = self._events, 0, 0.0
+        events, self._timed = self._timed.events, _Timed()
         self.steps += 1
         state = self.state
         totals = (state.running, len(state.tasks) - state.running)

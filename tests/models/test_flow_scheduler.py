@@ -180,7 +180,7 @@ def test_bad_events_are_refused_and_change_nothing():
     with pytest.raises(EventError, match="runs already; submit it without 'running'"):
         scheduler.submit(FlowJob(name="k", tasks=(running,)))
     delta = scheduler.step()
-    assert (delta.placed, delta.moved, delta.stopped) == ((), (), ())
+    assert (delta.events, delta.placed, delta.moved, delta.stopped) == (0, (), (), ())
     with pytest.raises(ModelError, match="no live engine is called 'cplex'"):
         small(engine="cplex")
     with pytest.raises(ModelError, match="would overflow exact"):
