@@ -30,8 +30,8 @@ PATH_COST_LIMIT = 2**56
 
 #: Arcs looked at, per arc of the network, beyond which solving anew is quicker.
 _PATIENCE = 60
-#: The same for cost scaling (a change of price counts as 50), beyond which the network simplex takes over.
-_SCALING = 2500
+#: Work of cost scaling, per node, beyond which the network simplex takes over.
+_SCALING = 20_000
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,11 @@ class NetworkSession:
         Paths are quickest while slots are to spare, cost scaling where many arcs cost the same, the network simplex
         where tasks compete at many prices; the first two give up in time.
         """
-        size = self._arcs + self._nodes
-        stuck = self._by_paths(_PATIENCE * size)
+        stuck = self._by_paths(_PATIENCE * (self._arcs + self._nodes))
         if stuck >= 0:
             return stuck
         network = self.network(applied=True)
-        if self._adopt(scale_costs(network, _SCALING * size)) or self._adopt(solve_exactly(network)):
+        if self._adopt(scale_costs(network, _SCALING * self._nodes)) or self._adopt(solve_exactly(network)):
             return 0
         return self._by_paths(2**62)
 
