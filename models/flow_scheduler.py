@@ -347,7 +347,7 @@ class FlowScheduler:
     def _certificate(self) -> Certificate:
         session = self.state.session
         found = session.violations()
-        stages = session.stage_violations() if isinstance(session, PhasedSession) else [found.reduced_costs]
+        stages = session.worst if isinstance(session, PhasedSession) else [found.reduced_costs]
         names = [f"stage {k}: " for k in range(1, len(stages) + 1)] if len(stages) > 1 else [""]
         checks = (
             Check("flow conservation at every vertex", not found.conservation, found.conservation),

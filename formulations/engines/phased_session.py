@@ -62,6 +62,7 @@ class PhasedSession:
         self._faces = [_Face(none, none) for _ in divisors[1:]]
         self._tail, self._head, self._last, self._supply = none, none, none, none
         self.flow: Integers = none
+        self.worst: list[int] = []  # `stage_violations` at the last call of `violations`
 
     # Shape -----------------------------------------------------------------------------------------------------
     @property
@@ -211,7 +212,8 @@ class PhasedSession:
         conservation = np.abs(excess[1:]).max(initial=0)
         bounds = np.maximum(-flow, flow - capacity).max(initial=0)
         found = {"conservation": int(conservation), "bounds": int(max(bounds, 0))}
-        return replace(self.stages[0].violations(), **found, reduced_costs=max(self.stage_violations()))
+        self.worst = self.stage_violations()
+        return replace(self.stages[0].violations(), **found, reduced_costs=max(self.worst))
 
     def stage_violations(self) -> list[int]:
         """Largest reduced cost of the wrong sign in each stage, among the arcs that the earlier stages leave free."""
