@@ -58,6 +58,7 @@ class Lazy:
 
 
 LAZY: dict[str, Lazy] = {
+    "import": Lazy("flowlex.cli.importing", "app", "Turn public traces into instance files."),
     "tu": Lazy("flowlex.cli.tu", "tu", "Is a constraint matrix totally unimodular? With a proof either way."),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
     "replay": Lazy("flowlex.cli.replay", "replay", "Replay recorded cluster states through a model.", "telemetry"),

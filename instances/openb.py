@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -32,7 +33,12 @@ PRIORITY = {"LS": 3, "Guaranteed": 3, "Burstable": 2, "BE": 1}
 
 
 def read_openb(
-    nodes: str | Path, pods: str | Path, *, at_s: float | None = None, most_pods: int | None = None
+    nodes: str | Path,
+    pods: str | Path,
+    *,
+    at_s: float | None = None,
+    most_pods: int | None = None,
+    most_nodes: int | None = None,
 ) -> PodInstance:
     """Read a node list and a pod list.
 
@@ -42,13 +48,16 @@ def read_openb(
         Only pods that exist at this time of the trace (created, not yet deleted); all when None.
     most_pods
         Only the first so many of them, in order of creation as listed.
+    most_nodes
+        Only the first so many nodes. Rows beyond these numbers are not read.
 
     Raises
     ------
     InstanceError
         A file cannot be read, has another header, or a row is damaged; names file and line.
     """
-    machines = [_node(row, line, nodes) for line, row in _rows(nodes, NODE_COLUMNS)]
+    listed = islice(_rows(nodes, NODE_COLUMNS), most_nodes)
+    machines = [_node(row, line, nodes) for line, row in listed]
     if not machines:
         raise InstanceError("the node list has no rows", path=nodes)
     made: list[Pod] = []
