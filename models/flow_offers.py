@@ -79,6 +79,10 @@ class Rules:
         self._slots = [(goal, w) for goal, w in weighted if _overrides(goal, "slot_costs")]
         self._spotting = [goal for goal, _ in others if _overrides(goal, "spots")]
         self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
+        says = ("price", "prices", "spots")
+        free = [goal for goal, _ in others if not isinstance(goal, Placement)]
+        speaking = [goal for goal in free if any(_overrides(goal, method) for method in says)]
+        self._alone = speaking[0] if len(speaking) == 1 and self.order is None else None
         self.shares = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
@@ -141,6 +145,10 @@ class Rules:
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""
+        if self._alone is not None and not task.costs and not self.placing(task):
+            said = self._alone.alone(task, cluster, self.scale)
+            if said is not None:
+                return said
         targets = self._targets(task, cluster)
         spots = cluster.spots
         places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]

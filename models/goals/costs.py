@@ -9,7 +9,7 @@ from math import floor, inf, log2
 
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
-from flowlex.models.goals.base import ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
 
@@ -38,10 +38,32 @@ class DataLocality(Goal):
             return ()
         held, racks, total = _data(task, cluster)
         enough = self.threshold * total
+        return [*self._best(held, enough), *(Spot.of(rack) for rack, size in racks.items() if size >= enough)]
+
+    def _best(self, held: dict[str, int], enough: float) -> list[str]:
         best = [machine for machine, size in held.items() if size >= enough]
-        if len(best) > self.most:
-            best = sorted(best, key=lambda m: (-held[m], m))[: self.most]
-        return [*best, *(Spot.of(rack) for rack, size in racks.items() if size >= enough)]
+        return best if len(best) <= self.most else sorted(best, key=lambda m: (-held[m], m))[: self.most]
+
+    def alone(self, task: TaskView, cluster: ClusterView, scale: Scale) -> dict[str | Spot, int] | None:
+        """What `spots` and `prices` say together."""
+        if not task.task.data:
+            return {ANYWHERE: 0}
+        held, racks, total = _data(task, cluster)
+        enough, rack_of = self.threshold * total, cluster.racks
+        far, nearer, here = self._units(total, scale)
+        found: dict[str | Spot, int] = {ANYWHERE: far}
+        for machine in self._best(held, enough):
+            found[machine] = far - nearer * racks[rack_of[machine]] - here * held[machine]
+        for rack, size in racks.items():
+            if size >= enough:
+                found[Spot.of(rack)] = far - nearer * size
+        return found
+
+    def _units(self, total: int, scale: Scale) -> tuple[int, int, int]:
+        """Cost of reading all from afar, and what a MB in the same rack, and on the same machine, takes off."""
+        unit = scale.factor * self.weight
+        near = min(self.rack_cost, self.cluster_cost)
+        return self.cluster_cost * total * unit, (self.cluster_cost - near) * unit, near * unit
 
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
@@ -50,9 +72,7 @@ class DataLocality(Goal):
         if not task.task.data:
             return None
         held, racks, total = _data(task, cluster)
-        unit = scale.factor * self.weight
-        near = min(self.rack_cost, self.cluster_cost)
-        far, nearer, here = self.cluster_cost * total * unit, (self.cluster_cost - near) * unit, near * unit
+        far, nearer, here = self._units(total, scale)
         found = []
         for spot, machine in places:
             if machine is not None:  # its rack has all that it has
