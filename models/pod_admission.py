@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.engines import solve
+from flowlex.formulations.expression import Floats
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions
 from flowlex.models.pod_aggregate import admission_program
 from flowlex.models.pod_classes import Demand
@@ -17,8 +18,10 @@ from flowlex.models.pod_state import Cluster, place_in_order
 if TYPE_CHECKING:
     from flowlex.models.pod_placement import PodPlacement
 
-__all__ = ["Admission", "admit", "first_fit_by_priority", "remaining"]
+__all__ = ["Admission", "admit", "class_bound", "first_fit_by_priority", "remaining"]
 
+#: Share of the time that admission may use.
+_SHARE = 0.4
 #: Up to so many columns x, the program over nodes is as quick as that over node classes.
 _DIRECT = 150
 
@@ -42,7 +45,11 @@ class Admission:
 
 
 def first_fit_by_priority(model: PodPlacement) -> Cluster | None:
-    """A quick placement by priority; None when the running pods do not pack in the order tried."""
+    """The best of a few quick placements by priority; None when the running pods do not pack in the order tried.
+
+    Within a priority pods go by size, or by GPU memory first; each where the loads become least uneven, or on the
+    fullest node that takes it, pods without GPU off the GPU nodes if they can.
+    """
     view = model.instance.arrays
     cluster = Cluster(view, cards=model.cards)
     gpu = view.gpu.max(axis=1, initial=0) * view.gpu_cards
@@ -53,13 +60,46 @@ def first_fit_by_priority(model: PodPlacement) -> Cluster | None:
         cluster.add(pod, int(view.running[pod]))
     fresh = np.flatnonzero(view.running < 0)
     size = view.load.max(axis=1, initial=0)
-    place_in_order(cluster, fresh[np.lexsort((fresh, -size[fresh], -view.priority[fresh]))].tolist())
-    return cluster
+    priorities = np.unique(view.priority[fresh])[::-1]
+
+    def placed(first: Floats, *, tight: bool) -> Cluster:
+        trial = cluster.copy()
+        order = fresh[np.lexsort((fresh, -size[fresh], -first[fresh], -view.priority[fresh]))].tolist()
+        if tight:
+            _pack_tightly(trial, order)
+        else:
+            place_in_order(trial, order)
+        return trial
+
+    def admitted(trial: Cluster) -> tuple[int, ...]:
+        return tuple(int(((trial.node >= 0) & (view.running < 0) & (view.priority == k)).sum()) for k in priorities)
+
+    best = placed(size, tight=False)
+    for first, tight in ((gpu, False), (view.gpu_cards * 1000.0 + gpu, True), (-size, True)):
+        if (best.node >= 0).all():
+            break
+        trial = placed(first, tight=tight)
+        if admitted(trial) > admitted(best):
+            best = trial
+    return best
+
+
+def _pack_tightly(cluster: Cluster, pods: list[int]) -> None:
+    view = cluster.view
+    for pod in pods:
+        fits = np.flatnonzero(cluster.fits(pod))
+        if len(fits):
+            spare = (view.cards[fits] > 0) & (view.gpu_cards[pod] == 0)
+            free = cluster.card_free[fits].clip(0).sum(axis=1) / np.maximum(view.capacity[fits, 0], 1e-9)
+            free = free if view.gpu_cards[pod] else cluster.free[fits, 0] / view.capacity[fits, 1]
+            cluster.add(pod, int(fits[np.lexsort((free, spare))[0]]))
 
 
 def admit(model: PodPlacement, engine: EngineName, options: SolveOptions, until: float) -> Admission:
     """Admit class by class: first fit, a bound over node classes, and the integer program where they differ."""
     view, builder = model.instance.arrays, model.builder
+    started = time.perf_counter()
+    until = started + _SHARE * (until - started)  # the rest is for the balance
     cluster = first_fit_by_priority(model)
     placeable = np.zeros(len(model.groups.count), bool)
     placeable[builder.pairs[0]] = True
@@ -71,7 +111,7 @@ def admit(model: PodPlacement, engine: EngineName, options: SolveOptions, until:
         wanted = int((can & of_class).sum())
         found = -1 if cluster is None else int((cluster.node[of_class & (view.running < 0)] >= 0).sum())
         if 0 <= found < wanted and len(builder.pairs[0]) > _DIRECT:
-            wanted = min(wanted, max(found, _class_bound(model, admitted, priority, engine, options, until)))
+            wanted = min(wanted, max(found, class_bound(model, admitted, priority, engine, options, until)))
         if found < wanted:
             program, x = builder.program(model.instance.name)
             if admitted:
@@ -96,7 +136,7 @@ def admit(model: PodPlacement, engine: EngineName, options: SolveOptions, until:
     return Admission(admitted, most, cluster)
 
 
-def _class_bound(
+def class_bound(
     model: PodPlacement,
     admitted: dict[int, int],
     priority: int,

@@ -26,7 +26,7 @@ from flowlex.validation.certificates.pods import balance_of
 if TYPE_CHECKING:
     from flowlex.models.pod_placement import PodPlacement
 
-__all__ = ["Balance", "BalanceOutcome", "balance_outcome", "balance_program"]
+__all__ = ["TANGENTS", "BalanceOutcome", "balance_outcome", "relaxed_bound"]
 
 #: First tangent points, in percent of a node's capacity.
 TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -65,6 +65,24 @@ def balance_outcome(
     ended the work before.
     """
     return _Phase2(model, measure, cluster, admitted, engine, options, until).run()
+
+
+def relaxed_bound(
+    model: PodPlacement,
+    measure: Balance,
+    cluster: Cluster,
+    admitted: dict[int, int],
+    engine: EngineName,
+    options: SolveOptions,
+) -> float:
+    """No placement with these admitted numbers is more even: the linear relaxation over node classes."""
+    until = time.perf_counter() + (options.time_limit_s or 60.0)
+    phase = _Phase2(model, measure, cluster, admitted, engine, options, until)
+    demand = Demand.of_program(model.instance, model.builder, admitted)
+    if len(demand.pod):
+        phase._relax_classes(demand)
+        return phase.bound
+    return phase.value
 
 
 class _Phase2:

@@ -95,6 +95,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     moves
         What becomes of the budget: ``free`` spends it as the balance likes; ``least`` then makes the cheapest moves
         that keep admission and balance (to within 1e-6). Either way moves that admit more pods come first.
+    window, window_moves
+        Place this many pods at a time, most important first, when more are to be placed than that (0: all at once); so
+        many pods of earlier windows may move in each. A heuristic for what is larger than one program, see
+        `flowlex.models.pod_rolling`: each window is proven, the whole is ``feasible`` with a bound.
     phase
         Which program `formulation`, `compile` and ``flowlex export`` give: ``admission`` (phase 1) or ``balance``
         (phase 2 in percent of load, after solving phase 1; a sum of squares for ``deviation``, seen by its first
@@ -112,6 +116,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
     aggregate: bool = True
     moves: Moves = "free"
     phase: Phase = "admission"
+    window: int = 0
+    window_moves: float = 0.0
 
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
@@ -155,6 +161,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             raise ModelError(f"unknown moves {self.moves!r}; one of: free, least")
         if self.phase not in ("admission", "balance"):
             raise ModelError(f"unknown phase {self.phase!r}; one of: admission, balance")
+        if self.window < 0 or not self.window_moves >= 0:
+            raise ModelError(f"window and window_moves must be at least 0, got {self.window}, {self.window_moves}")
+        if self.window and (self.move_budget or self.moves != "free" or not self.aggregate):
+            raise ModelError("window goes without move_budget, moves and aggregate; give window_moves instead")
         if not self.move_budget >= 0:
             raise ModelError(f"move_budget must be at least 0, got {self.move_budget}")
         self._check_running()
@@ -219,6 +229,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
 
     def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
         limit = DEFAULT_LIMIT_S if options.time_limit_s is None else options.time_limit_s
+        if 0 < self.window < int((self.instance.arrays.running < 0).sum()):
+            return self._roll(engine, replace(options, time_limit_s=limit))
         until = time.perf_counter() + limit
         first = admit(self, engine, options, until)
         if first.failed is not None:
@@ -236,6 +248,36 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             outcome = replace(outcome, outcome=replace(outcome.outcome, message=message + outcome.outcome.message))
         facts = {name: getattr(outcome.outcome, name) for name in Outcome.__dataclass_fields__}
         return PlacementOutcome(**facts, cluster=outcome.cluster, most=most, checks=outcome.checks)
+
+    def _roll(self, engine: EngineName, options: SolveOptions) -> Outcome:
+        """Place window by window."""
+        from flowlex.models.pod_rolling import place_rolling
+
+        started = time.perf_counter()
+        rolled = place_rolling(
+            self.instance,
+            window=self.window,
+            balance=self.balance,
+            cards=self.cards,
+            movable=self.window_moves,
+            engine=engine,
+            options=options,
+        )
+        message = (
+            f"rolling horizon, {len(rolled.windows)} windows: a heuristic; the bound is that of the relaxation, for "
+            "placements that admit as many pods of each priority"
+        )
+        return PlacementOutcome(
+            Status.FEASIBLE,
+            engine,
+            objective=rolled.balance,
+            bound=rolled.bound,
+            values=rolled.node,
+            seconds=time.perf_counter() - started,
+            message=message,
+            cluster=rolled.cluster,
+            most={priority: most for priority, (_, _, most) in rolled.admitted.items()},
+        )
 
     def expand(self, values: Floats) -> Cluster:
         """Turn values of the program's columns (x, then y) into pods on nodes and cards."""
