@@ -74,7 +74,7 @@ class ApartNetwork(LiveNetwork):
             self._group(single)
         group.arcs[name] = self._new_arc(group.node, self._head(spot, name), 1, 0, (spot, name))
         self.machines[name].groups[spot] = None
-        group.spare.add(name)
+        self._spare(spot, group, name)
         if spot == single:
             for other in present:
                 self._route(other, name)

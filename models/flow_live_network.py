@@ -97,6 +97,7 @@ class LiveNetwork:
         self.groups: dict[Spot, _Group] = {}
         self._owner: list[str | tuple[Spot, str] | None] = []
         self._dirty: dict[str, None] = {}
+        self._stirred: dict[Spot, None] = {}  # groups with spare machines or loose tasks
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
@@ -127,7 +128,7 @@ class LiveNetwork:
             for spot in machine.groups:
                 group = self.groups[spot]
                 self.session.change_arc(group.arcs[name], group.node, machine.node, slots, 0)
-                group.spare.add(name)
+                self._spare(spot, group, name)
 
     def remove_machine(self, name: str) -> None:
         """Take a machine out; tasks must not have arcs of their own to it any more."""
@@ -137,6 +138,7 @@ class LiveNetwork:
             self._drop_arc(group.arcs.pop(name))
             group.loose.update(group.held.pop(name, {}))
             group.spare.discard(name)
+            self._stirred[spot] = None
         for slot, _, _ in machine.arcs:
             self._drop_arc(slot)
         self.session.remove_node(machine.node)
@@ -145,7 +147,12 @@ class LiveNetwork:
         machine = self.machines[name]
         group.arcs[name] = self._new_arc(group.node, machine.node, machine.slots, 0, (spot, name))
         machine.groups[spot] = None
-        group.spare.add(name)
+        self._spare(spot, group, name)
+
+    def _spare(self, spot: Spot, group: _Group, machine: str) -> None:
+        """Note that a group may send more or fewer tasks to a machine than before."""
+        group.spare.add(machine)
+        self._stirred[spot] = None
 
     def _group(self, spot: Spot) -> _Group:
         group = self.groups.get(spot)
@@ -238,14 +245,12 @@ class LiveNetwork:
         """Tasks whose machine is another than at the last call: (then, now)."""
         flow = self.session.flow
         dirty, self._dirty = self._dirty, {}
-        touched_groups: dict[Spot, None] = {}
         for slot in self.session.take_touched()[0].tolist():
             owner = self._owner[slot]
             if isinstance(owner, str):
                 dirty[owner] = None
             elif owner is not None and owner[0] in self.groups:
-                self.groups[owner[0]].spare.add(owner[1])
-                touched_groups[owner[0]] = None
+                self._spare(owner[0], self.groups[owner[0]], owner[1])
         before: dict[str, str | None] = {}
         for name in dirty:
             task = self.tasks.get(name)
@@ -254,17 +259,18 @@ class LiveNetwork:
             target = next((t for t, (slot, _) in task.arcs.items() if flow[slot]), None)
             before[name] = task.machine
             if isinstance(target, Spot) and target == task.target:
-                touched_groups[target] = None
                 continue
             self._leave(name, task)
             task.target = target
             if isinstance(target, Spot):
                 self.groups[target].loose[name] = None
+                self._stirred[target] = None
             else:
                 task.machine = target
-        for spot, group in self.groups.items():
-            if group.spare or group.loose:
-                self._assign(group, flow, before, spot)
+        stirred, self._stirred = self._stirred, {}
+        for spot in stirred:
+            if spot in self.groups:
+                self._assign(self.groups[spot], flow, before, spot)
         return {
             name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
         }
@@ -276,7 +282,7 @@ class LiveNetwork:
         group.loose.pop(name, None)
         if task.machine is not None and name in group.held.get(task.machine, {}):
             del group.held[task.machine][name]
-            group.spare.add(task.machine)
+            self._spare(task.target, group, task.machine)
 
     def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None], spot: Spot) -> None:
         """Hand the group's tasks to the machines its flow goes to, moving as few as possible."""

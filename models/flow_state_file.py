@@ -199,6 +199,8 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
         spots.append(spot)
         kept = {machine: dict.fromkeys(tasks) for machine, tasks in held.items()}
         network.groups[spot] = _Group(node, arcs, kept, dict.fromkeys(loose), set(spare))
+        if loose or spare:
+            network._stirred[spot] = None
         for machine, slot in arcs.items():
             network.machines[machine].groups[spot] = None
             if once:
