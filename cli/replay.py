@@ -21,12 +21,18 @@ def replay(
         str, typer.Option("--goals", help="Cost model: quincy, borg, alsched, load_spread, random.")
     ] = "borg",
     batch: Annotated[int | None, typer.Option("--batch", min=1, help="Step after this many events.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="simplex or highs.")] = "simplex",
+    engine: Annotated[str, typer.Option("--engine", help="paths or highs.")] = "paths",
     steps: Annotated[int, typer.Option("--steps", min=0, help="For an instance: steps of made-up events.")] = 50,
     events: Annotated[int, typer.Option("--events", min=1, help="For an instance: events per step.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="For an instance: seed of the events.")] = 0,
     until: Annotated[float | None, typer.Option("--until", help="For a trace: stop after this many seconds.")] = None,
     cost_limit: Annotated[int, typer.Option("--cost-limit", min=1, help="Largest cost of one arc.")] = 10**6,
+    lexicographic: Annotated[
+        bool, typer.Option("--lexicographic", help="Goals in strict order instead of their weighted sum.")
+    ] = False,
+    restore: Annotated[
+        Path | None, typer.Option("--restore", help="Go on from a saved state, with its options and the same goals.")
+    ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Save the scheduler's state at the end.")] = None,
     write_log: Annotated[Path | None, typer.Option("--write-log", help="Write the events as a log.")] = None,
     certify: Annotated[bool, typer.Option(help="Prove every step's optimum in exact integers.")] = True,
@@ -36,10 +42,14 @@ def replay(
 
     from flowlex.instances import events as ev
     from flowlex.models.flow_replay import replay_events
-    from flowlex.models.flow_state_file import save_scheduler
+    from flowlex.models.flow_state_file import load_scheduler, save_scheduler
     from flowlex.models.goals import preset
 
     chosen = preset(goals)
+    options: dict[str, Any] = {"engine": engine, "cost_limit": cost_limit, "lexicographic": lexicographic}
+    if restore is not None and options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
+        raise typer.BadParameter("--restore takes engine, cost limit and order from the state; leave them out")
+    scheduler = None if restore is None else load_scheduler(restore, chosen, certify=certify)
     stream, damage = _events(log, steps=steps, events=events, seed=seed, until=until)
     if write_log is not None:
         ev.write_event_log(stream, write_log)
@@ -53,9 +63,9 @@ def replay(
             progress.track(stream, task_id=bar),
             chosen,
             batch=batch,
-            engine=engine,
+            scheduler=scheduler,
             certify=certify,
-            cost_limit=cost_limit,
+            **(options if scheduler is None else {}),
         )
     facts: dict[str, Any] = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
     out.print(facts_table(f"Replay of {log} ({goals}, {engine})", facts))

@@ -13,7 +13,7 @@ from flowlex.models.flow_order import StrictOrder
 
 __all__ = ["EngineChoice", "Method", "make_session", "plan_stages", "solved_costs"]
 
-EngineChoice = Literal["simplex", "highs"]
+EngineChoice = Literal["paths", "highs"]
 Method = Literal["auto", "weights", "phases"]
 
 #: Sums beyond this are not exact in the floating point of HiGHS.
@@ -31,8 +31,8 @@ def plan_stages(order: StrictOrder, method: str, engine: str) -> tuple[tuple[int
     why = f"the strict order would need a weight of {order.largest:.0e}, beyond exact 64-bit sums"
     if engine == "highs":
         if len(order.names) > 1:
-            raise ModelError("goals in strict order are kept live by engine='simplex' only")
-        raise ModelError(f"{why}; use engine='simplex', or lower cost_limit or task_limit")
+            raise ModelError("goals in strict order are kept live by engine='paths' only")
+        raise ModelError(f"{why}; use engine='paths', or lower cost_limit or task_limit")
     if method == "phases":
         return divisors, f"phases: {len(divisors)} stages, as asked"
     if method == "weights":
@@ -42,13 +42,13 @@ def plan_stages(order: StrictOrder, method: str, engine: str) -> tuple[tuple[int
 
 def make_session(engine: str, divisors: tuple[int, ...], nodes: int, arcs: int) -> Session:
     """A session of the engine, with room for that many nodes and arcs."""
-    if engine == "simplex":
+    if engine == "paths":
         return NetworkSession(nodes, arcs) if len(divisors) == 1 else PhasedSession(divisors, nodes, arcs)
     if engine == "highs":
         from flowlex.formulations.engines.highs_session import HighsSession
 
         return HighsSession()
-    raise ModelError(f"no live engine is called {engine!r}; one of: simplex, highs")
+    raise ModelError(f"no live engine is called {engine!r}; one of: paths, highs")
 
 
 def solved_costs(session: Session, slots: Integers) -> list[int]:

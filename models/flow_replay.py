@@ -11,6 +11,7 @@ import numpy as np
 from flowlex.instances import events as ev
 from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
 from flowlex.models.flow_scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.goals import Goal
 
@@ -45,7 +46,7 @@ class ReplayReport:
             return []
         low, high = max(min(self.milliseconds), 1e-3), max(self.milliseconds)
         edges = np.geomspace(low, max(high, low * 1.001), bins + 1)
-        edges[0], edges[-1] = 0.0, max(high, low) * 1.0000001
+        edges[0], edges[-1] = 0.0, max(edges[-1], high * 1.0000001)
         counts, _ = np.histogram(self.milliseconds, edges)
         return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
 
@@ -75,6 +76,8 @@ def replay_events(
     *,
     batch: int | None = None,
     on_step: Callable[[Delta], None] | None = None,
+    scheduler: FlowScheduler | None = None,
+    certify: bool = True,
     **options: Any,
 ) -> ReplayReport:
     """Feed a log to a scheduler.
@@ -85,8 +88,17 @@ def replay_events(
         A log; a ``cluster`` event must come first, or the cluster begins empty.
     batch
         Step after this many events instead of at the log's ``step`` events.
+    scheduler
+        Go on with this one (`load_scheduler`); the log must then hold no cluster. A new one otherwise.
+    certify
+        Check every step in exact integers.
     options
-        Of `FlowScheduler`.
+        Of a new `FlowScheduler`.
+
+    Raises
+    ------
+    ModelError
+        A cluster in the log of a scheduler that has one, or options for it.
 
     Notes
     -----
@@ -94,11 +106,17 @@ def replay_events(
     """
     stream = iter(events)
     first = next(stream, None)
-    cluster = first.instance if isinstance(first, ev.Cluster) else FlowInstance(name="empty", machines=())
-    scheduler = FlowScheduler(cluster, goals, **options)
+    if scheduler is None:
+        cluster = first.instance if isinstance(first, ev.Cluster) else FlowInstance(name="empty", machines=())
+        scheduler = FlowScheduler(cluster, goals, certify=certify, **options)
+    elif isinstance(first, ev.Cluster):
+        raise ModelError("the log begins with a cluster, the restored scheduler has one; replay only what came later")
+    elif options:
+        raise ModelError(f"a restored scheduler keeps its own options; leave out {', '.join(options)}")
+    scheduler.certify = certify
     report = ReplayReport(scheduler)
     rest = stream if first is None or isinstance(first, ev.Cluster) else _chain(first, stream)
-    pending, at = 0, 0.0
+    pending, at = 0, scheduler.state.now_s
     for number, event in enumerate(rest, 2):
         at = max(at, float(getattr(event, "at_s", 0.0)))
         if isinstance(event, ev.Step):

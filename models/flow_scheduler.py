@@ -64,7 +64,7 @@ class FlowScheduler:
         where these stay exact for any cluster within the limits below, else by as few phases as fit; the attribute
         ``method`` then says why.
     engine
-        ``simplex`` (warm network simplex) or ``highs`` (the linear program hot-started, for comparison).
+        ``paths`` (warm shortest paths) or ``highs`` (the linear program hot-started, for comparison).
     certify
         Check every step in exact integers.
     cost_limit
@@ -80,7 +80,7 @@ class FlowScheduler:
         *,
         wait_cost: float | None = None,
         scale: int = 1,
-        engine: EngineChoice = "simplex",
+        engine: EngineChoice = "paths",
         certify: bool = True,
         cost_limit: int = 10**6,
         task_limit: int = 2**20,

@@ -45,7 +45,7 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
     """
     state = scheduler.state
     if not isinstance(state.session, NetworkSession | PhasedSession):
-        raise ModelError("only the simplex engine's state can be saved; use engine='simplex'")
+        raise ModelError("only the state of the engine 'paths' can be saved; use engine='paths'")
     arrays: dict[str, Any] = dict(state.session.state())
     groups = list(state.network.groups)
     at = {spot: index for index, spot in enumerate(groups)}

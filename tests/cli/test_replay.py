@@ -46,3 +46,26 @@ def test_what_cannot_be_replayed(run, tmp_path):
     assert result.exit_code != 0
     assert "only flow-scheduling instances can be replayed" in str(result.exception)
     assert "no cost model is named 'x'" in str(run(other, "--goals", "x").exception)
+
+
+def test_goes_on_from_a_saved_state_in_strict_order(run, tmp_path):
+    source, log, state = tmp_path / "i.json", tmp_path / "log.jsonl", tmp_path / "s.npz"
+    write_instance(generate("flow-scale", machines=20, tasks=40), source)
+    words = ("--goals", "quincy", "--steps", 4, "--events", 5)
+    whole = run(source, *words, "--lexicographic", "--write-log", log, "--save", state)
+    assert whole.exit_code == 0, whole.output
+    lines = log.read_text().splitlines()
+    cut = next(i for i, line in enumerate(lines) if i > len(lines) // 2 and '"step"' in line) + 1
+    first, rest = tmp_path / "first.jsonl", tmp_path / "rest.jsonl"
+    first.write_text("\n".join(lines[:cut]) + "\n")
+    rest.write_text("\n".join(lines[cut:]) + "\n")
+    half = tmp_path / "half.npz"
+    assert run(first, "--goals", "quincy", "--lexicographic", "--save", half).exit_code == 0
+    again = run(rest, "--goals", "quincy", "--restore", half, "--save", half)
+    assert again.exit_code == 0, again.output
+    one, two = (load_scheduler(path, PRESETS["quincy"]) for path in (state, half))
+    assert one.steps == two.steps and one.options["lexicographic"] and two.options["lexicographic"]
+    assert one.score() == two.score()
+    assert "replay only what came later" in str(run(log, "--goals", "quincy", "--restore", half).exception)
+    refused = run(rest, "--goals", "quincy", "--restore", half, "--lexicographic")
+    assert refused.exit_code == 2 and "from the state" in refused.output

@@ -74,9 +74,9 @@ def test_what_cannot_be_exact_is_refused():
         make(Placement(), cost_limit=2**40)
     with pytest.raises(ModelError, match="use method='phases', or lower cost_limit"):
         make(Placement(), cost_limit=10**9, method="weights")
-    with pytest.raises(ModelError, match="strict order are kept live by engine='simplex' only"):
+    with pytest.raises(ModelError, match="strict order are kept live by engine='paths' only"):
         make(Placement(), LoadSpread(), lexicographic=True, engine="highs", cost_limit=10, task_limit=10)
-    with pytest.raises(ModelError, match="use engine='simplex', or lower cost_limit"):
+    with pytest.raises(ModelError, match="use engine='paths', or lower cost_limit"):
         make(Placement(), engine="highs", cost_limit=10**8)
     with pytest.raises(ModelError, match="no method is called 'guess'"):
         make(method="guess")
