@@ -34,8 +34,8 @@ from flowlex.models.pod_state import Cluster
 
 __all__ = ["Columns", "Proof"]
 
-#: Cost of leaving a pod out or placing one too many, in units of the scaled objective per node.
-_PENALTY = 1e4
+#: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
+_PENALTY = 1e3
 _ROUNDS = 80
 #: Reduced costs above minus this are none.
 _NONE = 1e-7
@@ -181,8 +181,7 @@ class Columns:
         master = GrowingProgram(seed=self.seed)
         for a, b in zip(lower.tolist(), upper.tolist(), strict=True):
             master.add_row(a, b)
-        penalty = 1.0 if self.measure == "max_load" else _PENALTY
-        for row in range(len(lower)):
+        for row, penalty in enumerate(self._penalties(len(lower)).tolist()):
             master.add_column(penalty, rows=[row], values=[1.0])
             master.add_column(penalty, rows=[row], values=[-1.0])
         inside: dict[tuple[int, bytes], Pattern] = {}
@@ -218,6 +217,16 @@ class Columns:
             if best >= target or settled or self.late:
                 break
         return Proof(best, relaxed, mean, centre, settled)
+
+    def _penalties(self, rows: int) -> Floats:
+        """What breaking each row costs; for groups in the order of what a pod can be worth, which keeps prices calm."""
+        if self.measure == "max_load":
+            return np.ones(rows)
+        penalties = np.full(rows, _PENALTY)
+        size = np.where(self.demand.may, self.demand.load, 0.0).max(axis=1, initial=0.0) / self.scale
+        groups = slice(0, len(self.demand.pod))
+        penalties[groups] = 3 * size + 1 if self.measure == "mean_absolute" else 2 * size * (size + 3) + 1
+        return penalties
 
     def _hopeless(self, relaxed: float, target: float, low: float, high: float) -> bool:
         """Whether the interval has to be split anyway, so that its bound is not worth the time."""
@@ -259,11 +268,15 @@ class Columns:
         for kind, pricing in enumerate(self.pricing):
             prices, load = self._prices(np.append(y, np.zeros(len(counts))), kind)
             least, pattern = pricing.best(
-                prices, -load, time_limit_s=self.left, tolerance=self.tolerance, strict=strict
+                prices,
+                -load,
+                time_limit_s=self.left,
+                tolerance=self.tolerance * (1 if strict else 8),
+                strict=strict,
             )
             bound += float(counts[kind]) * least
             if pattern is not None:
-                found.append(pattern)
+                found += [pattern, *pricing.others]
         return bound, found
 
     # Answers

@@ -18,7 +18,7 @@ __all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns"]
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
 #: Steps after which a packing of cards counts as possible.
-_PACKING = 20_000
+_PACKING = 2_000
 
 
 @njit(cache=True)
@@ -124,7 +124,7 @@ def _pack(need, many, counts, held, held_many, order, cards, size):
 
 
 @njit(cache=True)
-def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit):
+def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
     """Find the pattern of most profit less cost.
 
     Parameters
@@ -143,6 +143,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         (6,) mode, low, high, slope, scaled load of the empty node, the largest scaled load.
     tolerance, limit
         Patterns that are better by less are left out; so many steps at most.
+    met
+        (K, H) is filled with the last patterns that were the best so far.
 
     Returns
     -------
@@ -150,6 +152,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         No pattern earns more, infinite when the limit came first.
     value, counts
         The best pattern found that packs; minus infinity when there is none.
+    kept
+        How many patterns, each better than the one before, were written to ``met`` in turn.
     """
     mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
     kinds = len(rank)
@@ -163,10 +167,11 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
     relaxed, value, steps, depth, descend = -np.inf, -np.inf, 0, 0, True
+    kept = 0
     while depth >= 0:
         steps += 1
         if steps > limit:
-            return np.inf, value, best_counts
+            return np.inf, value, best_counts, kept
         if depth == kinds:
             found = left[depth, 5] - _cost(mode, low, high, slope, left[depth, 4])
             if found > relaxed:
@@ -174,8 +179,12 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
                 if packs == 1 and found > value:
                     value = found
                     best_counts[:] = counts
+                    met[kept % len(met)] = counts
+                    kept += 1
                 if packs != 0:
                     relaxed = found
+                if packs != 1:
+                    steps += _PACKING  # trying all packings counts as so many steps
             depth, descend = depth - 1, False
             continue
         h = rank[depth]
@@ -206,4 +215,4 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         after[3] = here[3] - (n * shape[h, 3] if cards and shape[h, 2] > size / 2 + EPSILON else 0.0)
         after[4], after[5] = here[4] + n * shape[h, 4], here[5] + profit[h, n]
         depth, descend = depth + 1, True
-    return relaxed + tolerance, value, best_counts
+    return relaxed + tolerance, value, best_counts, kept

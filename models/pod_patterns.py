@@ -24,7 +24,9 @@ from flowlex.models.pod_state import EPSILON
 __all__ = ["Pattern", "Pricing"]
 
 #: Steps of the enumeration before the integer program takes over for good.
-_STEPS = 10_000_000
+_STEPS = 5_000_000
+#: So many patterns that were the best for a while are handed on.
+_KEPT = 24
 _MODES = {"deviation": 0, "mean_absolute": 1, "max_load": 2}
 
 
@@ -77,6 +79,7 @@ class Pricing:
         self.centre, self.scale, self.seed = centre, scale, seed
         self.low = self.high = 0.0
         self.program: PatternProgram | None = None
+        self.others: list[Pattern] = []
         self.patience = _STEPS
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
@@ -109,18 +112,20 @@ class Pricing:
     def best(
         self, prices: Floats, slope: float, *, time_limit_s: float | None, tolerance: float, strict: bool
     ) -> tuple[float, Pattern | None]:
-        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found.
+        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
 
         The bound is minus infinity when time ran out, plus infinity when the class has no pattern. Without
         ``strict`` it may be that of a pattern whose pods do not pack on the cards.
         """
         from flowlex.models.pod_pattern_kernels import enumerate_patterns
 
+        self.others = []
         if self.patience:
             profit, chosen = self._profit(prices)
             gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
             law = (_MODES[self.measure], self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
-            bound, value, counts = enumerate_patterns(
+            met = np.zeros((_KEPT, len(self.shape)), np.int64)
+            bound, value, counts, kept = enumerate_patterns(
                 self.shape,
                 self.room,
                 self.held,
@@ -133,7 +138,9 @@ class Pricing:
                 np.array(law),
                 tolerance,
                 self.patience,
+                met,
             )
+            self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
             if np.isfinite(bound) and np.isfinite(value) and (not strict or bound - value <= 2 * tolerance):
                 return -bound, self._pattern_of(counts, chosen)
             if bound == -np.inf:

@@ -19,7 +19,7 @@ __all__ = ["SearchState", "anneal_cluster", "even_clusters"]
 #: Steps of one call into the compiled loop, so that a time limit is kept.
 _BATCH = 500_000
 #: Steps of one run, per pod and at most; runs with different seeds.
-_STEPS_PER_POD, _MOST_STEPS, _RUNS = 2_000, 10_000_000, 3
+_STEPS_PER_POD, _MOST_STEPS, _RUNS = 3_000, 10_000_000, 3
 #: First temperature of runs that start from a good answer.
 _MILD = 0.003
 #: Temperatures fall from the first to the last share of the typical cost of a move.

@@ -254,7 +254,8 @@ def test_the_limit_of_the_enumeration_is_told() -> None:
     law = np.array([0, -1.0, 1.0, 0.0, -5.0, 50.0])
     room, none, no_cards = np.full(4, 30.0), np.zeros(0), np.zeros(0, np.int64)
     order = np.arange(4)
-    bound, _, _ = enumerate_patterns(shape, room, none, no_cards, order, 0, 0.0, profit, order, law, 1e-6, 5)
+    met = np.zeros((3, 4), np.int64)
+    bound, *_ = enumerate_patterns(shape, room, none, no_cards, order, 0, 0.0, profit, order, law, 1e-6, 5, met)
     assert np.isinf(bound)
 
 

@@ -36,10 +36,10 @@ def test_a_less_important_pod_never_displaces_a_window_before() -> None:
 
 
 def test_windows_admit_no_more_than_the_bound_and_one_window_is_the_program() -> None:
-    instance: Any = generate("pods-scale", nodes=3, pods=36, seed=2)
+    instance: Any = generate("kubeflow-testbed", seed=2)
     options = SolveOptions(gap=0.05, time_limit_s=20)
-    rolled = place_rolling(instance, window=13, options=options)
-    whole = PodPlacement(instance).solve("highs", gap=0.05, time_limit_s=20)
+    rolled = place_rolling(instance, window=5, options=options)
+    whole = PodPlacement(instance).solve("highs", gap=0.05)
     priorities = sorted(rolled.admitted, reverse=True)
     assert [rolled.admitted[k][0] for k in priorities] <= [whole.admitted[k][0] for k in priorities]
     for found, wanted, most in rolled.admitted.values():
