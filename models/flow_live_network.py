@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from flowlex.formulations.engines.network_session import Violations
-from flowlex.formulations.engines.path_kernels import ENDLESS
+from flowlex.formulations.engines.residual import ENDLESS
 from flowlex.formulations.expression import Integers
 from flowlex.models.goals.base import ClusterView, Spot
 

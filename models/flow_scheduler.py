@@ -11,6 +11,7 @@ by an exact check of the flow and its potentials. Python's work per step grows w
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -113,6 +114,7 @@ class FlowScheduler:
             for job in cluster.jobs:
                 self.state.put_job(job)
             self._settle_running(cluster)
+        gc.collect()  # or a collection of all that was built falls into one of the first steps
 
     def _settle_running(self, cluster: FlowInstance) -> None:
         """Let tasks that run already count as running there; the first step moves them only for a gain."""

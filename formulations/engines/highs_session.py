@@ -11,7 +11,7 @@ import highspy
 import numpy as np
 
 from flowlex.formulations.engines.network_session import Violations
-from flowlex.formulations.engines.path_kernels import ENDLESS
+from flowlex.formulations.engines.residual import ENDLESS
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.outcome import EngineError
 

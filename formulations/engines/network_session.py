@@ -3,8 +3,9 @@
 pylmcf restarts warm only while the shape of the network stands, and hands over whole arrays each time; here the
 work from Python is proportional to the changes. Nodes and arcs are slots: a slot that is given up is taken again
 by the next arrival. A change of any kind (ends, capacity, cost, supply) leaves every arc optimal for the potentials
-and some nodes out of balance; shortest paths even them out (kernels in `path_kernels`), and where that would take
-longer than solving anew, cost scaling or pylmcf solves anew. Node 0 is the root: it takes whatever the others supply.
+and some nodes out of balance; shortest paths even them out (kernels in `residual` and `path_kernels`), and where that
+would take longer than solving anew, cost scaling or pylmcf solves anew. Node 0 is the root: it takes whatever the
+others supply.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.engines import path_kernels as kernels
+from flowlex.formulations.engines import residual as kernels
 from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.engines.network_engine import solve_exactly
+from flowlex.formulations.engines.path_kernels import balance
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
 from flowlex.formulations.outcome import EngineError
@@ -152,7 +154,7 @@ class NetworkSession:
         if 2 * len(self._changes) // 5 > self._arcs > 1000:
             cold = True  # nearly everything is new, so the old optimum is of no use
         self.apply(cold=cold)
-        stuck = -1 if cold else kernels.balance(self._t, _PATIENCE * (self._arcs + self._nodes))
+        stuck = -1 if cold else balance(self._t, _PATIENCE * (self._arcs + self._nodes))
         if stuck < 0:
             stuck = self._restart()
         if stuck > 0:
@@ -178,7 +180,7 @@ class NetworkSession:
         fresh = np.arange(1, self._nodes)
         if not kernels.change_arcs(self._t, np.arange(self._arcs), *self.arcs(), fresh):
             raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
-        stuck: int = kernels.balance(self._t, budget)
+        stuck: int = balance(self._t, budget)
         return stuck
 
     def _adopt(self, answer: tuple[Integers, Integers] | None) -> bool:
