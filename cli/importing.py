@@ -1,4 +1,4 @@
-"""``flowlex import``: public traces as instance files."""
+"""``flowlex import``: public traces as instance files and event logs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from flowlex.cli.output import note, text_of, write_output
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="import", help="Turn public traces into instance files.", no_args_is_help=True, add_completion=False
+    name="import",
+    help="Turn public traces into instance files and event logs.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
 @app.callback()
 def _group() -> None:
-    """Turn public traces into instance files."""
+    """Turn public traces into instance files and event logs."""
 
 
 @app.command()
@@ -53,3 +56,29 @@ def openb(
     if output != "-":
         sizes = list(instance.summary().items())[:4]
         note(f"{output}: {instance.kind}: {', '.join(f'{what} {text_of(size)}' for what, size in sizes)}")
+
+
+@app.command()
+def google(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Holds task_events/, machine_events/ and so on.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Event log (JSON lines).")],
+    until: Annotated[float | None, typer.Option("--until", metavar="S", help="Stop after this many seconds.")] = None,
+    step: Annotated[float, typer.Option("--step", metavar="S", help="Seconds between decisions.")] = 60.0,
+    slots: Annotated[int, typer.Option("--slots", min=1, help="Slots of a machine of CPU capacity 1.")] = 24,
+    apart: Annotated[
+        bool, typer.Option("--apart/--anywhere", help="Keep the rule that tasks of a flagged job run apart.")
+    ] = True,
+) -> None:
+    """Read the tables of the 2011 Google cluster trace as an event log for ``flowlex replay``.
+
+    Exit code 2 when a table is not what it should be; the message names file and line.
+    """
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.events import write_event_log
+    from flowlex.instances.google_trace import google_trace_events
+
+    if not step > 0:
+        raise InstanceError(f"--step is {step:g}; it must be a positive number of seconds")
+    events = google_trace_events(folder, slots_per_unit=slots, step_s=step, until_s=until, different_machines=apart)
+    write_event_log(events, output)
+    note(f"{output}: event log")

@@ -1,4 +1,4 @@
-"""``flowlex import openb`` and ``flowlex export`` of both phases of pod placement."""
+"""``flowlex import`` and ``flowlex export`` of both phases of pod placement."""
 
 from __future__ import annotations
 
@@ -71,3 +71,36 @@ def test_either_phase_is_exported(run: Any, files: tuple[Path, Path]) -> None:
     assert "tangent" not in one and "tangent" in two and "admitted" in two
     result = run("export", "trace.json", "--to", "lp", "-o", "x.lp", "--set", "phase=third")
     assert result.exit_code == 2 and "phase" in result.output
+
+
+def google_tables(root: Path, last_task: str = "600000000,,100,1,,0,user,3,9,0.1,0.1,0.0001,1") -> Path:
+    tables = {
+        "machine_events": ["0,7,0,plat,0.5,0.25", "0,8,0,plat,1,1"],
+        "task_events": ["600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,1", last_task],
+    }
+    for table, rows in tables.items():
+        (root / table).mkdir(parents=True, exist_ok=True)
+        (root / table / "part-00000-of-00001.csv.gz").write_bytes(gzip.compress(("\n".join(rows) + "\n").encode()))
+    return root
+
+
+def test_a_google_trace_becomes_a_log_that_replays(run: Any, tmp_path: Path) -> None:
+    folder = google_tables(tmp_path / "trace")
+    assert run("import", "google", folder, "-o", "log.jsonl", "--slots", "4", "--step", "30").exit_code == 0
+    events = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
+    jobs = [event["job"] for event in events if event["event"] == "submit"]
+    assert [len(job["tasks"]) for job in jobs] == [2] and jobs[0]["different_machines"]
+    assert sorted(e["machine"]["slots"] for e in events if e["event"] == "add_machine") == [2, 4]
+    result = run("replay", "log.jsonl", "--goals", "quincy")
+    assert result.exit_code == 0 and "placed" in result.output
+    assert run("import", "google", folder, "-o", "free.jsonl", "--anywhere").exit_code == 0
+    assert json.loads(Path("free.jsonl").read_text().splitlines()[-2])["job"]["different_machines"] in (None, "")
+
+
+def test_a_damaged_google_trace_leaves_nothing(run: Any, tmp_path: Path) -> None:
+    folder = google_tables(tmp_path / "trace", last_task="600000000,,100,x,,0,user,3,9,0.1,0.1,0.0001,0")
+    result = run("import", "google", folder, "-o", "log.jsonl")
+    assert result.exit_code == 2 and "line 2" in result.stderr
+    assert not Path("log.jsonl").exists()
+    result = run("import", "google", folder, "-o", "log.jsonl", "--step", "0")
+    assert result.exit_code == 2 and "positive number of seconds" in result.stderr
