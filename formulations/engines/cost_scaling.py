@@ -45,8 +45,8 @@ class _Residual(NamedTuple):
 
 @njit(cache=True)
 def _relabel(r, u, epsilon):
-    """Lower the price of ``u`` until an arc is admissible; False when no arc leaves, which shuts the node."""
-    best, at = 2 * _SHUT, -1
+    """Lower the price of ``u`` until an arc is admissible; False when there is no way on, which shuts the node."""
+    best, at = _SHUT // 2, -1
     for i in range(r.start[u], r.start[u + 1]):
         if r.room[i] > 0 and r.price[r.head[i]] - r.cost[i] > best:
             best, at = r.price[r.head[i]] - r.cost[i], i
@@ -105,7 +105,7 @@ def _refine(r, epsilon, budget):
                     continue
                 if r.excess[v] >= 0 and not _admissible(r, v):  # look ahead: send nothing where it cannot go on
                     budget -= r.start[v + 1] - r.start[v] + 50
-                    _relabel(r, v, epsilon)
+                    i += not _relabel(r, v, epsilon)
                     continue
                 _send(r, i, u, v, min(r.room[i], r.excess[u]))
                 if r.excess[v] > 0 and not r.queued[v]:
