@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flowlex.formulations.engines.network_session import PATH_COST_LIMIT, NetworkSession
+from flowlex.formulations.engines.network_session import PATH_COST_LIMIT, NetworkSession, load_kernels
 from flowlex.formulations.engines.phased_session import PhasedSession
 from flowlex.formulations.expression import Integers
 from flowlex.models.base import ModelError
@@ -43,6 +43,7 @@ def plan_stages(order: StrictOrder, method: str, engine: str) -> tuple[tuple[int
 def make_session(engine: str, divisors: tuple[int, ...], nodes: int, arcs: int) -> Session:
     """A session of the engine, with room for that many nodes and arcs."""
     if engine == "paths":
+        load_kernels()
         return NetworkSession(nodes, arcs) if len(divisors) == 1 else PhasedSession(divisors, nodes, arcs)
     if engine == "highs":
         from flowlex.formulations.engines.highs_session import HighsSession
