@@ -237,7 +237,7 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
         """
         chosen = solve_options(options)
         started = time.perf_counter()
-        _ = self.formulation
+        self._prepare()
         compiled = time.perf_counter()
         outcome = self._optimise(engine, chosen)
         solved = time.perf_counter()
@@ -246,6 +246,10 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
             solution = replace(solution, certificate=self._certificate(outcome, solution))
         done = time.perf_counter()
         return replace(solution, seconds=Seconds(compiled - started, solved - compiled, done - solved))
+
+    def _prepare(self) -> None:
+        """Build what solving needs; a model that is not solved as one program builds less."""
+        _ = self.formulation
 
     def _certificate(self, outcome: Outcome, solution: SolutionT) -> Certificate | None:
         if not outcome.status.has_answer and not isinstance(self.formulation, FlowNetwork):

@@ -18,12 +18,14 @@ from flowlex.models.pod_state import Cluster, place_in_order
 if TYPE_CHECKING:
     from flowlex.models.pod_placement import PodPlacement
 
-__all__ = ["Admission", "admit", "class_bound", "first_fit_by_priority", "remaining"]
+__all__ = ["LARGEST", "Admission", "admit", "class_bound", "first_fit_by_priority", "remaining"]
 
 #: Share of the time that admission may use.
 _SHARE = 0.4
 #: Up to so many columns x, the program over nodes is as quick as that over node classes.
 _DIRECT = 150
+#: Columns beyond which the program over single nodes finds nothing in time, but takes gigabytes.
+LARGEST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def admit(model: PodPlacement, engine: EngineName, options: SolveOptions, until:
         found = -1 if cluster is None else int((cluster.node[of_class & (view.running < 0)] >= 0).sum())
         if 0 <= found < wanted and len(builder.pairs[0]) > _DIRECT:
             wanted = min(wanted, max(found, class_bound(model, admitted, priority, engine, options, until)))
-        if found < wanted:
+        if found < wanted and (cluster is None or builder.columns <= LARGEST):
             program, x = builder.program(model.instance.name)
             if admitted:
                 builder.keep(program, x, admitted)

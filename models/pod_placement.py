@@ -46,7 +46,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
-from flowlex.models.pod_admission import admit
+from flowlex.models.pod_admission import LARGEST, admit
 from flowlex.models.pod_balance import TANGENTS, balance_outcome
 from flowlex.models.pod_balance_program import Balance, balance_program
 from flowlex.models.pod_moves import fewest_moves, move_cost_of
@@ -227,6 +227,16 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
 
     # Solving
 
+    def _prepare(self) -> None:
+        """The programs are built as phases need them; one over all nodes may be too large to be of use."""
+        _ = self.builder.pairs
+
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the program over single nodes, which is not made for this where it is too large to be of use."""
+        if self.phase == "admission" and self.builder.columns > LARGEST:
+            return {"formulation": "integer program", "columns": self.builder.columns, "rows": "not built"}
+        return super().sizes()
+
     def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
         limit = DEFAULT_LIMIT_S if options.time_limit_s is None else options.time_limit_s
         if 0 < self.window < int((self.instance.arrays.running < 0).sum()):
@@ -241,7 +251,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         if self.moves == "least":
             outcome = fewest_moves(self, self.balance, admitted, outcome, engine, options, until)
         if any(most[k] > admitted[k] for k in most):
-            message = "the time limit came before phase 1 was proven; " + outcome.outcome.message
+            message = "more pods may be placeable than phase 1 has proven; " + outcome.outcome.message
             outcome = replace(outcome, outcome=replace(outcome.outcome, status=Status.FEASIBLE, message=message))
         if options.time_limit_s is None and time.perf_counter() >= until - 0.1:
             message = f"stopped by the default limit of {DEFAULT_LIMIT_S:g} s (give a time limit to change it); "

@@ -75,6 +75,13 @@ class PlacementProgram:
         group, node = np.nonzero(allowed)
         return group, node
 
+    @property
+    def columns(self) -> int:
+        """Columns x and y of the program, which need not be made for this."""
+        group, node = self.pairs
+        on_card = self.view.gpu_cards[self.groups.first[group]] > 0
+        return len(group) + (int(self.view.cards[node[on_card]].sum()) if self.cards else 0)
+
     @cached_property
     def card_slots(self) -> tuple[Integers, Integers]:
         """X and card (numbered over the cluster) of every y."""
