@@ -3,9 +3,10 @@
 A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six
 machines). Timed end to end: events in, difference out, with and without the exact certificate. Peers get the same
 network as arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process), pylmcf, our own
-session started cold (paths, then cost scaling, then pylmcf), and HiGHS hot-started by the same scheduler. Every peer's cost
-must equal ours. The 99th percentile holds the second in which all tasks of the start grow a minute old together, which
-changes the cost of each. Clusters with slots to spare, nearly full ones, and full ones where tasks wait for each other.
+session started cold (paths, then cost scaling, then pylmcf), and HiGHS hot-started by the same scheduler. Every
+peer's cost must equal ours. The 99th percentile holds the second in which all tasks of the start grow a minute old
+together, which changes the cost of each. Clusters with slots to spare, nearly full ones, and full ones where tasks
+wait for each other.
 """
 
 from __future__ import annotations
