@@ -87,6 +87,8 @@ def _print_list() -> None:
 
 
 def _described(annotation: Any, parameter: Any) -> str:
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
     choices = typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
     kind = " | ".join(map(str, choices)) or getattr(annotation, "__name__", str(annotation))
     if parameter.default is parameter.empty:

@@ -51,6 +51,9 @@ def replay(
         raise typer.BadParameter("--restore takes engine, cost limit and order from the state; leave them out")
     scheduler = None if restore is None else load_scheduler(restore, chosen, certify=certify)
     stream, damage = _events(log, steps=steps, events=events, seed=seed, until=until)
+    if damage is not None and not stream:
+        complain(f"{damage}")
+        raise typer.Exit(1)
     if write_log is not None:
         ev.write_event_log(stream, write_log)
         note(f"Log: {write_log}")

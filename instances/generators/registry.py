@@ -42,7 +42,9 @@ def generator(name: str) -> Callable[[Function], Function]:
         parameters = dict(inspect.signature(function).parameters)
         if parameters.pop("seed", None) is None:
             raise TypeError(f"generator {name!r} takes no seed")
-        GENERATORS[name] = GeneratorSpec(name, function, parameters, typing.get_type_hints(function))
+        GENERATORS[name] = GeneratorSpec(
+            name, function, parameters, typing.get_type_hints(function, include_extras=True)
+        )
         return function
 
     return register
