@@ -16,7 +16,7 @@ from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Stat
 from flowlex.models.pod_aggregate import class_program, mean_program
 from flowlex.models.pod_balance_program import Balance, balance_program, to_measure, to_objective
 from flowlex.models.pod_classes import Demand
-from flowlex.models.pod_mean_search import PROVEN, close_gap
+from flowlex.models.pod_mean_search import PROVEN, GapSearch
 from flowlex.models.pod_program import SCALE
 from flowlex.models.pod_search import anneal_cluster, even_clusters
 from flowlex.models.pod_state import Cluster, improve, place_in_order
@@ -169,7 +169,7 @@ class _Phase2:
             )
             return mild if k else min(cluster, mild, key=lambda each: balance_of(each.loads, self.measure))
 
-        closed = close_gap(
+        closed = GapSearch(
             model.instance,
             demand,
             found,
@@ -181,7 +181,7 @@ class _Phase2:
             until=self.until,
             seed=seed,
             polish=polish,
-        )
+        ).run()
         self.bound, self.best = max(self.bound, closed.bound), closed.cluster
         self.iterations += closed.rounds
         self.late = time.perf_counter() >= self.until - 0.05

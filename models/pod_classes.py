@@ -8,6 +8,7 @@ class may exchange their patterns, so nothing is lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Floats, Integers
 from flowlex.instances.pods import PodArrays, PodInstance
-from flowlex.models.pod_program import PlacementProgram
+from flowlex.models.pod_program import PlacementProgram, partition
 
 __all__ = ["Demand", "NodeClasses", "stays"]
 
@@ -23,6 +24,10 @@ __all__ = ["Demand", "NodeClasses", "stays"]
 def stays(view: PodArrays, move_budget: float) -> Integers:
     """(P,) node of each pod that runs and cannot move, -1 otherwise."""
     return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
+
+
+def _sorted(taints: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(taints)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +59,10 @@ class NodeClasses:
             what = pod.model_copy(update={"name": "", "priority": 0, "move_cost": None, "node": None})
             # A pod that may leave ties the class to this very node.
             holds.setdefault(at, []).append(repr(what) if fixed[p] >= 0 else f"home of {at}")
-        number: dict[object, int] = {}
-        of = []
-        for n, node in enumerate(instance.nodes):
-            plain = repr(node.model_copy(update={"name": "", "taints": tuple(sorted(set(node.taints)))}))
-            key: object = n if apart else (plain, tuple(sorted(holds.get(n, ()))))
-            of.append(number.setdefault(key, len(number)))
-        classes = np.array(of, np.int64)
-        first = np.unique(classes, return_index=True)[1].astype(np.int64)
-        return cls(classes, first, np.bincount(classes, minlength=len(first)).astype(np.int64))
+        if apart:
+            return cls(*partition(range(len(instance.nodes))))
+        plain = (node.model_copy(update={"name": "", "taints": _sorted(node.taints)}) for node in instance.nodes)
+        return cls(*partition((repr(node), tuple(sorted(holds.get(n, ())))) for n, node in enumerate(plain)))
 
 
 @dataclass(frozen=True, eq=False)

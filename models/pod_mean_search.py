@@ -21,7 +21,7 @@ from flowlex.models.pod_columns import Columns, fill_node
 from flowlex.models.pod_state import Cluster
 from flowlex.validation.certificates.pods import balance_of
 
-__all__ = ["Closed", "Polish", "close_gap"]
+__all__ = ["Closed", "GapSearch", "Polish"]
 
 Polish: TypeAlias = Callable[[Cluster, int], Cluster]
 
@@ -61,21 +61,8 @@ class Closed:
     exhausted: bool
 
 
-def close_gap(
-    instance: PodInstance,
-    demand: Demand,
-    clusters: list[Cluster],
-    measure: str,
-    *,
-    move_budget: float,
-    bound: float,
-    means: tuple[float, float],
-    gap: float,
-    until: float,
-    seed: int,
-    polish: Polish,
-) -> Closed:
-    """Bound the balance from below and improve the answer until they are within ``gap`` (a share of the answer).
+class GapSearch:
+    """Bounds the balance from below and improves the answer until they are within ``gap`` (a share of the answer).
 
     Parameters
     ----------
@@ -88,16 +75,14 @@ def close_gap(
     polish
         Anneals an answer: as it is (0), or with that seed and so warm that other good answers are met (1, 2, ..).
     """
-    return _Search(instance, demand, clusters, measure, move_budget, bound, means, gap, until, seed, polish).run()
 
-
-class _Search:
     def __init__(
         self,
         instance: PodInstance,
         demand: Demand,
         clusters: list[Cluster],
         measure: str,
+        *,
         move_budget: float,
         bound: float,
         means: tuple[float, float],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from flowlex.formulations.expression import Expression, Floats, Integers, Variab
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays, PodInstance
 
-__all__ = ["SCALE", "Groups", "PlacementProgram"]
+__all__ = ["SCALE", "Groups", "PlacementProgram", "partition"]
 
 #: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
 SCALE = 100.0
@@ -38,14 +39,16 @@ class Groups:
     @classmethod
     def of_instance(cls, instance: PodInstance, *, apart: bool = False) -> Groups:
         """Group the pods; ``apart`` keeps each on its own."""
-        number: dict[object, int] = {}
-        of = []
-        for p, pod in enumerate(instance.pods):
-            key: object = p if apart else repr(pod.model_copy(update={"name": ""}))
-            of.append(number.setdefault(key, len(number)))
-        groups = np.array(of, np.int64)
-        first = np.unique(groups, return_index=True)[1].astype(np.int64)
-        return cls(groups, first, np.bincount(groups, minlength=len(first)).astype(np.int64))
+        pods = enumerate(instance.pods)
+        return cls(*partition(p if apart else repr(pod.model_copy(update={"name": ""})) for p, pod in pods))
+
+
+def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
+    """Number things by equal keys: the number of each; of each number one thing, and how many there are."""
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+    first = np.unique(of, return_index=True)[1].astype(np.int64)
+    return of, first, np.bincount(of, minlength=len(first)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
