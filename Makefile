@@ -2,9 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 
-.PHONY: demo test test-slow lint format bench typing clean
+.PHONY: demo test test-slow lint format bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -33,12 +32,7 @@ test: $(VENV)/stamp-$(test_extras)
 test-slow: $(VENV)/stamp-$(test_extras)
 	$(BIN)/python -m pytest -m slow
 
-# Static tools cannot follow setuptools' package-dir, so they see the rooms through links.
-typing:
-	@rm -rf .typing && mkdir -p .typing/flowlex
-	@for room in $(ROOMS); do ln -s ../../$$room .typing/flowlex/$$room; done
-
-lint: $(VENV)/stamp-$(test_extras) typing
+lint: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p flowlex
@@ -51,4 +45,4 @@ bench: $(VENV)/stamp-bench,telemetry
 	$(BIN)/python -m benchmarks --write
 
 clean:
-	rm -rf $(VENV) .typing build dist *.egg-info demo-output
+	rm -rf $(VENV) build dist *.egg-info demo-output

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.engines.network_session import NetworkSession
+from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
-from flowlex.models.flow_scheduler import FlowScheduler
-from flowlex.models.goals import Continuity, DataLocality, Placement
+from flowlex.models.flow.goals import Continuity, DataLocality, Placement
+from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["tables"]
 

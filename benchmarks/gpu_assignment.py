@@ -117,7 +117,7 @@ def _instance(case: Answer) -> Any:
 
 def place(case: Answer, engine: Any) -> Callable[[], Answer]:
     """Ours, from the instance object to checked placements."""
-    from flowlex.models.gpu_assignment import GpuAssignment
+    from flowlex.models.gpu.model import GpuAssignment
 
     instance = _instance(case)
 
@@ -133,7 +133,7 @@ def place(case: Answer, engine: Any) -> Callable[[], Answer]:
 
 def save_gpu(case: Answer, network: Any, path: str) -> Callable[[], Answer]:
     """Write a GPU network's arrays; its costs count ``factor`` times and lack up to ``factor`` for ties."""
-    from flowlex.models.gpu_assignment import GpuAssignment
+    from flowlex.models.gpu.model import GpuAssignment
 
     model = GpuAssignment(_instance(case), network=network)
     return lambda: _save(model.formulation, path, model.assignment.factor, str(model.costs.unit_s))

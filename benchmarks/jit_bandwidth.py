@@ -108,13 +108,13 @@ def _main(method: str, arguments: str) -> None:
 def _warm(instance: Any) -> None:
     """Import everything once on the smallest instance; the measured instance is untouched."""
     from flowlex.instances.generators import generate
-    from flowlex.models.jit_bandwidth import JitBandwidth
+    from flowlex.models.jit.model import JitBandwidth
 
     JitBandwidth(generate("jit-figure4"), share=1.0).solve()  # type: ignore[arg-type]
 
 
 def _flowlex(instance: Any, **options: Any) -> Row:
-    from flowlex.models.jit_bandwidth import JitBandwidth
+    from flowlex.models.jit.model import JitBandwidth
 
     solution = JitBandwidth(instance, **options).solve()
     assert solution.certificate is not None, solution.message
@@ -130,8 +130,8 @@ def _flowlex(instance: Any, **options: Any) -> Row:
 def _problem(instance: Any, horizon: str, **options: Any) -> Any:
     import numpy as np
 
-    from flowlex.models.jit_grid import make_grid
-    from flowlex.models.jit_program import Cells, lexicographic_program
+    from flowlex.models.jit.grid import make_grid
+    from flowlex.models.jit.program import Cells, lexicographic_program
 
     grid = make_grid(instance, options.get("share", 0.4))
     cells = Cells(grid, np.arange(grid.count), grid.stop, horizon)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def _problem(instance: Any, horizon: str, **options: Any) -> Any:
 
 def _staged(instance: Any, horizon: str, largest_first: bool, **options: Any) -> Row:
     """The staged programs without a look at structure; with or without the largest level first."""
-    from flowlex.formulations.lexicographic import staged
+    from flowlex.formulations.lexicographic.levels import staged
 
     problem = _problem(instance, horizon, **options)
     found = staged(problem, largest_first=largest_first, integrality="lp")

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from flowlex.instances.generators import generate
-from flowlex.models.load_baselines import compare as compare_partitions
-from flowlex.models.load_partition import LoadPartition
-from flowlex.models.pod_baselines import compare
-from flowlex.models.pod_placement import PodPlacement
+from flowlex.models.load.baselines import compare as compare_partitions
+from flowlex.models.load.model import LoadPartition
+from flowlex.models.pods.baselines import compare
+from flowlex.models.pods.model import PodPlacement
 
 __all__ = ["tables"]
 

@@ -48,7 +48,7 @@ def openb(
     (LS and Guaranteed 3, Burstable 2, BE 1). Exit code 2 when a file is not what it should be; the message names
     file and line.
     """
-    from flowlex.instances.openb import read_openb
+    from flowlex.instances.importers.openb import read_openb
 
     instance = read_openb(nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
     data = (instance.model_dump_json(indent=1) + "\n").encode()
@@ -75,7 +75,7 @@ def google(
     """
     from flowlex.instances.base import InstanceError
     from flowlex.instances.events import write_event_log
-    from flowlex.instances.google_trace import google_trace_events
+    from flowlex.instances.importers.google import google_trace_events
 
     if not step > 0:
         raise InstanceError(f"--step is {step:g}; it must be a positive number of seconds")

@@ -26,7 +26,7 @@ def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s
     """
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import write_instance
-    from flowlex.instances.from_telemetry import from_telemetry
+    from flowlex.instances.importers.telemetry import from_telemetry
 
     try:
         instance = from_telemetry(url, token=os.environ.get(TOKEN_VARIABLE) or None, max_age_s=max_age_s)

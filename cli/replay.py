@@ -41,9 +41,9 @@ def replay(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from flowlex.instances import events as ev
-    from flowlex.models.flow_replay import replay_events
-    from flowlex.models.flow_state_file import load_scheduler, save_scheduler
-    from flowlex.models.goals import preset
+    from flowlex.models.flow.goals import preset
+    from flowlex.models.flow.live.replay import replay_events
+    from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 
     chosen = preset(goals)
     options: dict[str, Any] = {"engine": engine, "cost_limit": cost_limit, "lexicographic": lexicographic}
@@ -96,7 +96,7 @@ def _events(
     from flowlex.instances.files import read_bytes, read_instance
     from flowlex.instances.flow import FlowInstance
     from flowlex.instances.generators.flow import event_stream
-    from flowlex.instances.google_trace import google_trace_events
+    from flowlex.instances.importers.google import google_trace_events
 
     if log.is_dir():
         return list(google_trace_events(log, until_s=until)), None

@@ -306,13 +306,13 @@ class LinearProgram:
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same program as a PuLP problem, for reading, exporting or any other PuLP solver."""
-        from flowlex.formulations.engines.pulp_engine import to_pulp
+        from flowlex.formulations.engines.pulp import to_pulp
 
         return to_pulp(self)
 
     def to_highs(self) -> highspy.HighsLp:
         """The same program as a HiGHS model with names."""
-        from flowlex.formulations.engines.highs_engine import highs_model
+        from flowlex.formulations.engines.highs import highs_model
 
         return highs_model(self.arrays(), self.name, self.column_names(), self.row_names())
 

@@ -1,17 +1,17 @@
 """What is to be scheduled: schema, files, generators, importers (imports nothing else of flowlex)."""
 
 from flowlex.instances.base import Instance, InstanceError
-from flowlex.instances.coflow_trace import read_coflow_trace
 from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import json_schema, read_instance, write_instance
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.from_telemetry import from_telemetry
 from flowlex.instances.generators import GENERATORS, generate
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.importers.coflow import read_coflow_trace
+from flowlex.instances.importers.openb import read_openb
+from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.jit import JitInstance
-from flowlex.instances.load_partition import LoadPartitionInstance
+from flowlex.instances.load import LoadPartitionInstance
 from flowlex.instances.network import NetworkInstance
-from flowlex.instances.openb import read_openb
 from flowlex.instances.pods import PodInstance
 
 __all__ = [

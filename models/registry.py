@@ -20,18 +20,18 @@ __all__ = ["compare", "model_class", "model_for", "model_options", "read_options
 
 #: Kind of instance: module and class of its model (imported when used).
 _MODELS = {
-    "flow-scheduling": ("flowlex.models.flow_scheduling", "FlowScheduling"),
-    "gpu-assignment": ("flowlex.models.gpu_assignment", "GpuAssignment"),
-    "jit-bandwidth": ("flowlex.models.jit_bandwidth", "JitBandwidth"),
-    "load-partition": ("flowlex.models.load_partition", "LoadPartition"),
+    "flow-scheduling": ("flowlex.models.flow.model", "FlowScheduling"),
+    "gpu-assignment": ("flowlex.models.gpu.model", "GpuAssignment"),
+    "jit-bandwidth": ("flowlex.models.jit.model", "JitBandwidth"),
+    "load-partition": ("flowlex.models.load.model", "LoadPartition"),
     "min-cost-flow": ("flowlex.models.min_cost_flow", "MinCostFlow"),
-    "pod-placement": ("flowlex.models.pod_placement", "PodPlacement"),
+    "pod-placement": ("flowlex.models.pods.model", "PodPlacement"),
 }
 #: Kind of instance: module and function that tabulates its policies and baselines.
 _COMPARISONS = {
-    "gpu-assignment": ("flowlex.models.gpu_compare", "compare"),
-    "load-partition": ("flowlex.models.load_baselines", "compare"),
-    "pod-placement": ("flowlex.models.pod_baselines", "compare"),
+    "gpu-assignment": ("flowlex.models.gpu.baselines", "compare"),
+    "load-partition": ("flowlex.models.load.baselines", "compare"),
+    "pod-placement": ("flowlex.models.pods.baselines", "compare"),
 }
 
 

@@ -25,6 +25,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
+        elif (ROOT / name).is_symlink():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).symlink_to((ROOT / name).readlink())
     command = [
         sys.executable,
         "-m",
@@ -45,8 +48,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_every_room_its_types_and_its_data(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for room in ROOMS:
-        assert {f"flowlex/{room}/__init__.py", f"flowlex/{room}/py.typed"} <= names
-    assert "flowlex/__init__.py" not in names
+        assert f"flowlex/{room}/__init__.py" in names
+    assert {"flowlex/__init__.py", "flowlex/__init__.pyi", "flowlex/__main__.py", "flowlex/py.typed"} <= names
     assert any(name.startswith("flowlex/instances/library/") and name.endswith(".json") for name in names)
     assert not any(name.startswith("flowlex/tests") for name in names)
 

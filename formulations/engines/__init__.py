@@ -53,7 +53,7 @@ def solve(
     if engine == "network":
         if not isinstance(formulation, FlowNetwork):
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
-        from flowlex.formulations.engines.network_engine import solve_network
+        from flowlex.formulations.engines.network import solve_network
 
         return solve_network(formulation, chosen)
     if isinstance(formulation, FlowNetwork):
@@ -61,10 +61,10 @@ def solve(
 
         return solve_network_as_program(formulation, engine, chosen)
     if engine == "highs":
-        from flowlex.formulations.engines.highs_engine import solve_program
+        from flowlex.formulations.engines.highs import solve_program
 
         return solve_program(formulation, chosen)
-    from flowlex.formulations.engines.pulp_engine import solve_with_pulp
+    from flowlex.formulations.engines.pulp import solve_with_pulp
 
     return solve_with_pulp(formulation, chosen)
 

@@ -29,7 +29,7 @@ def explain_program(program: LinearProgram, arrays: LinearProgramArrays, outcome
     solver.setOptionValue("iis_strategy", _IIS_IRREDUCIBLE)
     solver.setOptionValue("iis_time_limit", _IIS_SECONDS)
     relaxation = replace(arrays, integrality=np.zeros_like(arrays.integrality))
-    from flowlex.formulations.engines.highs_engine import pass_model
+    from flowlex.formulations.engines.highs import pass_model
 
     pass_model(solver, relaxation)
     _, iis = solver.getIis()
@@ -48,7 +48,7 @@ def explain_program(program: LinearProgram, arrays: LinearProgramArrays, outcome
 
 def _without_set(relaxation: LinearProgramArrays, is_mip: bool) -> str:
     """Say why HiGHS names no set; only a solved relaxation may be called feasible."""
-    from flowlex.formulations.engines.highs_engine import solve_arrays
+    from flowlex.formulations.engines.highs import solve_arrays
 
     if is_mip:
         answer = solve_arrays(replace(relaxation, cost=np.zeros_like(relaxation.cost)), SolveOptions(time_limit_s=60.0))
@@ -62,7 +62,7 @@ def _without_set(relaxation: LinearProgramArrays, is_mip: bool) -> str:
 
 def explain_network(network: FlowNetwork) -> Infeasibility:
     """Find nodes whose supply cannot leave them: a cut that proves infeasibility."""
-    from flowlex.formulations.engines.network_engine import infeasible_cut
+    from flowlex.formulations.engines.network import infeasible_cut
 
     inside = infeasible_cut(network)
     if inside is None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from flowlex.formulations.engines.highs_engine import solve_arrays
-from flowlex.formulations.engines.network_engine import check_magnitudes
+from flowlex.formulations.engines.highs import solve_arrays
+from flowlex.formulations.engines.network import check_magnitudes
 from flowlex.formulations.expression import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
@@ -32,7 +32,7 @@ def solve_network_as_program(network: FlowNetwork, engine: EngineName, options: 
         options.only("highs", "time_limit_s", "gap", "seed", "threads", "log", "algorithm")
         outcome = solve_arrays(network.arrays(), options)
     else:
-        from flowlex.formulations.engines.pulp_engine import solve_with_pulp
+        from flowlex.formulations.engines.pulp import solve_with_pulp
 
         outcome = solve_with_pulp(network.to_linear_program(), options, explain=False)
     if outcome.status is Status.INFEASIBLE:

@@ -10,8 +10,8 @@ from flowlex.cli.replay import replay
 from flowlex.instances import write_instance
 from flowlex.instances.events import read_event_log
 from flowlex.instances.generators import generate
-from flowlex.models.flow_state_file import load_scheduler
-from flowlex.models.goals import PRESETS
+from flowlex.models.flow.goals import PRESETS
+from flowlex.models.flow.live.snapshot import load_scheduler
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import LinearProgram, solve
-from flowlex.formulations.engines.pulp_engine import BulkHighs, problem_arrays
+from flowlex.formulations.engines.pulp import BulkHighs, problem_arrays
 
 FIELDS = ("row_lower", "row_upper", "column_lower", "column_upper", "cost", "integrality")
 
 
 def in_program_order(lp: LinearProgram, problem: pulp.LpProblem) -> dict[str, Any]:
     """The arrays of a PuLP problem, its columns (which PuLP sorts by name) put back into the program's order."""
-    from flowlex.formulations.engines.pulp_engine import safe_names
+    from flowlex.formulations.engines.pulp import safe_names
 
     variables, constraints, arrays = problem_arrays(problem)
     position = {variable.name: index for index, variable in enumerate(variables)}

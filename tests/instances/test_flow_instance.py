@@ -12,7 +12,7 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
-from flowlex.instances.google_trace import google_trace_events
+from flowlex.instances.importers.google import google_trace_events
 
 
 def test_generators_are_bit_stable_and_round_trip(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import instance_from_document
 from flowlex.instances.generators import generate
-from flowlex.instances.openb import read_openb
+from flowlex.instances.importers.openb import read_openb
 
 NODE = {"name": "a", "cpu_cores": 4, "memory_gb": 8}
 
@@ -90,7 +90,7 @@ def test_the_public_trace_is_read(files: tuple[Path, Path]) -> None:
 
 
 def test_a_placement_of_the_trace(files: tuple[Path, Path]) -> None:
-    from flowlex.models.pod_placement import PodPlacement
+    from flowlex.models.pods.model import PodPlacement
 
     solution = PodPlacement(read_openb(*files)).solve("highs")
     placement = solution.to_dict()["placement"]

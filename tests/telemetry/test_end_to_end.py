@@ -33,8 +33,8 @@ def start_agent(processes: Any, port: int, node: str, *more: str) -> Any:
 def test_a_partition_from_live_values(
     processes: Any, port: int, tmp_path: Path, eventually: Eventually, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from flowlex.instances.from_telemetry import from_telemetry
-    from flowlex.models.load_partition import LoadPartition
+    from flowlex.instances.importers.telemetry import from_telemetry
+    from flowlex.models.load.model import LoadPartition
 
     processes.serve(f"sqlite:///{tmp_path}/s.db", port)
     secrets = json.loads((tmp_path / "flowlex-telemetry-tokens.json").read_text())

@@ -1,0 +1,1 @@
+"""Lexicographic optimisation: sorted load vectors over programs, costs in strict order over networks."""

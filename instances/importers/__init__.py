@@ -1,0 +1,1 @@
+"""Public traces and live nodes, read as instances and event logs."""

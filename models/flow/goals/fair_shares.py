@@ -1,0 +1,48 @@
+"""How many tasks of each job may run: bounds on the arcs of the unscheduled vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.shares import whole_shares
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals.base import Goal
+
+__all__ = ["FairShares"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FairShares(Goal):
+    """Bound the running tasks of each job.
+
+    ``max_min``: equal shares of the slots, max-min fair within each job's minimum, maximum and size;
+    ``weighted``: in proportion to the jobs' weights; ``caps``: only the minimum and maximum of each job.
+
+    With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most
+    A run. As placement may keep a job below its share, an elastic arc of A units beside it lets further tasks
+    wait at a cost above everything else. Source: Sirius, section on fairness.
+    """
+
+    kind: Literal["max_min", "weighted", "caps"] = "max_min"
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("max_min", "weighted", "caps"):
+            raise ModelError(f"FairShares has no kind {self.kind!r}; one of: max_min, weighted, caps")
+
+    def bounds(
+        self, count: Integers, least: Integers, most: Integers, weight: Integers, slots: int
+    ) -> tuple[Integers, Integers]:
+        """Tasks of each job that should run at least and may run at most; all arguments (J,) but ``slots``."""
+        most = np.minimum(most, count)
+        least = np.minimum(least, most)
+        if self.kind == "caps":
+            return least, most
+        share = whole_shares(least, most, weight if self.kind == "weighted" else np.ones_like(weight), slots)
+        return share, share

@@ -1,0 +1,58 @@
+"""One factor that makes all real-valued costs of an instance whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from math import lcm
+
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals.base import Goal
+from flowlex.models.flow.goals.placement import Placement
+
+__all__ = ["common_scale"]
+
+#: Factors beyond this are refused: costs with so many digits are measurements, to be rounded by their owner.
+_MOST = 10**6
+
+
+def common_scale(instance: FlowInstance, goals: Iterable[Goal], wait_cost: float | None) -> int:
+    """The least factor that makes every cost whole (decimals are read as they are written).
+
+    Raises
+    ------
+    ModelError
+        A cost is not finite, or the factor would exceed a million; the cost and the factor are shown.
+    """
+    factor = 1
+    seen: set[float] = set()
+    for value, what in _costs(instance, goals, wait_cost):
+        if isinstance(value, int) or value in seen:
+            continue
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ModelError(f"{what} is {value}; a cost must be a finite number")
+        seen.add(value)
+        factor = lcm(factor, Fraction(repr(float(value))).denominator)
+        if factor > _MOST:
+            raise ModelError(
+                f"{what} = {value!r} would need costs to be scaled by {factor}, beyond {_MOST}; round it to "
+                "fewer digits"
+            )
+    return factor
+
+
+def _costs(instance: FlowInstance, goals: Iterable[Goal], wait_cost: float | None) -> Iterator[tuple[float, str]]:
+    if wait_cost is not None:
+        yield wait_cost, "wait_cost"
+    placement = next((goal for goal in goals if isinstance(goal, Placement)), None)
+    for task in instance.tasks:
+        for machine, cost in task.costs.items():
+            yield cost, f"cost of task {task.name!r} on machine {machine!r}"
+        if placement is not None:
+            for constraint in task.constraints:
+                yield constraint.utility, f"utility of task {task.name!r}"
+    if placement is not None:
+        for name, rules in placement.rules.items():
+            for constraint in rules:
+                yield constraint.utility, f"utility of a rule for {name!r}"

@@ -1,0 +1,333 @@
+"""The live network of the flow scheduler: what its arcs mean, and who runs where after each optimum.
+
+All work here is proportional to what changed. Tasks that run through a group of machines are told apart by
+bookkeeping: the group's flow to a machine says how many of its tasks run there, and those that ran there before
+stay there first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from flowlex.formulations.expression import Integers
+from flowlex.formulations.sessions.network import Violations
+from flowlex.formulations.sessions.residual import ENDLESS
+from flowlex.models.flow.goals.base import ClusterView, Spot
+
+__all__ = ["JobBounds", "LiveNetwork", "Session"]
+
+Target = str | Spot
+
+
+class Session(Protocol):
+    """What the live network needs of an engine; see `NetworkSession`."""
+
+    def add_node(self) -> int: ...
+    def remove_node(self, node: int) -> None: ...
+    def add_arc(self, tail: int, head: int, capacity: int, cost: int) -> int: ...
+    def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None: ...
+    def remove_arc(self, slot: int) -> None: ...
+    def add_supply(self, node: int, amount: int) -> None: ...
+    def solve(self, *, cold: bool = False) -> None: ...
+    def take_touched(self) -> tuple[Integers, Integers]: ...
+    def violations(self) -> Violations: ...
+    @property
+    def flow(self) -> Integers: ...
+    @property
+    def objective(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class JobBounds:
+    """Bounds of a job's waiting tasks, and what each costs: ``must`` wait, ``free`` may, ``short`` more should not."""
+
+    must: int
+    free: int
+    short: int
+    wait_cost: int
+    short_cost: int
+
+
+@dataclass(slots=True)
+class _Task:
+    node: int
+    job: str
+    wait_arc: int
+    wait_cost: int
+    arcs: dict[Target, tuple[int, int]]
+    target: Target | None = None  # where its unit goes, None when it waits
+    machine: str | None = None
+
+
+@dataclass(slots=True)
+class _Group:
+    node: int
+    arcs: dict[str, int] = field(default_factory=dict)
+    held: dict[str, dict[str, None]] = field(default_factory=dict)  # machine: its tasks, in order of arrival
+    loose: dict[str, None] = field(default_factory=dict)
+    spare: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Machine:
+    node: int
+    slots: int
+    arcs: list[tuple[int, int, int]]
+    groups: dict[Spot, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Job:
+    node: int
+    bounds: JobBounds
+    share_arc: int
+    short_arc: int
+
+
+class LiveNetwork:
+    """Tasks, jobs, machines and groups as slots of a session."""
+
+    def __init__(self, session: Session, cluster: ClusterView) -> None:
+        self.session = session
+        self.cluster = cluster
+        self.tasks: dict[str, _Task] = {}
+        self.jobs: dict[str, _Job] = {}
+        self.machines: dict[str, _Machine] = {}
+        self.groups: dict[Spot, _Group] = {}
+        self._owner: list[str | tuple[Spot, str] | None] = []
+        self._dirty: dict[str, None] = {}
+        self._stirred: dict[Spot, None] = {}  # groups with spare machines or loose tasks
+
+    # Machines --------------------------------------------------------------------------------------------------
+    def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
+        """Add a machine that the cluster knows already; groups that it belongs to reach it."""
+        node = self.session.add_node()
+        machine = _Machine(node, 0, [])
+        self.machines[name] = machine
+        for spot, group in self.groups.items():
+            if self.cluster.meets(name, spot):
+                self._link(spot, group, name)
+        self.set_slots(name, slot_costs)
+
+    def set_slots(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
+        """Set capacity and cost of a machine's arcs to the sink, and the capacity of the arcs to it."""
+        machine = self.machines[name]
+        for arc, (capacity, cost) in zip(machine.arcs, slot_costs, strict=False):
+            if arc[1:] != (capacity, cost):
+                self.session.change_arc(arc[0], machine.node, 0, capacity, cost)
+        for slot, _, _ in machine.arcs[len(slot_costs) :]:
+            self._drop_arc(slot)
+        kept = [(slot, *arc) for (slot, _, _), arc in zip(machine.arcs, slot_costs, strict=False)]
+        for capacity, cost in slot_costs[len(kept) :]:
+            kept.append((self._new_arc(machine.node, 0, capacity, cost, None), capacity, cost))
+        machine.arcs = kept
+        slots = sum(capacity for capacity, _ in slot_costs)
+        if slots != machine.slots:
+            machine.slots = slots
+            for spot in machine.groups:
+                group = self.groups[spot]
+                self.session.change_arc(group.arcs[name], group.node, machine.node, slots, 0)
+                self._spare(spot, group, name)
+
+    def remove_machine(self, name: str) -> None:
+        """Take a machine out; tasks must not have arcs of their own to it any more."""
+        machine = self.machines.pop(name)
+        for spot in machine.groups:
+            group = self.groups[spot]
+            self._drop_arc(group.arcs.pop(name))
+            group.loose.update(group.held.pop(name, {}))
+            group.spare.discard(name)
+            self._stirred[spot] = None
+        for slot, _, _ in machine.arcs:
+            self._drop_arc(slot)
+        self.session.remove_node(machine.node)
+
+    def _link(self, spot: Spot, group: _Group, name: str) -> None:
+        machine = self.machines[name]
+        group.arcs[name] = self._new_arc(group.node, machine.node, machine.slots, 0, (spot, name))
+        machine.groups[spot] = None
+        self._spare(spot, group, name)
+
+    def _spare(self, spot: Spot, group: _Group, machine: str) -> None:
+        """Note that a group may send more or fewer tasks to a machine than before."""
+        group.spare.add(machine)
+        self._stirred[spot] = None
+
+    def _group(self, spot: Spot) -> _Group:
+        group = self.groups.get(spot)
+        if group is None:
+            group = self.groups[spot] = _Group(self.session.add_node())
+            for name in self.cluster.members(spot):
+                if name in self.machines:
+                    self._link(spot, group, name)
+        return group
+
+    # Jobs ------------------------------------------------------------------------------------------------------
+    def set_job(self, name: str, bounds: JobBounds) -> None:
+        """Add a job, or set its bounds anew."""
+        job = self.jobs.get(name)
+        session = self.session
+        if job is None:
+            node = session.add_node()
+            share = self._new_arc(node, 0, bounds.free, bounds.wait_cost, None)
+            short = self._new_arc(node, 0, bounds.short, bounds.short_cost, None)
+            session.add_supply(node, -bounds.must)
+            self.jobs[name] = _Job(node, bounds, share, short)
+            return
+        old = job.bounds
+        if old == bounds:
+            return
+        if (old.free, old.wait_cost) != (bounds.free, bounds.wait_cost):
+            session.change_arc(job.share_arc, job.node, 0, bounds.free, bounds.wait_cost)
+        if (old.short, old.short_cost) != (bounds.short, bounds.short_cost):
+            session.change_arc(job.short_arc, job.node, 0, bounds.short, bounds.short_cost)
+        if old.must != bounds.must:
+            session.add_supply(job.node, old.must - bounds.must)
+        job.bounds = bounds
+
+    def remove_job(self, name: str) -> None:
+        """Take a job out; its tasks must be out already."""
+        job = self.jobs.pop(name)
+        self._drop_arc(job.share_arc)
+        self._drop_arc(job.short_arc)
+        if job.bounds.must:
+            self.session.add_supply(job.node, job.bounds.must)
+        self.session.remove_node(job.node)
+
+    # Tasks -----------------------------------------------------------------------------------------------------
+    def add_task(self, name: str, job: str, offers: dict[Target, int], wait_cost: int) -> None:
+        """Add a waiting task; its job must be in."""
+        node = self.session.add_node()
+        wait = self._new_arc(node, self.jobs[job].node, 1, wait_cost, name)
+        self.tasks[name] = _Task(node, job, wait, wait_cost, {})
+        self.reprice(name, offers, wait_cost)
+        self.session.add_supply(node, 1)
+        self._dirty[name] = None
+
+    def reprice(self, name: str, offers: dict[Target, int], wait_cost: int) -> None:
+        """Give a task the arcs it should have."""
+        task, session = self.tasks[name], self.session
+        for target in [t for t in task.arcs if t not in offers]:
+            self._drop_arc(task.arcs.pop(target)[0])
+            self._dirty[name] = None
+        for target, cost in offers.items():
+            present = task.arcs.get(target)
+            if present is not None and present[1] == cost:
+                continue
+            head = self.machines[target].node if isinstance(target, str) else self._group(target).node
+            if present is None:
+                task.arcs[target] = (self._new_arc(task.node, head, 1, cost, name), cost)
+            else:
+                session.change_arc(present[0], task.node, head, 1, cost)
+                task.arcs[target] = (present[0], cost)
+        if wait_cost != task.wait_cost:
+            session.change_arc(task.wait_arc, task.node, self.jobs[task.job].node, 1, wait_cost)
+            task.wait_cost = wait_cost
+
+    def remove_task(self, name: str) -> None:
+        """Take a task out, wherever it is."""
+        task = self.tasks.pop(name)
+        self._leave(name, task)
+        for slot, _ in task.arcs.values():
+            self._drop_arc(slot)
+        self._drop_arc(task.wait_arc)
+        self.session.add_supply(task.node, -1)
+        self.session.remove_node(task.node)
+        self._dirty.pop(name, None)
+
+    def could_run(self, name: str) -> bool:
+        """Whether any machine of the cluster, full or not, meets a task's requirements."""
+        return any(isinstance(t, str) or bool(self.groups[t].arcs) for t in self.tasks[name].arcs)
+
+    # Answers ---------------------------------------------------------------------------------------------------
+    def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
+        """Tasks whose machine is another than at the last call: (then, now)."""
+        flow = self.session.flow
+        dirty, self._dirty = self._dirty, {}
+        for slot in self.session.take_touched()[0].tolist():
+            owner = self._owner[slot]
+            if isinstance(owner, str):
+                dirty[owner] = None
+            elif owner is not None and owner[0] in self.groups:
+                self._spare(owner[0], self.groups[owner[0]], owner[1])
+        before: dict[str, str | None] = {}
+        for name in dirty:
+            task = self.tasks.get(name)
+            if task is None:
+                continue
+            target = next((t for t, (slot, _) in task.arcs.items() if flow[slot]), None)
+            before[name] = task.machine
+            if isinstance(target, Spot) and target == task.target:
+                continue
+            self._leave(name, task)
+            task.target = target
+            if isinstance(target, Spot):
+                self.groups[target].loose[name] = None
+                self._stirred[target] = None
+            else:
+                task.machine = target
+        stirred, self._stirred = self._stirred, {}
+        for spot in stirred:
+            if spot in self.groups:
+                self._assign(self.groups[spot], flow, before, spot)
+        return {
+            name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
+        }
+
+    def _leave(self, name: str, task: _Task) -> None:
+        if not isinstance(task.target, Spot):
+            return
+        group = self.groups[task.target]
+        group.loose.pop(name, None)
+        if task.machine is not None and name in group.held.get(task.machine, {}):
+            del group.held[task.machine][name]
+            self._spare(task.target, group, task.machine)
+
+    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None], spot: Spot) -> None:
+        """Hand the group's tasks to the machines its flow goes to, moving as few as possible."""
+        room: dict[str, int] = {}
+        for name in sorted(group.spare):
+            arc = group.arcs.get(name)
+            held = group.held.setdefault(name, {})
+            units = 0 if arc is None else int(flow[arc])
+            while len(held) > units:
+                group.loose[held.popitem()[0]] = None
+            if units > len(held):
+                room[name] = units - len(held)
+            if not held:
+                del group.held[name]
+        group.spare.clear()
+        loose, group.loose = list(group.loose), {}
+        rest = []
+        for name in loose:
+            machine = before.setdefault(name, self.tasks[name].machine)
+            if machine is not None and room.get(machine, 0):
+                room[machine] -= 1
+                self._hold(group, machine, name)
+            else:
+                rest.append(name)
+        free = [machine for machine, units in room.items() for _ in range(units)]
+        assert len(free) == len(rest), f"group {spot}: {len(rest)} tasks for {len(free)} units of flow"
+        for name, machine in zip(rest, free, strict=True):
+            self._hold(group, machine, name)
+
+    def _hold(self, group: _Group, machine: str, name: str) -> None:
+        group.held.setdefault(machine, {})[name] = None
+        self.tasks[name].machine = machine
+
+    # Slots -----------------------------------------------------------------------------------------------------
+    def _new_arc(self, tail: int, head: int, capacity: int, cost: int, owner: str | tuple[Spot, str] | None) -> int:
+        slot = self.session.add_arc(tail, head, capacity, cost)
+        while len(self._owner) <= slot:
+            self._owner.append(None)
+        self._owner[slot] = owner
+        return slot
+
+    def _drop_arc(self, slot: int) -> None:
+        self.session.remove_arc(slot)
+        self._owner[slot] = None
+
+
+#: Capacity of a job's waiting arc when nothing bounds it.
+UNBOUND = ENDLESS

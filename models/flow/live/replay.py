@@ -1,0 +1,164 @@
+"""Replay an event log through the flow scheduler and note how long every step took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flowlex.instances import events as ev
+from flowlex.instances.base import Part
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
+
+__all__ = ["ReplayReport", "replay_events"]
+
+
+@dataclass
+class ReplayReport:
+    """What a replay did.
+
+    Attributes
+    ----------
+    milliseconds
+        End-to-end time of every step, its events included.
+    refused
+        Events that did not fit the state, with their number in the log and the reason; they were left out.
+    """
+
+    scheduler: FlowScheduler
+    steps: int = 0
+    events: int = 0
+    placed: int = 0
+    moved: int = 0
+    stopped: int = 0
+    ended_waiting: int = 0
+    milliseconds: list[float] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+
+    def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:
+        """(from ms, to ms, steps) on a logarithmic scale."""
+        if not self.milliseconds:
+            return []
+        low, high = max(min(self.milliseconds), 1e-3), max(self.milliseconds)
+        edges = np.geomspace(low, max(high, low * 1.001), bins + 1)
+        edges[0], edges[-1] = 0.0, max(edges[-1], high * 1.0000001)
+        counts, _ = np.histogram(self.milliseconds, edges)
+        return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
+
+    def summary(self) -> dict[str, Any]:
+        """Totals and latencies."""
+        ms = np.array(self.milliseconds or [0.0])
+        return {
+            "steps": self.steps,
+            "events": self.events,
+            "placed": self.placed,
+            "moved": self.moved,
+            "stopped": self.stopped,
+            "ended while waiting": self.ended_waiting,
+            "refused events": len(self.refused),
+            "running at the end": self.scheduler.state.running,
+            "strict orders by": self.scheduler.method,
+            "waiting at the end": len(self.scheduler.state.tasks) - self.scheduler.state.running,
+            "median step (ms)": float(np.median(ms)),
+            "99th percentile (ms)": float(np.percentile(ms, 99)),
+            "longest (ms)": float(ms.max()),
+        }
+
+
+def replay_events(
+    events: Iterable[Part],
+    goals: Iterable[Goal],
+    *,
+    batch: int | None = None,
+    on_step: Callable[[Delta], None] | None = None,
+    scheduler: FlowScheduler | None = None,
+    certify: bool = True,
+    **options: Any,
+) -> ReplayReport:
+    """Feed a log to a scheduler.
+
+    Parameters
+    ----------
+    events
+        A log; a ``cluster`` event must come first, or the cluster begins empty.
+    batch
+        Step after this many events instead of at the log's ``step`` events.
+    scheduler
+        Go on with this one (`load_scheduler`); the log must then hold no cluster. A new one otherwise.
+    certify
+        Check every step in exact integers.
+    options
+        Of a new `FlowScheduler`.
+
+    Raises
+    ------
+    ModelError
+        A cluster in the log of a scheduler that has one, or options for it.
+
+    Notes
+    -----
+    A task that the log ends while it waits here (the log's own scheduler had placed it) is withdrawn and counted.
+    """
+    stream = iter(events)
+    first = next(stream, None)
+    if scheduler is None:
+        cluster = first.instance if isinstance(first, ev.Cluster) else FlowInstance(name="empty", machines=())
+        scheduler = FlowScheduler(cluster, goals, certify=certify, **options)
+    elif isinstance(first, ev.Cluster):
+        raise ModelError("the log begins with a cluster, the restored scheduler has one; replay only what came later")
+    elif options:
+        raise ModelError(f"a restored scheduler keeps its own options; leave out {', '.join(options)}")
+    scheduler.certify = certify
+    report = ReplayReport(scheduler)
+    rest = stream if first is None or isinstance(first, ev.Cluster) else _chain(first, stream)
+    pending, at = 0, scheduler.state.now_s
+    for number, event in enumerate(rest, 2):
+        at = max(at, float(getattr(event, "at_s", 0.0)))
+        if isinstance(event, ev.Step):
+            if batch is None:
+                _step(report, at, on_step)
+                pending = 0
+            continue
+        _feed(report, event, number)
+        pending += 1
+        if batch is not None and pending >= batch:
+            _step(report, at, on_step)
+            pending = 0
+    if pending:
+        _step(report, at, on_step)
+    return report
+
+
+def _chain(first: Part, rest: Iterator[Part]) -> Iterator[Part]:
+    yield first
+    yield from rest
+
+
+def _feed(report: ReplayReport, event: Part, number: int) -> None:
+    scheduler = report.scheduler
+    try:
+        task = scheduler.state.tasks.get(event.task) if isinstance(event, ev.Finish) else None
+        if task is not None and task.machine is None:
+            scheduler.cancel(task=task.task.name)
+            report.ended_waiting += 1
+        else:
+            scheduler.handle(event)
+        report.events += 1
+    except EventError as error:
+        report.refused.append((number, str(error)))
+
+
+def _step(report: ReplayReport, at: float, on_step: Callable[[Delta], None] | None) -> None:
+    delta = report.scheduler.step(at)
+    report.steps += 1
+    report.placed += len(delta.placed)
+    report.moved += len(delta.moved)
+    report.stopped += len(delta.stopped)
+    report.milliseconds.append(1e3 * delta.seconds["total"])
+    if on_step is not None:
+        on_step(delta)

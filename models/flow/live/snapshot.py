@@ -1,0 +1,231 @@
+"""Save a flow scheduler and make it again: the same schedule, the same tree, the same next step.
+
+The file is a zip of NumPy arrays (the network with its tree) and one JSON text (cluster, jobs, which slot is what),
+written whole or not at all. Goals are code, so the restorer passes them; their names and settings are compared.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.sessions.network import NetworkSession
+from flowlex.formulations.sessions.phased import PhasedSession
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import write_atomically
+from flowlex.instances.flow import FlowInstance, FlowJob, Machine
+from flowlex.models.base import ModelError
+from flowlex.models.collector import collector_paused
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.live.apart import ApartNetwork
+from flowlex.models.flow.live.network import JobBounds, LiveNetwork, _Group, _Job, _Machine, _Task
+from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.live.state import LiveJob, LiveTask
+
+__all__ = ["load_scheduler", "save_scheduler"]
+
+_FORMAT = "flowlex flow scheduler 2"
+
+
+def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
+    """Write the whole state to ``path``, atomically.
+
+    Raises
+    ------
+    ModelError
+        The scheduler runs on an engine without a tree to save.
+    """
+    state = scheduler.state
+    if not isinstance(state.session, NetworkSession | PhasedSession):
+        raise ModelError("only the state of the engine 'paths' can be saved; use engine='paths'")
+    arrays: dict[str, Any] = dict(state.session.state())
+    groups = list(state.network.groups)
+    at = {spot: index for index, spot in enumerate(groups)}
+
+    def target(value: str | Spot | None) -> Any:
+        return at[value] if isinstance(value, Spot) else value
+
+    document = {
+        "format": _FORMAT,
+        "name": state.name,
+        "goals": _described(scheduler.state.goals),
+        "options": scheduler.options,
+        "prepared": _described(state.rules.goals),
+        "now_s": state.now_s,
+        "steps": scheduler.steps,
+        "fresh": list(state.fresh),
+        "why": scheduler._why,
+        "machines": [m.model_dump(mode="json") for m in state.cluster.machines.values()],
+        "jobs": [[j.job.model_dump(mode="json"), list(j.tasks)] for j in state.jobs.values()],
+        "tasks": {n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart] for n, t in state.tasks.items()},
+        "groups": [
+            [
+                sorted(spot.has),
+                sorted(spot.lacks),
+                spot.once,
+                g.node,
+                g.arcs,
+                {m: list(h) for m, h in g.held.items()},
+                list(g.loose),
+                sorted(g.spare),
+            ]
+            for spot, g in state.network.groups.items()
+        ],
+        "machine_slots": {n: [m.node, m.slots, m.arcs] for n, m in state.network.machines.items()},
+        "job_slots": {
+            n: [j.node, j.share_arc, j.short_arc, [getattr(j.bounds, f) for f in JobBounds.__dataclass_fields__]]
+            for n, j in state.network.jobs.items()
+        },
+        "task_slots": {
+            n: [
+                t.node,
+                t.wait_arc,
+                t.wait_cost,
+                target(t.target),
+                t.machine,
+                [[target(k), *v] for k, v in t.arcs.items()],
+            ]
+            for n, t in state.network.tasks.items()
+        },
+        "dirty": list(state.network._dirty),
+    }
+    arrays["document"] = np.frombuffer(json.dumps(document).encode(), np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_scheduler(path: str | Path, goals: Iterable[Goal], *, certify: bool = True) -> FlowScheduler:
+    """Make the scheduler that was saved; ``goals`` must be those it was saved with.
+
+    Raises
+    ------
+    InstanceError
+        The file cannot be read, is damaged, or was saved with other goals.
+    """
+    goals = tuple(goals)
+    try:
+        with np.load(Path(path), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        document = json.loads(arrays.pop("document").tobytes())
+        if document["format"] != _FORMAT:
+            raise InstanceError(f"format {document['format']!r} is not {_FORMAT!r}", path=path)
+        if document["goals"] != _described(goals):
+            saved = ", ".join(document["goals"]) or "none"
+            raise InstanceError(f"it was saved with the goals {saved}; pass the same", path=path)
+        with collector_paused():
+            return _rebuild(document, arrays, goals, certify)
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        EOFError,
+        AttributeError,
+    ) as error:
+        if isinstance(error, InstanceError):
+            raise
+        raise InstanceError(f"damaged state file ({type(error).__name__}: {error})", path=path) from error
+
+
+def _described(goals: Iterable[Goal]) -> list[str]:
+    return [repr(goal) for goal in goals]
+
+
+def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal, ...], certify: bool) -> FlowScheduler:
+    empty = FlowInstance(name=document["name"], machines=())
+    scheduler = FlowScheduler(empty, goals, certify=certify, **document["options"])
+    state = scheduler.state
+    session: NetworkSession | PhasedSession
+    if isinstance(state.session, PhasedSession):
+        session = PhasedSession.restore(arrays, state.session.divisors)
+    else:
+        session = NetworkSession.restore(arrays)
+    state.session = session
+    scheduler.steps, scheduler._why = document["steps"], document["why"]
+    state.now_s = document["now_s"]
+    if _described(state.rules.goals) != document["prepared"]:
+        raise InstanceError("a goal depended on the jobs of its first instance; give it its parameters explicitly")
+    for machine in document["machines"]:
+        made = Machine.model_validate(machine)
+        state.cluster.add(made)
+        state.slots += made.slots
+    state.network = network = ApartNetwork(session, state.cluster)
+    network._owner = [None] * session.arc_count
+    _fill_network(network, document)
+    for job_document, tasks in document["jobs"]:
+        job = FlowJob.model_validate(job_document)
+        state.jobs[job.name] = LiveJob(job, dict.fromkeys(tasks))
+        if state.claims is not None:
+            state.claims.put(job, len(tasks))
+        state.minima += job.min_tasks
+        if job.different_machines:
+            state._apart.setdefault(job.different_machines, {}).update(dict.fromkeys(tasks))
+        by_name = {task.name: task for task in job.tasks}
+        for name in tasks:
+            priority, at, started, costs, apart = document["tasks"][name]
+            live = LiveTask(by_name[name], job.name, priority, at, state.now_s - started, costs, apart, started)
+            state.tasks[name] = live
+            live.moving = state.rules.moving(live, state.cluster)
+            state._mention(name, live)
+            if at is not None:
+                state.running += 1
+                state._on.setdefault(at, {})[name] = None
+                state.clock.start(name, started)
+    state.fresh = dict.fromkeys(document["fresh"])
+    return scheduler
+
+
+def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
+    spots = []
+    for name, (node, slots, arcs) in document["machine_slots"].items():
+        network.machines[name] = _Machine(node, slots, [(a, b, c) for a, b, c in arcs])
+    for has, lacks, once, node, arcs, held, loose, spare in document["groups"]:
+        spot = Spot(frozenset(has), frozenset(lacks), once)
+        if once:
+            network.apart.setdefault(once, {})[spot] = None
+        spots.append(spot)
+        kept = {machine: dict.fromkeys(tasks) for machine, tasks in held.items()}
+        network.groups[spot] = _Group(node, arcs, kept, dict.fromkeys(loose), set(spare))
+        if loose or spare:
+            network._stirred[spot] = None
+        for machine, slot in arcs.items():
+            network.machines[machine].groups[spot] = None
+            if once:
+                network._reach.setdefault((once, machine), {})[spot] = None
+            _own(network, slot, (spot, machine))
+
+    def target(value: Any) -> str | Spot | None:
+        return spots[value] if isinstance(value, int) else value
+
+    for name, (node, share, short, bounds) in document["job_slots"].items():
+        network.jobs[name] = _Job(node, JobBounds(*bounds), share, short)
+    for name, (node, wait_arc, wait_cost, at, machine, arcs) in document["task_slots"].items():
+        made: dict[str | Spot, tuple[int, int]] = {}
+        for key, slot, cost in arcs:
+            found = target(key)
+            assert found is not None
+            made[found] = (slot, cost)
+            _own(network, slot, name)
+        network.tasks[name] = _Task(node, "", wait_arc, wait_cost, made, target(at), machine)
+        _own(network, wait_arc, name)
+    for job_document, tasks in document["jobs"]:
+        for name in tasks:
+            network.tasks[name].job = job_document["name"]
+    network._dirty = dict.fromkeys(document["dirty"])
+
+
+def _own(network: LiveNetwork, slot: int, owner: str | tuple[Spot, str]) -> None:
+    network._owner[slot] = owner

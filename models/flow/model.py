@@ -1,0 +1,277 @@
+r"""Which task shall run where, and which shall wait, as one minimum-cost flow whose goals switch on demand.
+
+Sets and data: tasks t of jobs j, machines m with K_m slots, groups g of machines (the cluster, racks, machines with
+a label). Every task sends one unit to the sink, through a machine (it runs) or through its job's unscheduled
+vertex (it waits).
+
+equation | name | dual means
+--- | --- | ---
+every task runs or waits | ``task`` | what the task costs the schedule
+running + waiting of a job | ``unscheduled`` | price of letting one more of the job wait
+units through a group leave to its machines | ``group`` | price of a slot in the group
+units into a machine leave by its slots | ``machine`` | price of a slot on the machine
+
+All are balance rows of one node-arc incidence matrix, which is totally unimodular: an integer optimum always
+exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
+machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
+Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
+`flowlex.models.flow.offers.StageWeights`; so is single file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.flow_network import FlowNetwork, exact_dot
+from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import Equation, Model, ModelError, Symbol
+from flowlex.models.flow.goals import Goal, Preset, preset
+from flowlex.models.flow.goals.base import Scale
+from flowlex.models.flow.goals.scale import common_scale
+from flowlex.models.flow.network import Integers, ScheduleNetwork, build_network, task_views
+from flowlex.models.flow.offers import Rules, StageWeights
+from flowlex.models.flow.order import StrictOrder
+from flowlex.models.flow.reasons import verify_schedule, waiting_reasons
+from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.validation.certificates import Certificate, Check, certify_network
+
+__all__ = ["FlowScheduling"]
+
+#: Combined weights above this are not used; the stages are solved one after the other instead.
+_WEIGHT_LIMIT = 2**53
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FlowScheduling(Model[FlowInstance, FlowSolution]):
+    """The model; see the module.
+
+    Parameters
+    ----------
+    goals
+        What matters; overrides ``preset``.
+    preset
+        A cost model by name: quincy, borg, alsched, load_spread, random, none.
+    wait_cost
+        Cost of a waiting task; None (the default) makes running come before every other cost.
+    method
+        How strict orders are solved: by one provably large ``weights``, by ``phases``, or (``auto``) by weights
+        unless they would leave exact integers, which `FlowSolution.method` then says.
+    lexicographic
+        Minimise the goals' costs in the order of ``goals`` instead of their weighted sum. Explicit costs of tasks
+        and ``wait_cost`` count with the first goal that has costs.
+    scale
+        Real-valued costs are multiplied by it; found from the data when None.
+    """
+
+    goals: tuple[Goal, ...] | None = None
+    preset: Preset = "borg"
+    wait_cost: float | None = None
+    method: Literal["auto", "weights", "phases"] = "auto"
+    lexicographic: bool = False
+    scale: int | None = None
+
+    name: ClassVar[str] = "flow-scheduling"
+    title: ClassVar[str] = "Flow scheduling"
+    sets: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("T, J", "tasks; jobs"),
+        Symbol("M", "machines"),
+        Symbol("G", "groups of machines: the cluster, racks, machines with a label"),
+    )
+    parameters: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("c_{ta}", "what the goals say that task t costs on machine or group a"),
+        Symbol("w_t", "cost of letting task t wait"),
+        Symbol("K_m", "slots of machine m"),
+        Symbol("l_j, u_j", "fewest and most tasks of job j that may wait"),
+    )
+    unknowns: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("x_{ta}", "task t goes to machine or group a (0 or 1)"),
+        Symbol("y_{gm}", "tasks of group g that run on machine m"),
+        Symbol("z_t", "task t waits"),
+    )
+    objective: ClassVar[str] = r"\sum_{t,a} c_{ta} x_{ta} + \sum_t w_t z_t + \sum_m f_m\Big(\sum x + y\Big)"
+    equations: ClassVar[tuple[Equation, ...]] = (
+        Equation("task", r"\sum_a x_{ta} + z_t = 1", "every task runs or waits", "what the task costs"),
+        Equation("unscheduled", r"l_j \le \sum_{t \in j} z_t \le u_j", "waiting tasks of a job", "price of waiting"),
+        Equation("group", r"\sum_t x_{tg} = \sum_m y_{gm}", "groups hand tasks to machines", "price of its slots"),
+        Equation("machine", r"\sum_t x_{tm} + \sum_g y_{gm} \le K_m", "slots of a machine", "price of a slot"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
+            raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
+        if self.method not in ("auto", "weights", "phases"):
+            raise ModelError(f"no method is called {self.method!r}; one of: auto, weights, phases")
+
+    @cached_property
+    def chosen_goals(self) -> tuple[Goal, ...]:
+        """The goals in force."""
+        return preset(self.preset) if self.goals is None else tuple(self.goals)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The goals made ready for this instance."""
+        goals = self.chosen_goals
+        factor = self.scale or common_scale(self.instance, goals, self.wait_cost)
+        order = StrictOrder.phases(goals) if self.lexicographic else None
+        return Rules(goals, self.wait_cost, Scale(factor), task_views(self.instance), order)
+
+    @cached_property
+    def schedule(self) -> ScheduleNetwork:
+        """The network with what its arcs mean."""
+        return build_network(self.instance, self.rules)
+
+    @cached_property
+    def weights(self) -> StageWeights:
+        """Weights that make the combined cost lexicographic."""
+        return StageWeights.for_bound(self.schedule.cycle, self.schedule.top_level)
+
+    @cached_property
+    def _solved_by(self) -> tuple[str, str]:
+        """Method in use, and why."""
+        if self.lexicographic and self.method != "weights":
+            return "phases", "phases: the goals are in strict order"
+        if self.lexicographic:
+            raise ModelError("goals in strict order are solved by phases; drop method='weights' or lexicographic")
+        if self.method == "phases":
+            return "phases", "phases"
+        largest = self.weights.shortfall + self.weights.level * self.schedule.top_level + self.schedule.cycle
+        path = largest * (2 * len(self.instance.jobs) + 2)  # what checks of 64-bit sums add up
+        if path > _WEIGHT_LIMIT:
+            why = f"the strict order would need a weight of {largest}, beyond exact 64-bit sums"
+            if self.method == "weights":
+                raise ModelError(f"{why}; use method='phases'")
+            return "phases", f"phases: {why}"
+        return "weights", "weights"
+
+    def _formulate(self) -> FlowNetwork:
+        if self._solved_by[0] == "phases":
+            return self.schedule.network
+        return replace(self.schedule.network, cost=self.schedule.combined(self.weights))
+
+    def _stage_costs(self) -> list[Integers]:
+        columns = self.schedule.columns
+        costs = [columns.shortfall]
+        levels = columns.level
+        costs += [np.where(levels == level, 1, 0) for level in sorted(set(levels[levels > 0].tolist()), reverse=True)]
+        costs = [cost for cost in costs if cost.any()]
+        if not self.lexicographic:
+            return [*costs, columns.ordinary]
+        goals = [cost for cost in columns.ranks if cost.any()]
+        return [*costs, *goals] or [columns.ordinary]
+
+    @cached_property
+    def _stages(self) -> dict[int, list[Stage]]:
+        return {}
+
+    def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
+        if self._solved_by[0] == "weights":
+            return solve(self.formulation, engine, options)
+        if engine != "network":
+            raise EngineError("strict orders by phases are solved in exact integers; use engine='network'")
+        stages = solve_lexicographic(self.schedule.network, self._stage_costs(), "network", options)
+        outcome = stages[-1].outcome
+        self._stages[id(outcome)] = stages
+        return outcome
+
+    def _certify(self, outcome: Outcome) -> Certificate:
+        stages = self._stages.pop(id(outcome), None)
+        if stages is None:
+            return super()._certify(outcome)
+        parts = [certify_network(stage.network, stage.outcome) for stage in stages]
+        checks = tuple(
+            replace(check, name=f"stage {index}: {check.name}")
+            for index, part in enumerate(parts, 1)
+            for check in part.checks
+        )
+        return Certificate(parts[-1].claim, True, checks)
+
+    def _interpret(self, outcome: Outcome) -> FlowSolution:
+        base = FlowSolution(
+            model=self.name,
+            instance=self.instance.name,
+            engine=outcome.engine,
+            status=outcome.status,
+            message=outcome.message,
+            infeasibility=outcome.infeasibility,
+            method=self._solved_by[1],
+        )
+        if not outcome.status.has_answer:
+            return base
+        assert outcome.values is not None
+        flow = np.rint(outcome.values).astype(np.int64)
+        machine_of = self._placements(flow)
+        views = task_views(self.instance)
+        before = {view.task.name: view.machine for view in views}
+        shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
+        duals = {} if outcome.duals is None else self.schedule.network.split_nodes(outcome.duals)
+        return replace(
+            base,
+            objective=outcome.objective,
+            bound=outcome.bound,
+            gap=outcome.gap,
+            duals=duals,
+            machine_of=machine_of,
+            waiting=waiting_reasons(self.instance, self.rules, machine_of, shares),
+            score=self._score(flow),
+            shares=shares if self.rules.shares is not None else {},
+            placed=tuple(t for t in machine_of if before[t] is None),
+            moved=tuple(t for t, m in machine_of.items() if before[t] not in (None, m)),
+            stopped=tuple(t for t, m in before.items() if m is not None and t not in machine_of),
+            slots={m.name: m.slots for m in self.instance.machines},
+            job_of={view.task.name: view.job for view in views},
+        )
+
+    def _score(self, flow: Integers) -> Score:
+        columns, blocks = self.schedule.columns, self.schedule.network.arc_blocks
+        waiting: dict[int, int] = defaultdict(int)
+        short = flow[blocks["short"].slice]
+        for job, count in zip(self.instance.jobs, flow[blocks["share"].slice] + short, strict=True):
+            strict = self.rules.priority is not None and self.rules.priority.mode == "strict"
+            waiting[job.priority if strict else 0] += int(count)
+        order = self.rules.order
+        ranks = [exact_dot(cost, flow) for cost in columns.ranks]
+        by_goal = () if order is None else tuple(zip(order.names, ranks, strict=True))
+        return Score(int(short.sum()), tuple(sorted(waiting.items())), by_goal, sum(ranks))
+
+    def _placements(self, flow: Integers) -> dict[str, str]:
+        """Read who runs where; tasks of a group stay where they run when the group still goes there."""
+        s, blocks = self.schedule, self.schedule.network.arc_blocks
+        tasks, machines = list(self.instance.tasks), self.instance.machines
+        place: dict[int, int] = {}
+        for t, m in s.runs[flow[blocks["runs"].slice] > 0].tolist():
+            place[t] = m
+        members: dict[int, list[int]] = defaultdict(list)
+        for t, g in s.via[flow[blocks["via"].slice] > 0].tolist():
+            members[g].append(t)
+        room: dict[int, dict[int, int]] = defaultdict(dict)
+        sent = flow[blocks["offers"].slice]
+        for (g, m), units in zip(s.offers[sent > 0].tolist(), sent[sent > 0].tolist(), strict=True):
+            room[g][m] = units
+        if len(s.singles):  # a group that is one machine in single file: what others send through is theirs
+            for g, single in s.singles[flow[blocks["single file"].slice] > 0].tolist():
+                room[g][next(iter(room.pop(single)))] = 1
+        at = {machine.name: index for index, machine in enumerate(machines)}
+        for g, inside in members.items():
+            left = []
+            for t in inside:
+                running = tasks[t].running
+                m = -1 if running is None else at[running.machine]
+                if room[g].get(m, 0):
+                    room[g][m] -= 1
+                    place[t] = m
+                else:
+                    left.append(t)
+            free = [m for m, units in room[g].items() for _ in range(units)]
+            place.update(zip(left, free, strict=True))
+        return {tasks[t].name: machines[m].name for t, m in sorted(place.items())}
+
+    def _verify(self, solution: FlowSolution) -> tuple[Check, ...]:
+        return verify_schedule(self.instance, self.rules, solution)

@@ -1,0 +1,268 @@
+"""The network of flow scheduling: vertices and arcs of an instance under its goals (Sirius, Quincy)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.collector import collector_paused
+from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
+from flowlex.models.flow.offers import Rules, StageWeights, single_file
+
+__all__ = ["Columns", "ScheduleNetwork", "build_network", "single_files", "task_views"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Costs of the arcs, stage by stage: shortfall of shares, waiting by class, and the goals' (ranks, A) costs."""
+
+    shortfall: Integers
+    level: Integers
+    ranks: Integers
+
+    @cached_property
+    def ordinary(self) -> Integers:
+        """(A,) costs of all goals together."""
+        total: Integers = self.ranks.sum(axis=0)
+        return total
+
+
+@dataclass(frozen=True)
+class ScheduleNetwork:
+    """The network with what its arcs mean.
+
+    Attributes
+    ----------
+    network
+        Costs are those of the ordinary stage; `Columns` hold all stages.
+    runs, via, offers
+        Blocks of arcs: task to machine, task to group, group to machine, each (count, 2) of indices.
+    singles
+        Arcs from a group to the group that is one machine in single file (`FlowJob.different_machines`).
+    groups
+        Spots of the groups.
+    shares
+        (J, 2) least and most running tasks of each job.
+    cycle
+        Bound on the ordinary cost of any simple residual cycle.
+    """
+
+    network: FlowNetwork
+    columns: Columns
+    runs: Integers
+    via: Integers
+    offers: Integers
+    singles: Integers
+    groups: tuple[Spot, ...]
+    shares: Integers
+    cycle: int
+    top_level: int
+
+    def combined(self, weights: StageWeights) -> Integers:
+        """One cost whose optimum is the lexicographic one."""
+        c = self.columns
+        return c.ordinary + weights.level * c.level + weights.shortfall * c.shortfall
+
+
+def task_views(instance: FlowInstance) -> list[TaskView]:
+    """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
+    together = Counter(job.different_machines for job in instance.jobs for _ in job.tasks)
+    return [
+        TaskView(
+            task,
+            job.name,
+            job.priority,
+            None if task.running is None else task.running.machine,
+            0.0 if task.running is None else task.running.elapsed_s,
+            task.costs,
+            job.different_machines if job.different_machines and together[job.different_machines] > 1 else "",
+        )
+        for job in instance.jobs
+        for task in job.tasks
+    ]
+
+
+def job_bounds(instance: FlowInstance, rules: Rules) -> Integers:
+    """(J, 2) tasks of each job that should run at least and may run at most."""
+    count = np.array([len(job.tasks) for job in instance.jobs], np.int64)
+    if rules.shares is None:
+        return np.stack([np.zeros_like(count), count], axis=1)
+    limit = [len(job.tasks) if job.max_tasks is None else job.max_tasks for job in instance.jobs]
+    least = np.array([job.min_tasks for job in instance.jobs], np.int64)
+    weight = np.array([job.weight for job in instance.jobs], np.int64)
+    slots = sum(machine.slots for machine in instance.machines)
+    claimed = int(np.minimum(least, count).sum())
+    if claimed > slots:
+        raise ModelError(f"the minimum shares sum to {claimed} tasks, the cluster has {slots} slots; lower min_tasks")
+    return np.stack(rules.shares.bounds(count, least, np.array(limit, np.int64), weight, slots), axis=1)
+
+
+def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
+    """Make the network; the same instance and goals give the same network."""
+    with collector_paused():
+        pieces, groups = _pieces(instance, rules)
+        return _assemble(instance, rules, pieces, groups)
+
+
+def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, ...]]:
+    cluster = ClusterView()
+    for machine in instance.machines:
+        cluster.add(machine)
+    views = task_views(instance)
+    machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
+    slots = [machine.slots for machine in instance.machines]
+    job_at = {job.name: index for index, job in enumerate(instance.jobs)}
+    group_at: dict[Spot, int] = {}
+    runs, via, offers = _Arcs(), _Arcs(), _Arcs()
+    for index, view in enumerate(views):
+        for target, cost in rules.offers(view, cluster).items():
+            if isinstance(target, str):
+                runs.add(index, machine_at[target], 1, cost)
+            else:
+                via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
+    ways = {spot: {m: None for m in cluster.members(spot) if slots[machine_at[m]]} for spot in group_at}
+    singles = _Arcs()
+    for spot, name, single in single_files(ways):
+        singles.add(group_at[spot], group_at.setdefault(single, len(group_at)), 1, 0)
+        ways[single] = {name: None}
+    for spot, machines in ways.items():
+        for at in (machine_at[machine] for machine in machines):
+            offers.add(group_at[spot], at, 1 if spot.once else slots[at], 0)
+    jobs = np.array([job_at[view.job] for view in views], np.int64)
+    waits, sinks = _Arcs(), _Arcs()
+    for index, view in enumerate(views):
+        waits.add(index, int(jobs[index]), 1, rules.waiting(view))
+    for index, member in enumerate(instance.machines):
+        for capacity, cost in rules.slot_costs(member):
+            sinks.add(index, 0, capacity, cost)
+    return _Pieces(runs, via, offers, singles, jobs, waits, sinks), tuple(group_at)
+
+
+def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:
+    """Take out of ``ways`` those to a machine that several spots of one ``once`` reach: (spot, machine, its detour).
+
+    Tasks that must run on different machines pass a machine in single file: through one arc of capacity 1. A spot
+    that alone reaches the machine has that arc itself; several share a vertex before the machine. So a rule for K
+    spots costs an arc per spot and machine, and a vertex per machine that two of its spots reach.
+    """
+    reach: dict[tuple[str, str], list[Spot]] = {}
+    for spot, machines in ways.items():
+        if spot.once:
+            for machine in machines:
+                reach.setdefault((spot.once, machine), []).append(spot)
+    found = []
+    for (once, machine), spots in reach.items():
+        if len(spots) > 1:
+            single = single_file(machine, once)
+            found += [(spot, machine, single) for spot in spots if spot != single]
+    for spot, machine, _ in found:
+        del ways[spot][machine]
+    return found
+
+
+class _Arcs:
+    """A block of arcs in the making: ends, capacities, and costs of any size."""
+
+    def __init__(self) -> None:
+        self._arcs: list[tuple[int, int, int]] = []
+        self.costs: list[int] = []
+
+    def add(self, tail: int, head: int, capacity: int, cost: int) -> None:
+        self._arcs.append((tail, head, capacity))
+        self.costs.append(cost)
+
+    @cached_property
+    def arcs(self) -> Integers:
+        """(count, 3) tail, head, capacity."""
+        return np.array(self._arcs, np.int64).reshape(-1, 3)
+
+    @property
+    def ends(self) -> Integers:
+        return self.arcs[:, :2]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    runs: _Arcs
+    via: _Arcs
+    offers: _Arcs
+    singles: _Arcs
+    jobs: Integers
+    waits: _Arcs
+    slots: _Arcs
+
+    def ranks(self, rules: Rules, network: FlowNetwork) -> Integers:
+        """(ranks, A) costs of the whole network."""
+
+        def columns(costs: Iterable[int]) -> Integers:
+            return np.array([list(costs)], np.int64) if rules.order is None else rules.order.columns(costs)
+
+        found = np.zeros((1 if rules.order is None else len(rules.order.names), network.arc_count), np.int64)
+        for name in ("runs", "via", "waits", "slots"):
+            found[:, network.arc_blocks[name].slice] = columns(getattr(self, name).costs)
+        return found
+
+
+def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot, ...]) -> ScheduleNetwork:
+    net = NetworkBuilder(instance.name)
+    task = net.nodes("task", len(p.jobs), supply=1, labels=[t.name for t in instance.tasks])
+    job = net.nodes("unscheduled", len(instance.jobs), labels=[j.name for j in instance.jobs])
+    group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
+    machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
+    sink = net.nodes("sink", 1, supply=-len(p.jobs))
+    bounds = job_bounds(instance, rules)
+    count = np.bincount(p.jobs, minlength=len(instance.jobs)).astype(np.int64)
+    must, free = count - bounds[:, 1], bounds[:, 1] - bounds[:, 0]
+    level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
+    net.arcs("runs", task[p.runs.arcs[:, 0]], machine[p.runs.arcs[:, 1]], upper=1)
+    net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
+    net.arcs("waits", task, job[p.jobs], upper=1)
+    net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
+    if len(p.singles.costs):
+        net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
+    net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
+    # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
+    net.arcs("share", job, sink, lower=must, upper=must + free, labels=[j.name for j in instance.jobs])
+    net.arcs("short", job, sink, upper=bounds[:, 0], labels=[j.name for j in instance.jobs])
+    network = net.build()
+    levels, shortfall = np.zeros((2, network.arc_count), np.int64)
+    blocks = network.arc_blocks
+    levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
+    shortfall[blocks["short"].slice] = 1
+    columns = Columns(shortfall, levels, p.ranks(rules, network))
+    network = replace(network, cost=columns.ordinary)
+    return ScheduleNetwork(
+        network,
+        columns,
+        p.runs.ends,
+        p.via.ends,
+        p.offers.ends,
+        p.singles.ends,
+        groups,
+        bounds,
+        _cycle_bound(network, len(p.jobs)),
+        int(level.max(initial=0)),
+    )
+
+
+def _cycle_bound(network: FlowNetwork, tasks: int) -> int:
+    """Bound the ordinary cost of a simple residual cycle: two arcs per task on it, two arcs at the sink."""
+    cost = network.cost
+    blocks = network.arc_blocks
+    low, high = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
+    for name in ("runs", "via", "waits"):
+        part = blocks[name].slice
+        np.minimum.at(low, network.tail[part], cost[part])
+        np.maximum.at(high, network.tail[part], cost[part])
+    slots = cost[blocks["slots"].slice]
+    return int((high - low).sum()) + 2 * int(np.abs(slots).max(initial=0))

@@ -1,0 +1,128 @@
+"""Drawings of flow scheduling: the network with its flow, and latencies of a live scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flowlex.models.base import ModelError
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.solution import FlowSolution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_network", "plot_latency"]
+
+_COLUMN = {"task": 0, "unscheduled": 1, "group": 1, "machine": 2, "sink": 3}
+_COLOUR = {"task": "#4c72b0", "unscheduled": "#c44e52", "group": "#8172b3", "machine": "#55a868", "sink": "#64605c"}
+#: Vertices beyond which a drawing shows nothing.
+_MOST = 80
+
+
+def draw_network(model: FlowScheduling, solution: FlowSolution | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the vertices in columns, arcs in grey, and with a solution the arcs that a task takes in colour.
+
+    Arc labels are costs (other than 0) and, where the lower bound is not 0, bounds.
+
+    Raises
+    ------
+    ModelError
+        The network has more than 80 vertices.
+    """
+    from matplotlib import pyplot as plt
+
+    network = model.schedule.network
+    if network.node_count > _MOST:
+        raise ModelError(
+            f"{network.node_count} vertices are too many to draw (at most {_MOST}); take a smaller instance"
+        )
+    if ax is None:
+        ax = plt.subplots(figsize=(8, 4.5))[1]
+    place = _places(model)
+    names = network.node_names
+    used = _used(model, solution)
+    for arc, (tail, head) in enumerate(zip(network.tail.tolist(), network.head.tolist(), strict=True)):
+        if not network.upper[arc]:
+            continue
+        (x0, y0), (x1, y1) = place[tail], place[head]
+        taken = (names[tail], names[head]) in used
+        ax.plot(
+            [x0, x1],
+            [y0, y1],
+            color="#dd8452" if taken else "#cccccc",
+            lw=2 if taken else 0.8,
+            zorder=2 if taken else 1,
+        )
+        low, cost = int(network.lower[arc]), int(network.cost[arc])
+        text = f"[{low},{int(network.upper[arc])}]" if low else f"{cost / model.rules.scale.factor:g}" if cost else ""
+        if text:
+            ax.text(0.65 * x0 + 0.35 * x1, 0.65 * y0 + 0.35 * y1, text, fontsize=7, color="#555555")
+    for block, members in network.node_blocks.items():
+        for node in range(members.start, members.start + members.count):
+            x, y = place[node]
+            ax.plot(x, y, "o", ms=13, color=_COLOUR[block], zorder=3)
+            label = "sink" if block == "sink" else names[node].partition("[")[2].rstrip("]")
+            ax.annotate(label, (x, y), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=8)
+    ax.set_axis_off()
+    ax.set_title(", ".join(type(goal).__name__ for goal in model.chosen_goals) or "no goals", fontsize=10)
+    return ax
+
+
+def _places(model: FlowScheduling) -> dict[int, tuple[float, float]]:
+    blocks = model.schedule.network.node_blocks
+    columns: dict[int, list[int]] = {}
+    for name, block in blocks.items():
+        columns.setdefault(_COLUMN[name], []).extend(range(block.start, block.start + block.count))
+    return {
+        node: (float(column), -(index + 0.5) / len(nodes))
+        for column, nodes in columns.items()
+        for index, node in enumerate(nodes)
+    }
+
+
+def _used(model: FlowScheduling, solution: FlowSolution | None) -> set[tuple[str, str]]:
+    if solution is None:
+        return set()
+    solution.require_answer()
+    used = set()
+    job_of = solution.job_of
+    network = model.schedule.network
+    names, cost = network.node_names, network.cost.tolist()
+    price: dict[tuple[str, str], int] = {}
+    ends = zip(network.tail.tolist(), network.head.tolist(), strict=True)
+    for arc, (tail, head) in enumerate(ends):
+        price.setdefault((names[tail], names[head]), cost[arc])
+    groups = [f"group[{spot}]" for spot in model.schedule.groups]
+    for task, job in job_of.items():
+        machine = solution.machine_of.get(task)
+        if machine is None:
+            used |= {(f"task[{task}]", f"unscheduled[{job}]"), (f"unscheduled[{job}]", "sink[0]")}
+            continue
+        used.add((f"machine[{machine}]", "sink[0]"))
+        at, on = f"task[{task}]", f"machine[{machine}]"
+        if (at, on) in price:
+            used.add((at, on))
+            continue
+        mine = [group for group in groups if (at, group) in price]
+        direct = [(price[at, group], group, group) for group in mine if (group, on) in price]
+        single = [(price[at, a], a, b) for a in mine for b in groups if (a, b) in price and (b, on) in price]
+        _, first, last = min(direct + single)
+        used |= {(at, first), (first, last), (last, on)}
+    return used
+
+
+def plot_latency(series: dict[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Latencies in milliseconds, one line per series, on a logarithmic scale."""
+    from matplotlib import pyplot as plt
+
+    if ax is None:
+        ax = plt.subplots(figsize=(8, 3.5))[1]
+    for name, values in series.items():
+        ms = np.asarray(values, float)
+        ax.plot(ms, "o-", ms=3, lw=1, label=f"{name} (median {np.median(ms):.3g} ms)")
+    ax.set(yscale="log", xlabel="step", ylabel="ms")
+    ax.legend()
+    return ax

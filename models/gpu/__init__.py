@@ -1,0 +1,1 @@
+"""GPU assignment: which task runs on which GPU."""

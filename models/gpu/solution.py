@@ -1,0 +1,116 @@
+"""What a round of GPU assignment decided, with reasons and prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.expression import Integers
+from flowlex.models.base import Solution
+from flowlex.models.gpu.placement import Placement
+from flowlex.models.gpu.round import Round
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["GpuSolution"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuSolution(Solution):
+    """Placements of one round.
+
+    Attributes
+    ----------
+    placement
+        Who runs where.
+    round
+        What was to be decided: kept tasks, shares.
+    transfer_units
+        Weighted transfer of all starting tasks, in units of ``placement.costs.unit_s``; exact.
+    """
+
+    placement: Placement = field(repr=False)
+    round: Round = field(repr=False)
+    transfer_units: int = field(repr=False)
+
+    @property
+    def gpu(self) -> Integers:
+        """(T,) GPU of each task, -1 when it does not run."""
+        return self.placement.gpu
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """Names of the running tasks that stop."""
+        return self._names(self.placement.preempted)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Names of the tasks that go on waiting."""
+        return self._names(self.placement.waiting)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per task: job, state, GPU, node, rack, transfer seconds, MB by level, reason."""
+        self.require_answer()
+        return self.placement.task_frame().assign(reason=self.reasons())
+
+    def job_frame(self) -> pd.DataFrame:
+        """One row per job: fair share (fractional), tasks by state, transfer seconds."""
+        self.require_answer()
+        shares = self.round.shares
+        frame = self.placement.job_frame()
+        frame.insert(1, "fair_share", np.nan if shares is None else [float(level) for level in shares.level])
+        return frame
+
+    def reasons(self) -> list[str]:
+        """Why each task that does not run does not; empty for the others."""
+        view, shares, running = self.placement.view, self.round.shares, self.placement.running_by_job.tolist()
+        idle = np.setdiff1d(self.round.free_gpu, self.gpu[self.gpu >= 0])
+        largest_idle = float(view.gpu_memory[idle].max()) if len(idle) else 0.0
+        reasons = [""] * len(self.gpu)
+        for task in self.placement.preempted.tolist():
+            job = int(view.task_job[task])
+            reasons[task] = f"job {view.job_names[job]} keeps {running[job]}, its fair share; this task ran shortest"
+        for task in self.placement.waiting.tolist():
+            job, need = int(view.task_job[task]), float(view.task_memory[task])
+            if shares is not None and running[job] >= shares.level[job]:
+                reasons[task] = f"job {view.job_names[job]} runs {running[job]}, its fair share"
+            elif not len(idle):
+                reasons[task] = "all GPUs are taken"
+            else:
+                reasons[task] = f"needs {need:g} GB; the largest idle GPU has {largest_idle:g} GB"
+        return reasons
+
+    def metrics(self) -> dict[str, float | int | str]:
+        """Figures of the placement, and the rounding of costs where there was any."""
+        rounded = self.placement.costs.rounded_s
+        return {**self.placement.metrics(), **({"cost_rounding_at_most_s": rounded} if rounded else {})}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: placements, preempted and waiting tasks with reasons, jobs, prices."""
+        answer = super().to_dict()
+        if not self.status.has_answer:
+            return answer
+        view, reasons = self.placement.view, self.reasons()
+        running = np.flatnonzero(self.gpu >= 0).tolist()
+        answer["placements"] = {view.task_names[t]: view.gpu_names[int(self.gpu[t])] for t in running}
+        for state in ("preempted", "waiting"):
+            answer[state] = {view.task_names[t]: reasons[t] for t in getattr(self.placement, state).tolist()}
+        jobs = self.job_frame().reset_index().to_dict(orient="records")
+        answer["jobs"] = [{key: None if value != value else value for key, value in job.items()} for job in jobs]
+        answer["cost_unit_s"] = str(self.placement.costs.unit_s)
+        answer["duals"] = {name: values.tolist() for name, values in self.duals.items()}
+        return answer
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Who runs where: one cell per GPU, coloured by where the task's data come from."""
+        from flowlex.models.gpu.plots import plot_placements
+
+        self.require_answer()
+        return plot_placements(self.placement, self.instance, ax)
+
+    def _names(self, tasks: Integers) -> tuple[str, ...]:
+        return tuple(self.placement.view.task_names[task] for task in tasks.tolist())

@@ -1,0 +1,1 @@
+"""Just-in-time bandwidth: when each transfer is sent, and how fast."""

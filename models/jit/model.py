@@ -1,0 +1,303 @@
+r"""When should each transfer be sent, and at which rate, so that no computation waits and little bandwidth is held?
+
+Every transfer of a DAG job gets a latest arrival time (`flowlex.models.jit.latest_arrival`). Among all
+schedules that meet them, the sorted vector of loads (pair of machines and slot, or port and slot) is made lexicographically least.
+
+Programs of the paper, by name: ``P1`` minimises the largest load; ``P2`` is the lexicographic minimum (here in stages
+with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u``, in increments; ``P4`` the same in
+lambda form. All can be compiled as printed. P3 and P4 refuse sizes at which their weights lose precision.
+
+====================================================  ============  ================================================
+equation                                              name          dual means
+====================================================  ============  ================================================
+sum_{f out of i} x_f^t <= C                      (4)  ``egress``    gain per unit of capacity of the egress
+sum_{f into j} x_f^t <= C                        (5)  ``ingress``   gain per unit of capacity of the ingress
+sum_t x_f^t = d_f                                (6)  ``size``      what one more unit of f costs
+delta_u = sum_s y_u^s, 0 <= y_u^s <= 1           (P2) ``level_link``  price of one unit of load u
+====================================================  ============  ================================================
+
+Source: Shi, Wen, Fei, Zhang 2021, and the findings of shared/papers/jit-bandwidth.md: the constraint matrix is not
+totally unimodular, so integers are tested, not assumed; and the weights overflow, so the stages have none.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.engines import solve, solve_options
+from flowlex.formulations.lexicographic.lambda_representation import increments
+from flowlex.formulations.lexicographic.levels import WHOLE, Integrality, copy_program
+from flowlex.formulations.lexicographic.weighted import weighted_program
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, Status
+from flowlex.instances.jit import JitInstance
+from flowlex.models.base import Equation, Model, ModelError, Seconds, Symbol
+from flowlex.models.jit.grid import Grid, Load, Windows, make_grid
+from flowlex.models.jit.levels import Plan, Search, find_plan
+from flowlex.models.jit.program import Cells, Horizon, lexicographic_program, rates_of_cells
+from flowlex.models.jit.proofs import largest_proof
+from flowlex.models.jit.solution import JitSolution
+from flowlex.validation.certificates import Certificate, Check
+from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["JitBandwidth", "ProgramName"]
+
+ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JitBandwidth(Model[JitInstance, JitSolution]):
+    """Just-in-time bandwidth (see the module).
+
+    Parameters
+    ----------
+    horizon
+        ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike;
+        the answer of the latter is decomposed into slots and is the same. Concerns the programs; elastic programs
+        always use slots, because being a slot later costs more.
+    share
+        First share of every job's transfers, in topological order, that is planned; the rest is background.
+    load
+        What is counted: a pair of machines in a slot, or a port in a slot.
+    integrality
+        ``auto``: linear programs, whose answers are tested; integers only where an answer is fractional. ``lp``:
+        linear programs only, rates may be fractional. ``mip``: integer programs only.
+    windows
+        ``strict``: every planned transfer arrives by its latest arrival time. ``elastic``: least total lateness
+        (units times slots) first.
+    program
+        ``P1`` to ``P4``, see the module.
+    presolve
+        Look at structure before any solver (P1 and P2; on unless integers are not asked of the linear programs).
+    """
+
+    horizon: Horizon = "slots"
+    share: float = 0.4
+    load: Load = "pair"
+    integrality: Integrality = "auto"
+    windows: Windows = "strict"
+    program: ProgramName = "P2"
+    presolve: bool | None = None
+
+    name: ClassVar[str] = "jit-bandwidth"
+    title: ClassVar[str] = "Just-in-time bandwidth"
+    sets: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("M", "machines"),
+        Symbol("T", "slots"),
+        Symbol("F", "planned transfers"),
+        Symbol("U", "loads: pairs (or ports) in each slot"),
+    )
+    parameters: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("d_f", "size of transfer f, units"),
+        Symbol("s_f, l_f", "first slot, and end of the window by the latest arrival time"),
+        Symbol("C", "units a port carries in a slot, each way"),
+    )
+    unknowns: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("x_f^t", "units of f sent in slot t, integer"),
+        Symbol(r"\delta_u", "load: sum of the rates of a pair (or port) in a slot"),
+        Symbol("y_u^s", "1 if load u is at least s"),
+    )
+    objective: ClassVar[str] = r"\operatorname{lex} \Big( \sum_u y_u^C, \sum_u y_u^{C-1}, \dots, \sum_u y_u^1 \Big)"
+    equations: ClassVar[tuple[Equation, ...]] = (
+        Equation(
+            "egress",
+            r"\sum_{f \text{ out of } i} x_f^t \le C \quad \forall i \in M, t \in T",
+            "a port sends at most its capacity",
+            "minus what one more unit of capacity saves at this level",
+        ),
+        Equation(
+            "ingress",
+            r"\sum_{f \text{ into } j} x_f^t \le C \quad \forall j \in M, t \in T",
+            "a port receives at most its capacity",
+            "minus what one more unit of capacity saves at this level",
+        ),
+        Equation(
+            "size",
+            r"\sum_{t=s_f}^{l_f - 1} x_f^t = d_f \quad \forall f \in F",
+            "all of a transfer arrives within its window",
+            "what one more unit of the transfer adds at this level",
+        ),
+        Equation(
+            "level_link",
+            r"\delta_u = \sum_{s=1}^{C} y_u^s, \quad 0 \le y_u^s \le 1 \quad \forall u \in U",
+            "a load is cut into levels",
+            "price of one unit of load",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ModelError(f"share must lie above 0 and at most at 1, got {self.share}")
+        if self.presolve and self.program in ("P3", "P4"):
+            raise ModelError(f"{self.program} is solved as printed; presolve works for P1 and P2 only")
+        if self.presolve and self.integrality == "lp":
+            raise ModelError("presolve looks for whole units; drop it or choose integrality='auto'")
+        if self.windows == "elastic" and self.program != "P2":
+            raise ModelError(f"elastic windows are available for P2 only, not for {self.program}")
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The planned transfers on the grid."""
+        return make_grid(self.instance, self.share, self.windows)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Slots or intervals of all planned transfers."""
+        return Cells(self.grid, np.arange(self.grid.count), self.grid.stop, self.horizon)
+
+    def _formulate(self) -> LinearProgram:
+        """The named program with every row and label (P2: its levels, minimising the highest)."""
+        problem = lexicographic_program(self.cells, self.load, name=self.instance.name)
+        if self.program in ("P3", "P4"):
+            return weighted_program(problem, form="lambda" if self.program == "P4" else "increments")
+        program = copy_program(problem.base)
+        if self.program == "P2":
+            pieces = increments(program, "level", problem.loads, np.arange(problem.levels + 1), width=problem.width)
+            program.minimize(pieces[-1].sum())
+            return program
+        largest = program.variables("largest", 1, upper=float(problem.levels))
+        spread = problem.loads * 1.0
+        count = len(problem.width)
+        column = np.full(count, largest.column[0])
+        bound = type(spread)(np.arange(count), column, -problem.width.astype(np.float64), np.zeros(count))
+        program.constrain("largest_link", spread + bound, "<=", 0.0)
+        program.minimize(largest)
+        return program
+
+    def solve(self, engine: EngineName = "highs", **options: Any) -> JitSolution:
+        """Solve to a certified schedule (see `flowlex.models.base.Model.solve`).
+
+        The default engine is ``highs``; ``pulp`` gives the same answer. The named program is compiled only when it
+        is the one to be solved (P3, P4, and P1 without presolve).
+        """
+        if engine == "network":
+            raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
+        chosen = solve_options(options)
+        presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
+        started = time.perf_counter()
+        grid = self.grid
+        gridded = time.perf_counter()
+        if self.program == "P2" or (self.program == "P1" and presolve):
+            search = Search(self.load, self.horizon, self.windows, self.integrality, presolve, engine, chosen)
+            plan = find_plan(grid, search)
+        else:
+            plan = self._solve_printed(engine, chosen)
+        solved = time.perf_counter()
+        solution = JitSolution.of(self.name, self.instance.name, engine, grid, plan, self.load, self.program)
+        if plan.status.has_answer:
+            certificate = certify_schedule(self.instance, self._schedule(plan))
+            if plan.weighted is not None:
+                certificate = self._weighted_claim(certificate, solution)
+            certificate = certificate.require(f"{self.name}: {self.instance.name}")
+            solution = replace(solution, certificate=certificate)
+        done = time.perf_counter()
+        return replace(solution, seconds=Seconds(gridded - started, solved - gridded, done - solved))
+
+    def _weighted_claim(self, certificate: Certificate, solution: JitSolution) -> Certificate:
+        """P3 and P4: the sum of weights, recomputed from the loads, against the solver's bound (quoted)."""
+        problem = lexicographic_program(self.cells, self.load, name=self.instance.name, labels=False)
+        size, loads = float(problem.width.sum()), solution.sorted_loads
+        total = float((size ** loads.astype(np.float64)).sum()) + size - len(loads)  # an empty load weighs 1
+        assert solution.bound is not None
+        ok = abs(total - float(solution.bound)) <= 1e-6 * total
+        check = Check("sum of weights meets the solver's bound (quoted)", ok, 0.0, f"{total:.12g}")
+        return replace(certificate, claim="bounded").including((check,))
+
+    def _schedule(self, plan: Plan) -> JitSchedule:
+        grid = self.grid
+        late = np.maximum(plan.runs.slot + 1 - grid.stop[plan.runs.row], 0)
+        return JitSchedule(
+            share=self.share,
+            load=self.load,
+            transfer=grid.transfer,
+            latest_s=grid.latest.offset_s,
+            waits_s=grid.latest.waits_s,
+            start=grid.start,
+            stop=grid.stop,
+            first=plan.runs.first,
+            last=plan.runs.last,
+            rate=plan.rate,
+            lateness=float((late * plan.rate).sum()),
+            integral=bool(np.issubdtype(plan.rate.dtype, np.integer)),
+            parts=plan.parts if plan.status is Status.OPTIMAL else (),
+            levels_claimed=plan.route[:1] != ("printed",),
+        )
+
+    def _solve_printed(self, engine: EngineName, options: Any) -> Plan:
+        """Solve the named program itself; integers are tested and, where asked for, enforced."""
+        program, grid, cells = self.formulation, self.grid, self.cells
+        assert isinstance(program, LinearProgram)
+        relaxed: Outcome | None = None
+        if self.integrality != "mip":
+            relaxed = outcome = solve(program, engine, options)
+            route = "lp"
+        if self.integrality != "lp" and (relaxed is None or not self._whole(relaxed)):
+            if relaxed is not None and relaxed.status is Status.INFEASIBLE:
+                return self._no_plan(relaxed)
+            outcome = solve(self._whole_rates(program), engine, options)
+            route = "mip"
+        answer = outcome.values  # noqa: PD011  # an Outcome, not a frame
+        if answer is None:
+            return self._no_plan(outcome)
+        values = answer[: cells.columns.count]
+        whole = np.rint(values)
+        parts: tuple[SchedulePart, ...] = ()
+        if np.abs(values - whole).max(initial=0.0) > WHOLE:
+            slots = Cells(grid, cells.which, cells.stop, "slots").columns
+            cell = np.searchsorted(cells.edges, slots.slot + cells.edges[0], side="right") - 1
+            fractional = (values / cells.length[cells.columns.slot])[cells.columns.entry(slots.row, cell)]
+            return Plan(outcome.status, grid.columns, fractional, parts, ("printed", route), lp_solves=1)
+        runs, rate = rates_of_cells(cells, whole.astype(np.int64))
+        if self.program == "P1" and relaxed is not None:
+            parts = (SchedulePart(cells.which, largest_proof(cells, self.load, program, relaxed, outcome)),)
+        weighted = None
+        if self.program in ("P3", "P4") and outcome.objective is not None and outcome.bound is not None:
+            weighted = (float(outcome.objective), float(outcome.bound))
+        return Plan(
+            outcome.status,
+            runs,
+            rate,
+            parts,
+            ("printed", route),
+            lp_solves=int(relaxed is not None),
+            mip_solves=int(route == "mip"),
+            weighted=weighted,
+        )
+
+    def _whole(self, outcome: Outcome) -> bool:
+        answer = outcome.values  # noqa: PD011  # an Outcome, not a frame
+        if answer is None:
+            return False
+        values = answer[: self.cells.columns.count]
+        return bool(np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE)
+
+    def _whole_rates(self, program: LinearProgram) -> LinearProgram:
+        whole = copy_program(program)
+        whole.variable_blocks["rate"] = replace(whole.variable_blocks["rate"], integer=True)
+        if "largest" in whole.variable_blocks:
+            whole.variable_blocks["largest"] = replace(whole.variable_blocks["largest"], integer=True)
+        whole.minimize(program.objective)
+        return whole
+
+    def _no_plan(self, outcome: Outcome) -> Plan:
+        grid = self.grid
+        why = outcome.infeasibility or Infeasibility(outcome.message)
+        zero = np.zeros(grid.columns.count, np.int64)
+        return Plan(outcome.status, grid.columns, zero, infeasibility=why, message=why.message)
+
+    def details(self) -> list[tuple[str, pd.DataFrame]]:
+        """Latest arrival times, for `flowlex show`."""
+        frame = self.grid.latest.to_frame()
+        frame["planned"] = np.isin(np.arange(len(frame)), self.grid.transfer)
+        return [("Latest arrival times", frame.drop(columns=["rank"]))]
+
+    def _interpret(self, outcome: Outcome) -> JitSolution:
+        raise NotImplementedError("JitBandwidth.solve builds its solution from a plan")

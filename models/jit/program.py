@@ -1,0 +1,215 @@
+"""The paper's programs over slots or intervals, for all or some transfers of a grid.
+
+==============================================  ============  ==================================================
+equation                                        name          dual means
+==============================================  ============  ==================================================
+sum_(f out of i) x_f^t <= C |t|            (4)  ``egress``    gain per unit of capacity of the egress of i in t
+sum_(f into j) x_f^t <= C |t|              (5)  ``ingress``   gain per unit of capacity of the ingress of j in t
+sum_t x_f^t = d_f                          (6)  ``size``      cost of one more unit of f
+x_f^t = 0 outside [s_f, l_f]               (7)  (no column)
+==============================================  ============  ==================================================
+
+|t| is the length of a cell: 1 for a slot, L for an interval of L slots in which no window starts or ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.bipartite_decomposition import decompose
+from flowlex.formulations.expression import Expression, Integers, Variables
+from flowlex.formulations.lexicographic.levels import LexicographicProgram
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.models.jit.grid import Grid, Load, Runs
+
+__all__ = ["Cells", "Horizon", "base_program", "lexicographic_program", "rates_of_cells"]
+
+Horizon: TypeAlias = Literal["slots", "intervals"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Some transfers of a grid over slots, or over intervals between neighbouring starts and stops.
+
+    Attributes
+    ----------
+    grid
+        Whose transfers they are.
+    which
+        (F',) the transfers.
+    stop
+        (F',) end of each run (the window's, or later for elastic windows).
+    horizon
+        ``slots`` or ``intervals``.
+    ports
+        (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None.
+    """
+
+    grid: Grid
+    which: Integers
+    stop: Integers
+    horizon: Horizon
+    ports: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
+
+    @cached_property
+    def edges(self) -> Integers:
+        """(cells + 1,) first slot of every cell, and the end."""
+        start = self.grid.start[self.which]
+        if not len(self.which):
+            return np.zeros(1, np.int64)
+        if self.horizon == "slots":
+            return np.arange(start.min(), self.stop.max() + 1)
+        return np.unique(np.concatenate([start, self.stop]))
+
+    @cached_property
+    def length(self) -> Integers:
+        """(cells,) slots in each cell."""
+        return np.diff(self.edges)
+
+    @cached_property
+    def columns(self) -> Runs:
+        """One row per transfer: its cells."""
+        start = self.grid.start[self.which]
+        return Runs(np.searchsorted(self.edges, start), np.searchsorted(self.edges, self.stop))
+
+    @cached_property
+    def entry_keys(self) -> tuple[Integers, ...]:
+        """(columns,) per kind of port: machine * cells + cell."""
+        columns, cells = self.columns, len(self.length)
+        return tuple(
+            port[self.which][columns.row] * cells + columns.slot for port in (self.grid.sender, self.grid.receiver)
+        )
+
+    @cached_property
+    def most(self) -> Integers:
+        """(columns,) the most a transfer can send in a cell."""
+        row, cell = self.columns.row, self.columns.slot
+        return np.asarray(
+            np.minimum(self.grid.cap[self.which][row] * self.length[cell], self.grid.units[self.which][row])
+        )
+
+    def port_rows(self, side: int, binding_only: bool) -> tuple[Integers, Integers, Integers]:
+        """Rows of (4) or (5): port, cell, and for every column its row (-1: none).
+
+        With ``binding_only``, rows that no choice of rates could break are left out.
+        """
+        limit = (self.grid.out_units, self.grid.in_units)[side]
+        size = max(len(self.length), 1)
+        used, row = np.unique(self.entry_keys[side], return_inverse=True)
+        kept = np.ones(len(used), np.bool_)
+        if binding_only:
+            most = np.bincount(row, weights=self.most, minlength=len(used))
+            kept &= most > limit[used // size] * self.length[used % size]
+        if self.ports is not None:
+            kept &= self.ports[side][used // size]
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        return used[kept] // size, used[kept] % size, number[row]
+
+    def load_entries(self, load: Load) -> tuple[Integers, Integers, tuple[Integers, ...]]:
+        """Loads that have columns: number of the pair or port, cell, and for every column its entries."""
+        columns, cells = self.columns, len(self.length)
+        keys = [group[self.which][columns.row] * cells + columns.slot for group in self.grid.groups(load)]
+        used, inverse = np.unique(np.concatenate(keys), return_inverse=True)
+        parts = tuple(np.split(inverse, len(keys)))
+        size = max(cells, 1)
+        return used // size, used % size, parts
+
+
+def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels: bool = True) -> LinearProgram:
+    """Constraints (4) to (7), without an objective; variables are named ``rate``.
+
+    Parameters
+    ----------
+    binding_only
+        Leave out port rows that no choice of rates could break.
+    labels
+        Give rows and columns names that tell transfers and machines.
+    """
+    grid, columns = cells.grid, cells.columns
+    program = LinearProgram(name)
+    begin = cells.edges[:-1]
+    names = np.array([grid.name(int(k)) for k in cells.which], dtype=object) if labels else cells.which
+    label = (names[columns.row], begin[columns.slot])
+    rate = program.variables("rate", columns.count, upper=cells.most, labels=label)
+    machine = np.array([m.name for m in grid.instance.machines], dtype=object)
+    for side, (name_of, limit) in enumerate((("egress", grid.out_units), ("ingress", grid.in_units))):
+        port, cell, row = cells.port_rows(side, binding_only)
+        kept = row >= 0
+        load = rate[kept].sum_by(row[kept], len(port))
+        program.constrain(name_of, load, "<=", limit[port] * cells.length[cell], labels=(machine[port], begin[cell]))
+    program.constrain("size", rate.sum_by(columns.row, len(cells.which)), "==", grid.units[cells.which], labels=names)
+    return program
+
+
+def lexicographic_program(
+    cells: Cells, load: Load, *, name: str, binding_only: bool = False, labels: bool = True, elastic: bool = False
+) -> LexicographicProgram:
+    """The base with its loads; with ``elastic`` also total lateness as the first objective."""
+    grid = cells.grid
+    program = base_program(cells, name=name, binding_only=binding_only, labels=labels)
+    rate = Variables(np.arange(cells.columns.count))
+    unit, cell, parts = cells.load_entries(load)
+    loads = Expression.empty(len(unit))
+    for part in parts:
+        loads = loads + rate.sum_by(part, len(unit))
+    late = np.maximum(cells.edges[cells.columns.slot] + 1 - grid.stop[cells.which][cells.columns.row], 0)
+    return LexicographicProgram(
+        base=program,
+        loads=loads,
+        levels=int(grid.cap[cells.which].max(initial=1)),
+        width=cells.length[cell].astype(np.float64),
+        first=(rate * late).sum() if elastic else None,
+        constant_sum=float(grid.units[cells.which].sum() * len(parts)),
+    )
+
+
+def rates_of_cells(cells: Cells, amount: Integers) -> tuple[Runs, Integers]:
+    """Expand whole amounts per cell to slots: pair and port loads are their means, rounded down or up.
+
+    Returns
+    -------
+    runs, rate
+        One row of slots per transfer, and the units sent in each.
+    """
+    runs = Runs(cells.grid.start[cells.which], cells.stop)
+    if cells.horizon == "slots":
+        return runs, amount
+    rate = np.zeros(runs.count, np.int64)
+    columns = cells.columns
+    order = np.argsort(columns.slot, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(columns.slot[order])) + 1) if len(order) else []:
+        cell = int(columns.slot[members[0]])
+        used = members[amount[members] > 0]
+        if not len(used):
+            continue
+        slots = _expand(cells, columns.row[used], amount[used], int(cells.length[cell]))
+        at = runs.entry(columns.row[used], np.full(len(used), cells.edges[cell]))
+        rate[at[:, None] + np.arange(slots.shape[1])] = slots
+    return runs, rate
+
+
+def _expand(cells: Cells, rows: Integers, amount: Integers, length: int) -> NDArray[np.int64]:
+    """One interval: decompose the pairs' amounts, then share every pair's slots among its transfers."""
+    if length == 1:
+        return amount[:, None]
+    grid, chosen = cells.grid, cells.which[rows]
+    pair, inverse = np.unique(grid.pair[chosen], return_inverse=True)
+    total = np.bincount(inverse, weights=amount, minlength=len(pair)).astype(np.int64)
+    some = np.zeros(len(pair), np.int64)
+    some[inverse] = chosen
+    parts = decompose(grid.sender[some], grid.receiver[some], total, length)
+    out = np.zeros((len(rows), length), np.int64)
+    for p in range(len(pair)):
+        members = np.flatnonzero(inverse == p)
+        upto = np.concatenate([[0], np.cumsum(parts[p])])
+        ends = np.concatenate([[0], np.cumsum(amount[members])])
+        # Unit number n of the pair belongs to the transfer and to the slot in whose range n lies.
+        low = np.maximum(upto[None, :-1], ends[:-1, None])
+        high = np.minimum(upto[None, 1:], ends[1:, None])
+        out[members] = np.maximum(high - low, 0)
+    return out

@@ -1,0 +1,1 @@
+"""Load partition: which node processes which items."""

@@ -1,0 +1,108 @@
+"""The paper's algorithm 1, and every evaluation judged by the true speeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.outcome import EngineName
+from flowlex.instances.load import MICROSECONDS, LoadPartitionInstance
+from flowlex.models.base import ModelError
+from flowlex.models.load.capacity import EVALUATIONS, capacities, largest_remainder
+from flowlex.models.load.model import LoadPartition
+from flowlex.models.load.solution import finish_times
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Algorithm1", "algorithm1", "compare"]
+
+
+@dataclass(frozen=True)
+class Algorithm1:
+    """What algorithm 1 does: (N, N) moves, (N,) loads after, cost in microseconds."""
+
+    moves: Integers
+    after: Integers
+    cost: int
+
+    @property
+    def moved_items(self) -> int:
+        """Items that change their node."""
+        return int(self.moves.sum())
+
+
+def algorithm1(instance: LoadPartitionInstance, capacity: Floats) -> Algorithm1:
+    """Move ``min(excess, deficit)`` from any node above its target to any below, until none is left.
+
+    The paper leaves "any" open; here it is the first in the instance's order. Targets are those of the model
+    (largest remainder), so that both end with the same loads.
+    """
+    view = instance.arrays
+    targets = largest_remainder(capacity, int(view.load.sum()))
+    surplus = (view.load - targets).tolist()
+    moves = np.zeros_like(view.cost)
+    high = [i for i, s in enumerate(surplus) if s > 0]
+    low = [i for i, s in enumerate(surplus) if s < 0]
+    while high and low:
+        h, n = high[0], low[0]
+        amount = min(surplus[h], -surplus[n])
+        moves[h, n] += amount
+        surplus[h] -= amount
+        surplus[n] += amount
+        high, low = high[surplus[h] == 0 :], low[surplus[n] == 0 :]
+    return Algorithm1(moves, targets, int((moves * view.cost).sum()))
+
+
+def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") -> pd.DataFrame:
+    """Finish times at the true speeds under each evaluation; least moved cost beside algorithm 1.
+
+    Raises
+    ------
+    ModelError
+        The instance tells no true speeds, or no evaluation has its figures.
+    """
+    import pandas as pd
+
+    if any(node.true_items_per_s is None for node in instance.nodes):
+        name = next(node.name for node in instance.nodes if node.true_items_per_s is None)
+        raise ModelError(f"node {name!r} has no true_items_per_s; comparing evaluations needs the true speeds")
+    truth = np.array([node.true_items_per_s for node in instance.nodes], np.float64)
+    rows = [_row("none", "as it lies", finish_times(instance.arrays.load, truth), 0, 0)]
+    missing = ""
+    for evaluation in EVALUATIONS:
+        try:
+            capacity = capacities(instance.nodes, evaluation)
+        except ModelError as error:
+            missing = str(error)
+            continue
+        greedy = algorithm1(instance, capacity)
+        rows.append(_row(evaluation, "algorithm 1", finish_times(greedy.after, truth), greedy.moved_items, greedy.cost))
+        for label, options in (
+            ("targets", {}),
+            ("targets, replicas", {"level": "item"}),
+            ("makespan, replicas", {"level": "item", "objective": "makespan"}),
+        ):
+            solution = LoadPartition(instance, capacity=evaluation, **options).solve(engine)  # type: ignore[arg-type]
+            cost = round((solution.objective or 0) * MICROSECONDS)
+            finish = finish_times(solution.after, truth)
+            rows.append(_row(evaluation, label, finish, solution.moved_items, cost))
+    if len(rows) == 1:
+        raise ModelError(f"no evaluation has its figures: {missing}")
+    return pd.DataFrame(rows).set_index(["capacity", "method"])
+
+
+def _row(capacity: str, method: str, finish: Floats, moved: int, cost: int) -> dict[str, str | float | int]:
+    latest = float(finish.max())
+    return {
+        "capacity": capacity,
+        "method": method,
+        "true finish, latest s": latest,
+        "true finish, earliest s": float(finish.min()),
+        "unevenness": float((latest - finish.min()) / latest) if latest else 0.0,
+        "moved items": moved,
+        "moved cost s": cost / MICROSECONDS,
+    }

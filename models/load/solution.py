@@ -1,0 +1,148 @@
+"""A partition: who processes what, what moves where, when each node ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.instances.load import MICROSECONDS, LoadPartitionInstance
+from flowlex.models.base import Solution
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["PartitionSolution", "finish_times"]
+
+
+def finish_times(after: Integers, speed: Floats) -> Floats:
+    """(N,) time each node needs: items over speed; zero without items, infinite at speed zero."""
+    finish = np.full(len(after), np.inf)
+    np.divide(after, speed, out=finish, where=speed > 0)
+    finish[after == 0] = 0.0
+    return finish
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionSolution(Solution):
+    """Who processes what. The objective is the moved cost in seconds.
+
+    Attributes
+    ----------
+    source
+        The instance.
+    capacity
+        (N,) as evaluated.
+    before, after
+        (N,) items that lie on each node; items it processes.
+    share
+        (B, N) items of each block that each node processes; None without an answer.
+    moves
+        (N, N) items moved from each node to each other.
+    """
+
+    source: LoadPartitionInstance = field(repr=False)
+    capacity: Floats = field(repr=False)
+    before: Integers = field(repr=False)
+    after: Integers = field(repr=False)
+    share: Integers | None = field(default=None, repr=False)
+    moves: Integers = field(repr=False)
+
+    @property
+    def targets(self) -> dict[str, int]:
+        """Items that each node processes."""
+        return {n.name: int(k) for n, k in zip(self.source.nodes, self.after, strict=True)}
+
+    @property
+    def finish(self) -> Floats:
+        """(N,) expected finish: items over capacity (seconds when the capacity is a speed)."""
+        return finish_times(self.after, self.capacity)
+
+    @property
+    def true_finish(self) -> Floats | None:
+        """(N,) seconds at the true speeds; None when the instance does not tell them all."""
+        speeds = [node.true_items_per_s for node in self.source.nodes]
+        if any(speed is None for speed in speeds):
+            return None
+        return finish_times(self.after, np.array(speeds, np.float64))
+
+    @property
+    def moved_items(self) -> int:
+        """Items that change their node."""
+        return int(self.moves.sum())
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per node: capacity, items before and after, sent, received, expected finish, true finish."""
+        import pandas as pd
+
+        self.require_answer()
+        columns: dict[str, Any] = {
+            "capacity": self.capacity,
+            "before": self.before,
+            "after": self.after,
+            "sent": self.moves.sum(axis=1),
+            "received": self.moves.sum(axis=0),
+            "finish": self.finish,
+        }
+        if self.true_finish is not None:
+            columns["true_finish_s"] = self.true_finish
+        return pd.DataFrame(columns, index=pd.Index([n.name for n in self.source.nodes], name="node"))
+
+    def move_frame(self) -> pd.DataFrame:
+        """One row per pair of nodes between which items move: items and seconds."""
+        import pandas as pd
+
+        self.require_answer()
+        names = [node.name for node in self.source.nodes]
+        cost = self.source.arrays.cost
+        rows = [
+            (names[h], names[n], int(self.moves[h, n]), int(self.moves[h, n] * cost[h, n]) / MICROSECONDS)
+            for h, n in zip(*np.nonzero(self.moves), strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["source", "target", "items", "seconds"])
+
+    def metrics(self) -> dict[str, float | int | str]:
+        """Moved items and cost, expected and true makespan."""
+        figures: dict[str, float | int | str] = {
+            "moved items": self.moved_items,
+            "moved cost s": float(self.objective or 0.0),
+            "expected finish, latest": float(self.finish.max()),
+            "expected finish, earliest": float(self.finish.min()),
+        }
+        if self.true_finish is not None:
+            figures["true finish s, latest"] = float(self.true_finish.max())
+            figures["true finish s, earliest"] = float(self.true_finish.min())
+        return figures
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with items by node, moves, and the split of every block that is split or moved."""
+        answer = super().to_dict()
+        if self.share is None:
+            return answer
+        names = [node.name for node in self.source.nodes]
+        answer["items"] = self.targets
+        answer["moves"] = self.move_frame().to_dict("records")
+        answer["blocks"] = {
+            block.name: {names[n]: int(self.share[b, n]) for n in np.flatnonzero(self.share[b])}
+            for b, block in enumerate(self.source.blocks)
+        }
+        return answer
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Items per node before and after, with the expected finish above each bar."""
+        self.require_answer()
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(figsize=(8, 4.5))[1] if ax is None else ax
+        place = np.arange(len(self.before))
+        axes.bar(place - 0.2, self.before, 0.4, label="before", color="tab:gray")
+        bars = axes.bar(place + 0.2, self.after, 0.4, label="after", color="tab:blue")
+        if len(place) <= 30:
+            axes.bar_label(bars, [f"{time:.3g}" for time in self.finish], fontsize=8)
+            axes.set_xticks(place, [n.name for n in self.source.nodes], rotation=30 if len(place) > 6 else 0)
+        axes.set(ylabel="items", title=f"{self.instance}: {self.moved_items} items move (number: expected finish)")
+        axes.legend()
+        return axes

@@ -1,0 +1,1 @@
+"""Bounds on the balance from below: patterns of what a node can hold."""

@@ -1,0 +1,230 @@
+"""Closing the gap of phase 2 with node patterns: branch and bound on the mean load, or on the largest load.
+
+See `flowlex.models.pods.bounds.columns` for the bounds. Whatever stops the work, the bound returned is proven.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.expression import Integers
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.bounds.columns import Columns, fill_node
+from flowlex.models.pods.problem.classes import Demand, stays
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.validation.certificates.pods import balance_of
+
+__all__ = ["Closed", "GapSearch", "Polish"]
+
+Polish: TypeAlias = Callable[[Cluster, int], Cluster]
+
+#: Answer and bound this close, as fractions of a node's capacity, count as met.
+PROVEN = 1e-6
+#: Seconds for one integer program over the patterns at hand.
+_WHOLE_S = 10.0
+#: Half-width of the first interval of the mean, in units of the balance.
+_FIRST = 0.15
+#: So many intervals of the mean are looked at.
+_INTERVALS = 300
+#: Steps of the search for the largest provable target.
+_BISECTIONS = 8
+#: Fresh answers whose patterns are added when the bound is as good as it gets and the gap still open.
+_RETRIES = 12
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What came of it.
+
+    Attributes
+    ----------
+    bound
+        Proven, in units of the balance.
+    cluster
+        The best answer.
+    rounds
+        Master programs solved.
+    exhausted
+        Whether more time would not have helped: the gap is that of the decomposition.
+    """
+
+    bound: float
+    cluster: Cluster
+    rounds: int
+    exhausted: bool
+
+
+class GapSearch:
+    """Bounds the balance from below and improves the answer until they are within ``gap`` (a share of the answer).
+
+    Parameters
+    ----------
+    clusters
+        Known answers, the best first; all of them are a source of patterns.
+    bound
+        A bound that is known already.
+    means
+        What is at least as even as the best answer has a mean load between these.
+    polish
+        Anneals an answer: as it is (0), or with that seed and so warm that other good answers are met (1, 2, ..).
+    """
+
+    def __init__(
+        self,
+        instance: PodInstance,
+        demand: Demand,
+        clusters: list[Cluster],
+        measure: str,
+        *,
+        move_budget: float,
+        bound: float,
+        means: tuple[float, float],
+        gap: float,
+        until: float,
+        seed: int,
+        polish: Polish,
+    ) -> None:
+        self.instance, self.demand, self.measure, self.polish = instance, demand, measure, polish
+        self.best, self.gap, self.bound, self.means = clusters[0], gap, bound, means
+        self.fixed = stays(instance.arrays, move_budget)
+        self.size = len(instance.nodes)
+        self.mean = float(self.best.loads.mean())
+        self.scale = max(self.value if measure != "max_load" else 0.1 * self.value, PROVEN)
+        self.columns = Columns(
+            instance.arrays,
+            demand,
+            cards=self.best.cards,
+            measure=measure,
+            move_budget=move_budget,
+            centre=self.mean,
+            scale=self.scale,
+            tolerance=max(1e-6, min(1e-3, gap / 20)),
+            until=until,
+            seed=seed,
+        )
+        for cluster in clusters:
+            self.columns.learn(cluster.node)
+        self.tried = 0
+
+    @property
+    def value(self) -> float:
+        """The balance of the best answer."""
+        return balance_of(self.best.loads, self.measure)
+
+    @property
+    def enough(self) -> float:
+        """A bound that suffices."""
+        return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
+
+    def run(self) -> Closed:
+        """Work until the gap is closed, time is over, or nothing more can be had."""
+        exhausted = self._largest() if self.measure == "max_load" else self._by_mean()
+        for k in range(_RETRIES):
+            if self.bound >= self.enough or self.columns.late:
+                break
+            self._enrich(k)
+        return Closed(min(self.bound, self.value), self.best, self.columns.rounds, exhausted)
+
+    # Deviation and mean absolute deviation: intervals of the mean.
+
+    def _scaled(self, value: float) -> float:
+        """A balance as the sum that the programs bound."""
+        return self.size * (value / self.scale) ** (2 if self.measure == "deviation" else 1)
+
+    def _unscaled(self, total: float) -> float:
+        share = max(0.0, total) / self.size
+        return self.scale * (math.sqrt(share) if self.measure == "deviation" else share)
+
+    def _by_mean(self) -> bool:
+        """Take the interval with the least bound; prove more or halve it; True when that is all there is."""
+        low, high = ((mean - self.mean) / self.scale for mean in self.means)
+        cuts = [low, *(c for c in (-_FIRST, _FIRST) if low < c < high), high]
+        leaves = [(-math.inf, abs(a + b), a, b) for a, b in pairwise(cuts)]
+        heapq.heapify(leaves)
+        final = math.inf  # least bound of the intervals that cannot be helped
+        narrow = max(1e-3, 0.3 * math.sqrt(self.gap) if self.measure == "deviation" else 0.2 * self.gap)
+        for _ in range(_INTERVALS):
+            if self.columns.late or not leaves or leaves[0][0] >= min(final, self._scaled(self.enough)):
+                break
+            known, _, low, high = heapq.heappop(leaves)
+            proof = self.columns.prove(low, high, self._scaled(self.enough))
+            found = max(known, proof.bound)
+            if found < self._scaled(self.enough):
+                self._answer(proof.mean, math.inf)
+            if found >= self._scaled(self.enough) or self.columns.late:
+                heapq.heappush(leaves, (found, 0.0, low, high))
+            elif high - low <= narrow and proof.settled:
+                final = min(final, found)
+            else:
+                cut = proof.mean if low + 0.1 * (high - low) < proof.mean < high - 0.1 * (high - low) else 0.0
+                cut = cut or 0.5 * (low + high)
+                for a, b in ((low, cut), (cut, high)):
+                    heapq.heappush(leaves, (found, abs(a + b), a, b))
+        least = min(final, min((leaf[0] for leaf in leaves), default=math.inf))
+        self.bound = max(self.bound, self._unscaled(least) if math.isfinite(least) else 0.0)
+        return not self.columns.late
+
+    # Largest load: targets.
+
+    def _largest(self) -> bool:
+        """Refute targets below the best answer; True when that is all there is."""
+        low, high = self.bound, self.value
+        target = self.enough
+        for _ in range(_BISECTIONS * 4):
+            if self.columns.late or self.bound >= self.enough or high - low <= 1e-3 * self.gap * high + PROVEN:
+                break
+            cap = (target - self.mean) / self.scale
+            proof = self.columns.prove(-math.inf, cap, math.inf)
+            if self.columns.refuted(proof):
+                low = self.bound = max(self.bound, target)
+            elif self.columns.late:
+                break
+            elif self._answer(0.0, cap):
+                high = min(high, self.value)
+            else:
+                high = min(high, target)  # patterns in parts exist, whole ones were not found
+            target = self.enough if low < self.enough < high else 0.5 * (low + high)
+        return not self.columns.late
+
+    # Answers
+
+    def _enrich(self, k: int) -> None:
+        """Learn the patterns of a fresh answer near the best, and put all together once more."""
+        cluster = self.polish(self.best, k + 1)
+        self.columns.learn(cluster.node)
+        if balance_of(cluster.loads, self.measure) < self.value - 1e-12:
+            self.best = cluster
+        cap = (self.value - PROVEN - self.mean) / self.scale if self.measure == "max_load" else math.inf
+        self._answer((float(self.best.loads.mean()) - self.mean) / self.scale, cap)
+
+    def _answer(self, mean: float, cap: float) -> bool:
+        """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
+        if len(self.columns.pool) == self.tried and self.measure != "max_load":
+            return False
+        self.tried = len(self.columns.pool)
+        chosen = self.columns.whole(mean, cap, _WHOLE_S, 1e-4)
+        if chosen is None:
+            return False
+        cluster = self._build(self.demand.assign(chosen, self.fixed))
+        if cluster is None:
+            return False
+        cluster = self.polish(cluster, 0)
+        self.columns.learn(cluster.node)
+        if balance_of(cluster.loads, self.measure) < self.value - 1e-12:
+            self.best = cluster
+            return True
+        return False
+
+    def _build(self, node: Integers) -> Cluster | None:
+        cluster = Cluster(self.instance.arrays, cards=self.best.cards)
+        for n in range(self.size):
+            if not fill_node(cluster, np.flatnonzero(node == n).tolist(), n):
+                return None
+        return cluster

@@ -1,0 +1,329 @@
+r"""Bounds and answers of phase 2 by column generation over node patterns (Dantzig-Wolfe decomposition).
+
+The master program takes so many patterns of each node class that every pod has its place; patterns are priced by
+`flowlex.models.pods.bounds.patterns`. Any prices y give the proven bound
+
+    L(y) = sum_r y_r side_r + sum_k n_k (least priced cost of a pattern of class k),
+
+which is as strong as if each node were described by the convex hull of what it can hold. The patterns at hand, taken
+in whole numbers, give answers.
+
+The mean of the loads is not known beforehand. Over an interval a <= mean <= b
+
+    sum_i (u_i - mean)**2  >=  sum_i (u_i - a)(u_i - b),
+    sum_i |u_i - mean|     >=  sum_i max(0, u_i - b, a - u_i),
+
+both with equality at the ends' coincidence, so intervals are halved until the bound suffices (branch and bound on
+the mean). For the largest load, a target is refuted when no patterns below it can place all pods.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.bounds.patterns import Pattern, Pricing
+from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.cluster import Cluster
+
+__all__ = ["Columns", "Proof"]
+
+#: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
+_PENALTY = 1e3
+_ROUNDS = 80
+#: Reduced costs above minus this are none.
+_NONE = 1e-7
+#: An infeasibility below this may be rounding.
+_REFUTED = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What one master program proved over an interval.
+
+    Attributes
+    ----------
+    bound
+        Proven, in scaled units; minus infinity when time ran out before anything was.
+    relaxed
+        Optimum over the patterns at hand.
+    mean
+        Mean load of that optimum.
+    prices
+        (rows,) the multipliers that prove the bound.
+    settled
+        Whether no pattern would improve it.
+    """
+
+    bound: float
+    relaxed: float
+    mean: float
+    prices: Floats = field(repr=False)
+    settled: bool
+
+
+class Columns:
+    """Patterns of one balance problem and the programs over them.
+
+    Parameters
+    ----------
+    centre, scale
+        Loads are stated as (u - centre) / scale.
+    tolerance
+        How far from proven a pattern's cost may be.
+    """
+
+    def __init__(
+        self,
+        view: PodArrays,
+        demand: Demand,
+        *,
+        cards: bool,
+        measure: str,
+        move_budget: float,
+        centre: float,
+        scale: float,
+        tolerance: float,
+        until: float,
+        seed: int = 0,
+    ) -> None:
+        self.view, self.demand, self.measure, self.cards = view, demand, measure, cards
+        self.move_budget, self.until, self.seed = move_budget, until, seed
+        self.centre, self.scale, self.tolerance = centre, scale, tolerance
+        self.pricing = [
+            Pricing(view, demand, k, cards=cards, measure=measure, centre=centre, scale=scale, seed=seed)
+            for k in range(len(demand.classes.count))
+        ]
+        self.pool: dict[tuple[int, bytes], Pattern] = {}
+        self._packs: dict[tuple[int, bytes], bool] = {}
+        self.size = int(demand.classes.count.sum())
+        self.rounds = 0
+
+    @property
+    def late(self) -> bool:
+        """Whether time is over."""
+        return time.perf_counter() >= self.until
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least a little."""
+        return max(0.02, self.until - time.perf_counter())
+
+    def learn(self, node: Integers) -> None:
+        """Take the patterns of a placement."""
+        for kind, counts in self.demand.patterns(node):
+            self.keep(self.pricing[kind].pattern(counts))
+
+    def keep(self, pattern: Pattern) -> bool:
+        """Take a pattern; say whether it is new."""
+        new = pattern.key not in self.pool
+        self.pool.setdefault(pattern.key, pattern)
+        return new
+
+    # Rows: groups, quotas, budget, mean, classes.
+
+    def _sides(self, low: float, high: float) -> tuple[Floats, Floats]:
+        demand = self.demand
+        quota = [float(count) for _, count in demand.quota]
+        budget = [self.move_budget] if demand.move_cost.any() else []
+        mean = [] if self.measure == "max_load" else [(low, high)]
+        lower = [*demand.least, *quota, *[-INFINITY] * len(budget), *(a * self.size for a, _ in mean)]
+        upper = [*demand.most, *quota, *budget, *(b * self.size for _, b in mean)]
+        classes = demand.classes.count.astype(np.float64)
+        return np.append(lower, classes), np.append(upper, classes)
+
+    def _column(self, pattern: Pattern) -> tuple[list[int], list[float]]:
+        demand = self.demand
+        values = [*pattern.counts.astype(np.float64)]
+        values += [float(pattern.counts[members].sum()) for members, _ in demand.quota]
+        if demand.move_cost.any():
+            values.append(float(pattern.counts @ demand.move_cost[:, pattern.kind]))
+        if self.measure != "max_load":
+            values.append((pattern.load - self.centre) / self.scale)
+        classes = len(values)
+        rows = [r for r, value in enumerate(values) if value]
+        return [*rows, classes + pattern.kind], [*(values[r] for r in rows), 1.0]
+
+    def _cost(self, pattern: Pattern, low: float, high: float) -> float:
+        load = (pattern.load - self.centre) / self.scale
+        if self.measure == "deviation":
+            return (load - low) * (load - high)
+        return max(0.0, load - high, low - load) if self.measure == "mean_absolute" else 0.0
+
+    def _usable(self, pattern: Pattern, high: float) -> bool:
+        return self.measure != "max_load" or (pattern.load - self.centre) / self.scale <= high + 1e-9
+
+    def _prices(self, duals: Floats, kind: int) -> tuple[Floats, float]:
+        """Price of each group on a class, and of the scaled load."""
+        demand = self.demand
+        groups = len(demand.pod)
+        prices = duals[:groups].copy()
+        for q, (members, _) in enumerate(demand.quota):
+            prices[members] += duals[groups + q]
+        row = groups + len(demand.quota)
+        if demand.move_cost.any():
+            prices += duals[row] * demand.move_cost[:, kind]
+            row += 1
+        return prices, 0.0 if self.measure == "max_load" else float(duals[row])
+
+    def prove(self, low: float, high: float, target: float) -> Proof:
+        """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).
+
+        It ends when the bound reaches ``target``, when no pattern improves it, or when time is over.
+        """
+        lower, upper = self._sides(low, high)
+        master = GrowingProgram(seed=self.seed)
+        for a, b in zip(lower.tolist(), upper.tolist(), strict=True):
+            master.add_row(a, b)
+        for row, penalty in enumerate(self._penalties(len(lower)).tolist()):
+            master.add_column(penalty, rows=[row], values=[1.0])
+            master.add_column(penalty, rows=[row], values=[-1.0])
+        inside: dict[tuple[int, bytes], Pattern] = {}
+        for pricing in self.pricing:
+            pricing.confine(low, high)
+        for key, pattern in self.pool.items():
+            self._enter(master, inside, key, pattern, low, high)
+        best, centre = -math.inf, np.zeros(len(lower))
+        relaxed, mean, settled = math.inf, 0.0, False
+        for turn in range(_ROUNDS):
+            outcome = master.solve(time_limit_s=self.left)
+            if outcome.duals is None or outcome.values is None:
+                break
+            self.rounds += 1
+            relaxed = outcome.objective
+            mean = self._mean(outcome.values, inside)
+            if self._hopeless(relaxed, target, low, high) and turn:
+                break
+            for weight, strict in ((0.5, False), (0.0, False), (0.0, True)) if turn else ((0.0, False),):
+                duals = weight * centre + (1 - weight) * outcome.duals
+                bound, found = self._lagrangian(duals, lower, upper, strict)
+                if bound > best:
+                    best, centre = bound, duals
+                new = 0
+                for pattern in found:
+                    if pattern.key not in inside and self._reduced(pattern, outcome.duals, low, high) < -_NONE:
+                        self.keep(pattern)
+                        self._enter(master, inside, pattern.key, pattern, low, high)
+                        new += 1
+                if new or best >= target or self.late:
+                    break
+            settled = new == 0 and turn > 0
+            if best >= target or settled or self.late:
+                break
+        return Proof(best, relaxed, mean, centre, settled)
+
+    def _penalties(self, rows: int) -> Floats:
+        """What breaking each row costs; for groups in the order of what a pod can be worth, which keeps prices calm."""
+        if self.measure == "max_load":
+            return np.ones(rows)
+        penalties = np.full(rows, _PENALTY)
+        size = np.where(self.demand.may, self.demand.load, 0.0).max(axis=1, initial=0.0) / self.scale
+        groups = slice(0, len(self.demand.pod))
+        penalties[groups] = 3 * size + 1 if self.measure == "mean_absolute" else 2 * size * (size + 3) + 1
+        return penalties
+
+    def _hopeless(self, relaxed: float, target: float, low: float, high: float) -> bool:
+        """Whether the interval has to be split anyway, so that its bound is not worth the time."""
+        return self.measure != "max_load" and relaxed < target and high - low > 0.02
+
+    def _enter(
+        self,
+        master: GrowingProgram,
+        inside: dict[tuple[int, bytes], Pattern],
+        key: tuple[int, bytes],
+        pattern: Pattern,
+        low: float,
+        high: float,
+    ) -> None:
+        if self._usable(pattern, high):
+            rows, values = self._column(pattern)
+            master.add_column(self._cost(pattern, low, high), rows=rows, values=values)
+            inside[key] = pattern
+
+    def _mean(self, values: Floats, inside: dict[tuple[int, bytes], Pattern]) -> float:
+        taken = values[len(values) - len(inside) :]
+        loads = np.array([pattern.load for pattern in inside.values()])
+        return float((taken @ loads / self.size - self.centre) / self.scale) if len(inside) else 0.0
+
+    def _reduced(self, pattern: Pattern, duals: Floats, low: float, high: float) -> float:
+        rows, values = self._column(pattern)
+        return self._cost(pattern, low, high) - float(duals[rows] @ np.array(values))
+
+    def _lagrangian(self, duals: Floats, lower: Floats, upper: Floats, strict: bool) -> tuple[float, list[Pattern]]:
+        """The bound that these prices prove, and the patterns that are best at them."""
+        counts = self.demand.classes.count
+        coupling = len(lower) - len(counts)
+        y = duals[:coupling]
+        sides = np.where(y > 0, lower[:coupling], upper[:coupling])
+        if np.isinf(sides[np.abs(y) > 0]).any():
+            y = np.where(np.isinf(sides), 0.0, y)
+        bound = float(np.where(y == 0, 0.0, y * np.where(np.isinf(sides), 0.0, sides)).sum())
+        found = []
+        for kind, pricing in enumerate(self.pricing):
+            prices, load = self._prices(np.append(y, np.zeros(len(counts))), kind)
+            least, pattern = pricing.best(
+                prices,
+                -load,
+                time_limit_s=self.left,
+                tolerance=self.tolerance * (1 if strict else 8),
+                strict=strict,
+            )
+            bound += float(counts[kind]) * least
+            if pattern is not None:
+                found += [pattern, *pricing.others]
+        return bound, found
+
+    # Answers
+
+    def packs(self, pattern: Pattern) -> bool:
+        """Whether the pattern's pods fit the cards of a node, the largest first on the fullest card."""
+        known = self._packs.get(pattern.key)
+        if known is None:
+            node = int(self.demand.classes.first[pattern.kind])
+            pods = [*self.demand.base[pattern.kind].tolist()]
+            for g in np.flatnonzero(pattern.counts).tolist():
+                pods += np.flatnonzero(self.demand.of == g)[: pattern.counts[g]].tolist()
+            known = fill_node(Cluster(self.view, cards=self.cards), pods, node)
+            self._packs[pattern.key] = known
+        return known
+
+    def whole(self, mean: float, high: float, time_limit_s: float, gap: float) -> dict[int, list[Integers]] | None:
+        """The best answer made of the patterns at hand: class to counts of its nodes; None when none was found."""
+        patterns = [p for p in self.pool.values() if self._usable(p, high) and self.packs(p)]
+        lower, upper = self._sides(-INFINITY, INFINITY)
+        program = GrowingProgram(seed=self.seed)
+        for a, b in zip(lower.tolist(), upper.tolist(), strict=True):
+            program.add_row(a, b)
+        counts = self.demand.classes.count
+        for pattern in patterns:
+            rows, values = self._column(pattern)
+            load = (pattern.load - self.centre) / self.scale - mean
+            cost = abs(load) if self.measure == "mean_absolute" else load * load
+            program.add_column(cost, float(counts[pattern.kind]), rows=rows, values=values, integer=True)
+        outcome = program.solve(time_limit_s=min(time_limit_s, self.left), gap=gap)
+        if outcome.values is None:
+            return None
+        chosen: dict[int, list[Integers]] = {k: [] for k in range(len(counts))}
+        for pattern, times in zip(patterns, np.rint(outcome.values).astype(np.int64).tolist(), strict=True):
+            chosen[pattern.kind] += [pattern.counts] * times
+        return chosen
+
+    def refuted(self, proof: Proof) -> bool:
+        """Whether a proof shows that no answer keeps all loads below the cap."""
+        return proof.bound > _REFUTED
+
+
+def fill_node(cluster: Cluster, pods: list[int], node: int) -> bool:
+    """Add pods to a node, those with the most memory per card first; False when one does not fit."""
+    view = cluster.view
+    for pod in sorted(pods, key=lambda p: (-view.gpu[p, node], -view.gpu_cards[p], p)):
+        if not cluster.fits_node(pod, node):
+            return False
+        cluster.add(pod, node)
+    return True

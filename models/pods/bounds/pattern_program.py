@@ -1,0 +1,157 @@
+"""The best pattern of a node class as a small integer program, kept while prices change (see `pod_patterns`).
+
+The square of the load is seen by tangents that are added where the answer lies. Cards are counted by what they hold
+together: a column for each maximal filling of a card. That a pod takes several *different* cards is left out, and so
+are fillings when there are too many of them; both keep the bound valid, and patterns that do not pack are never used
+as an answer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.cluster import EPSILON
+
+__all__ = ["PatternProgram", "fillings"]
+
+#: More fillings of a card than this are replaced by total memory.
+_MOST_FILLINGS = 400
+#: A square is known well enough by its tangents when it is off by less (in squares of the scale).
+_SQUARE = 1e-3
+_ROUNDS = 12
+#: Scaled loads at which the square has tangents from the start.
+_TANGENTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 25.0, 50.0)
+
+
+def fillings(sizes: list[float], room: float, most: int = _MOST_FILLINGS) -> list[list[int]] | None:
+    """All maximal ways to fill a card, as counts by size (descending); None when there are more than ``most``."""
+    found: list[list[int]] = []
+
+    def fill(k: int, left: float, counts: list[int]) -> bool:
+        if k == len(sizes):
+            if all(left < size - EPSILON for size in sizes):
+                found.append(counts)
+            return len(found) <= most
+        return all(
+            fill(k + 1, left - many * sizes[k], [*counts, many])
+            for many in range(int((left + EPSILON) // sizes[k]), -1, -1)
+        )
+
+    return found if fill(0, room, []) else None
+
+
+class PatternProgram:
+    """The integer program of one class, kept while prices change.
+
+    Parameters
+    ----------
+    centre, scale
+        Of the scaled load.
+    """
+
+    def __init__(
+        self,
+        view: PodArrays,
+        demand: Demand,
+        kind: int,
+        *,
+        cards: bool,
+        measure: str,
+        centre: float,
+        scale: float,
+        seed: int = 0,
+    ) -> None:
+        self.kind, self.demand, self.measure = kind, demand, measure
+        self.centre, self.scale = centre, scale
+        self.groups = np.flatnonzero(demand.may[:, kind])
+        self.program = program = GrowingProgram(seed=seed)
+        pods, node, base = demand.pod[self.groups], int(demand.classes.first[kind]), demand.base[kind]
+        many = [float(count) for count in demand.most[self.groups]]
+        self.counts = [program.add_column(0.0, upper, integer=True) for upper in many]
+        self.load = program.add_column(0.0, lower=-INFINITY)
+        self.cost = program.add_column(1.0 if measure != "max_load" else 0.0, lower=0.0)
+        for r, used in ((1, view.cpu), (2, view.memory)):
+            room = float(view.capacity[node, r] - used[base].sum())
+            program.add_row(-INFINITY, room + EPSILON, self.counts, used[pods].tolist())
+        loads = (demand.load[self.groups, kind] / scale).tolist()
+        rest = (centre - demand.base_load[kind]) / scale
+        program.add_row(rest, rest, [*self.counts, self.load], [*loads, -1.0])
+        self._fill_cards(view, pods, node, base, cards)
+        self.points: set[float] = set()
+        if measure == "deviation":
+            for size in _TANGENTS:
+                self._touch(size)
+                self._touch(-size)
+        elif measure == "mean_absolute":
+            self.above = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, -1.0])
+            self.below = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, 1.0])
+
+    def _fill_cards(self, view: PodArrays, pods: Integers, node: int, base: Integers, cards: bool) -> None:
+        on_gpu = np.flatnonzero(view.gpu_cards[pods] > 0).tolist()
+        held = base[view.gpu_cards[base] > 0]
+        if not on_gpu:
+            return
+        program, many, need = self.program, view.gpu_cards[pods], view.gpu[pods, node]
+        used = float((view.gpu[held, node] * view.gpu_cards[held]).sum())
+        columns = [self.counts[k] for k in on_gpu]
+        room = float(view.capacity[node, 0]) - used + EPSILON
+        program.add_row(-INFINITY, room, columns, [float(need[k] * many[k]) for k in on_gpu])
+        if not cards:
+            return
+        number, size = float(view.cards[node]), float(view.card_gb[node])
+        sizes = sorted({*need[on_gpu].tolist(), *view.gpu[held, node].tolist()}, reverse=True)
+        ways = fillings([s for s in sizes if s > 0], size)
+        if ways is None:  # at least, no two pods of more than half a card share one
+            large = [k for k in on_gpu if need[k] > size / 2 + EPSILON]
+            taken = float(view.gpu_cards[held][view.gpu[held, node] > size / 2 + EPSILON].sum())
+            program.add_row(-INFINITY, number - taken, [self.counts[k] for k in large], [float(many[k]) for k in large])
+            return
+        filled = [program.add_column(0.0, number, integer=True) for _ in ways]
+        program.add_row(-INFINITY, number, filled, [1.0] * len(filled))
+        for s, wanted in enumerate(s for s in sizes if s > 0):
+            mine = [k for k in on_gpu if need[k] == wanted]
+            taken = float(view.gpu_cards[held][view.gpu[held, node] == wanted].sum())
+            values = [*(float(many[k]) for k in mine), *(-float(way[s]) for way in ways)]
+            program.add_row(-INFINITY, -taken, [*(self.counts[k] for k in mine), *filled], values)
+
+    def _touch(self, point: float) -> None:
+        if point not in self.points:
+            self.points.add(point)
+            self.program.add_row(-point * point, INFINITY, [self.cost, self.load], [1.0, -2.0 * point])
+
+    def confine(self, low: float, high: float) -> None:
+        """Set what the cost depends on: the interval of the mean (mean absolute) or the cap of the load."""
+        if self.measure == "max_load":
+            self.program.set_bounds(self.load, -INFINITY, high)
+        elif self.measure == "mean_absolute":
+            self.program.set_row(self.above, -high, INFINITY)
+            self.program.set_row(self.below, low, INFINITY)
+
+    def best(
+        self, prices: Floats, slope: float, *, time_limit_s: float | None, tolerance: float
+    ) -> tuple[float, Integers | None]:
+        """Proven least cost of a pattern at these prices ((G,)), and the best counts found.
+
+        The bound is minus infinity when time ran out, plus infinity when the class has no pattern.
+        """
+        self.program.set_cost(self.counts, -prices[self.groups])
+        self.program.set_cost([self.load], [slope])
+        bound, counts = -math.inf, None
+        for _ in range(_ROUNDS):
+            outcome = self.program.solve(time_limit_s=time_limit_s, absolute_gap=tolerance)
+            if outcome.values is None:
+                return (math.inf if outcome.status == "infeasible" else -math.inf), None
+            bound = max(bound, outcome.bound)
+            counts = np.zeros(len(self.demand.pod), np.int64)
+            counts[self.groups] = np.rint(outcome.values[self.counts]).astype(np.int64)
+            load, cost = float(outcome.values[self.load]), float(outcome.values[self.cost])
+            if self.measure != "deviation" or load * load - cost <= _SQUARE:
+                break
+            self._touch(round(load, 9))
+        return bound, counts

@@ -1,0 +1,189 @@
+r"""The best pattern of one node class at given prices.
+
+A pattern says how many pods n_g of each group lie on one node. With the scaled load w = (u - centre) / scale::
+
+    minimise   f(w) + slope w - sum_g price_g n_g
+    subject to cores, memory, cards of the node
+
+where f is (w - low)(w - high) (deviation), max(0, w - high, low - w) (mean absolute) or 0 up to a cap (largest load).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.bounds.pattern_program import PatternProgram
+from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.cluster import EPSILON
+
+__all__ = ["Pattern", "Pricing"]
+
+#: Steps of the enumeration before the integer program takes over for good.
+_STEPS = 5_000_000
+#: So many patterns that were the best for a while are handed on.
+_KEPT = 24
+_MODES = {"deviation": 0, "mean_absolute": 1, "max_load": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What one node holds.
+
+    Attributes
+    ----------
+    kind
+        The node class.
+    counts
+        (G,) pods by group.
+    load
+        The node's load, pods that cannot move included.
+    """
+
+    kind: int
+    counts: Integers
+    load: float
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        """Equal for equal patterns."""
+        return self.kind, self.counts.tobytes()
+
+
+class Pricing:
+    """Finds the best pattern of one class: by enumeration, by `PatternProgram` where that takes too long.
+
+    Parameters
+    ----------
+    centre, scale
+        Of the scaled load.
+    """
+
+    def __init__(
+        self,
+        view: PodArrays,
+        demand: Demand,
+        kind: int,
+        *,
+        cards: bool,
+        measure: str,
+        centre: float,
+        scale: float,
+        seed: int = 0,
+    ) -> None:
+        self.view, self.demand, self.kind, self.measure, self.cards = view, demand, kind, measure, cards
+        self.centre, self.scale, self.seed = centre, scale, seed
+        self.low = self.high = 0.0
+        self.program: PatternProgram | None = None
+        self.others: list[Pattern] = []
+        self.patience = _STEPS
+        groups = np.flatnonzero(demand.may[:, kind])
+        node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
+        many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
+        need = view.gpu[:, node] if cards else view.gpu[:, node] * view.gpu_cards
+        loads = demand.load[groups, kind] / scale
+        table = np.column_stack([view.cpu[pods], view.memory[pods], need[pods], many[pods], loads])
+        shapes, of = np.unique(table, axis=0, return_inverse=True)
+        self.members = [groups[of == h] for h in range(len(shapes))]
+        most = np.array([demand.most[members].sum() for members in self.members], np.float64)
+        room = np.array([*view.capacity[node, 1:], view.capacity[node, 0], view.cards[node]], np.float64)
+        room[:3] -= (view.cpu[base].sum(), view.memory[base].sum(), (need[base] * many[base]).sum())
+        room[3] -= many[base][need[base] > view.card_gb[node] / 2 + EPSILON].sum()
+        fit = np.where(shapes[:, :3] > 0, np.floor((room[:3] + EPSILON) / np.maximum(shapes[:, :3], 1e-12)), np.inf)
+        self.shape = np.column_stack([shapes, np.clip(np.minimum(most, fit.min(axis=1, initial=np.inf)), 0, None)])
+        self.room = room
+        held = base[view.gpu_cards[base] > 0]
+        self.held, self.held_many = need[held], many[held]
+        self.order = np.argsort(-np.concatenate([shapes[:, 2], self.held]), kind="stable")
+        self.node_cards = int(view.cards[node]) if cards else 0
+        self.size = float(view.card_gb[node])
+        self.empty = (float(demand.base_load[kind]) - centre) / scale
+
+    def confine(self, low: float, high: float) -> None:
+        """Set what the cost depends on: the interval of the mean, or the cap of the load (``high``)."""
+        self.low, self.high = low, high
+        if self.program is not None:
+            self.program.confine(low, high)
+
+    def best(
+        self, prices: Floats, slope: float, *, time_limit_s: float | None, tolerance: float, strict: bool
+    ) -> tuple[float, Pattern | None]:
+        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
+
+        The bound is minus infinity when time ran out, plus infinity when the class has no pattern. Without
+        ``strict`` it may be that of a pattern whose pods do not pack on the cards.
+        """
+        from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
+
+        self.others = []
+        if self.patience:
+            profit, chosen = self._profit(prices)
+            gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
+            law = (_MODES[self.measure], self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
+            met = np.zeros((_KEPT, len(self.shape)), np.int64)
+            bound, value, counts, kept = enumerate_patterns(
+                self.shape,
+                self.room,
+                self.held,
+                self.held_many,
+                self.order,
+                self.node_cards,
+                self.size,
+                profit,
+                np.argsort(-gain, kind="stable"),
+                np.array(law),
+                tolerance,
+                self.patience,
+                met,
+            )
+            self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
+            if np.isfinite(bound) and np.isfinite(value) and (not strict or bound - value <= 2 * tolerance):
+                return -bound, self._pattern_of(counts, chosen)
+            if bound == -np.inf:
+                return math.inf, None
+            if np.isinf(bound):
+                self.patience //= 4  # a class with too many patterns to list is left to the program
+        if self.program is None:
+            self.program = PatternProgram(
+                self.view,
+                self.demand,
+                self.kind,
+                cards=self.cards,
+                measure=self.measure,
+                centre=self.centre,
+                scale=self.scale,
+                seed=self.seed,
+            )
+            self.program.confine(self.low, self.high)
+        shift, constant = slope, 0.0
+        if self.measure == "deviation":
+            shift, constant = slope - self.low - self.high, self.low * self.high
+        bound, counts = self.program.best(prices, shift, time_limit_s=time_limit_s, tolerance=tolerance)
+        return bound + constant, None if counts is None else self.pattern(counts)
+
+    def _profit(self, prices: Floats) -> tuple[Floats, list[Integers]]:
+        """(H, M) profit of so many pods of a shape, the dearest first; and which groups these are of."""
+        width = int(self.shape[:, 5].max(initial=0)) + 2
+        profit, chosen = np.zeros((len(self.members), width)), []
+        for h, members in enumerate(self.members):
+            count = int(self.shape[h, 5])
+            order = members[np.argsort(-prices[members], kind="stable")]
+            each = np.repeat(order, np.minimum(self.demand.most[order], count))[:count]
+            chosen.append(each)
+            profit[h, 1 : count + 1] = np.cumsum(prices[each])
+        return profit, chosen
+
+    def _pattern_of(self, counts: Integers, chosen: list[Integers]) -> Pattern:
+        groups = np.zeros(len(self.demand.pod), np.int64)
+        for h, many in enumerate(counts.tolist()):
+            np.add.at(groups, chosen[h][:many], 1)
+        return self.pattern(groups)
+
+    def pattern(self, counts: Integers) -> Pattern:
+        """The pattern of these counts."""
+        load = float(self.demand.base_load[self.kind] + self.demand.load[:, self.kind] @ counts)
+        return Pattern(self.kind, counts, load)

@@ -1,0 +1,184 @@
+"""The integer program of pod placement, with equal pods taken together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from flowlex.formulations.expression import Expression, Floats, Integers, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.instances.pods import PodArrays, PodInstance
+
+__all__ = ["SCALE", "Groups", "PlacementProgram", "partition"]
+
+#: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
+SCALE = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Pods that nothing tells apart but their names (column aggregation). Sizes: P pods, K groups.
+
+    Attributes
+    ----------
+    of
+        (P,) group of each pod.
+    first
+        (K,) one pod of each group.
+    count
+        (K,) pods in each group.
+    """
+
+    of: Integers
+    first: Integers
+    count: Integers
+
+    @classmethod
+    def of_instance(cls, instance: PodInstance, *, apart: bool = False) -> Groups:
+        """Group the pods; ``apart`` keeps each on its own."""
+        pods = enumerate(instance.pods)
+        return cls(*partition(p if apart else repr(pod.model_copy(update={"name": ""})) for p, pod in pods))
+
+
+def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
+    """Number things by equal keys: the number of each; of each number one thing, and how many there are."""
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+    first = np.unique(of, return_index=True)[1].astype(np.int64)
+    return of, first, np.bincount(of, minlength=len(first)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementProgram:
+    """Builds the constraints every phase shares (names as in `flowlex.models.pods.model`)."""
+
+    view: PodArrays
+    groups: Groups
+    cards: bool
+    move_budget: float
+
+    @cached_property
+    def pairs(self) -> tuple[Integers, Integers]:
+        """Group and node of every x: pairs that labels, taints and sizes allow."""
+        view, first = self.view, self.groups.first
+        allowed = view.allowed[first] & (view.cpu[first][:, None] <= view.capacity[:, 1] + 1e-9)
+        allowed &= view.memory[first][:, None] <= view.capacity[:, 2] + 1e-9
+        many, need = view.gpu_cards[first][:, None], view.gpu[first]
+        if self.cards:
+            room = (need <= view.card_gb + 1e-9) & (many <= view.cards)
+        else:
+            room = need * many <= view.capacity[:, 0] + 1e-9
+        allowed &= (many == 0) | (room & (view.cards > 0))
+        running = view.running[first]
+        stays = np.isinf(view.move_cost[first])
+        allowed[stays] &= np.arange(len(view.cards)) == running[stays][:, None]
+        group, node = np.nonzero(allowed)
+        return group, node
+
+    @property
+    def columns(self) -> int:
+        """Columns x and y of the program, which need not be made for this."""
+        group, node = self.pairs
+        on_card = self.view.gpu_cards[self.groups.first[group]] > 0
+        return len(group) + (int(self.view.cards[node[on_card]].sum()) if self.cards else 0)
+
+    @cached_property
+    def card_slots(self) -> tuple[Integers, Integers]:
+        """X and card (numbered over the cluster) of every y."""
+        group, node = self.pairs
+        if not self.cards:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        on_gpu = np.flatnonzero(self.view.gpu_cards[self.groups.first[group]] > 0)
+        start = np.cumsum(self.view.cards) - self.view.cards
+        many = self.view.cards[node[on_gpu]]
+        pair = np.repeat(on_gpu, many)
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(many) - many, many)
+        return pair, start[node[pair]] + within
+
+    def program(self, name: str, *, integer: bool = True) -> tuple[LinearProgram, Variables]:
+        """The constraints without an objective, and x."""
+        lp = LinearProgram(name)
+        view, groups = self.view, self.groups
+        group, node = self.pairs
+        size, pod = len(view.cards), groups.first[group]
+        x = lp.variables("x", len(group), upper=groups.count[group], integer=integer, labels=(pod, node))
+        running = view.running[groups.first] >= 0
+        placed = x.sum_by(group, len(groups.count))
+        if (~running).any():
+            lp.constrain("pod", placed[~running], "<=", groups.count[~running])
+        if running.any():
+            lp.constrain("running", placed[running], "==", groups.count[running])
+        lp.constrain("cpu", (x * view.cpu[pod]).sum_by(node, size), "<=", view.capacity[:, 1])
+        lp.constrain("memory", (x * view.memory[pod]).sum_by(node, size), "<=", view.capacity[:, 2])
+        if self.cards:
+            self._cards(lp, x, integer=integer)
+        else:
+            total = (x * (view.gpu[pod, node] * view.gpu_cards[pod])).sum_by(node, size)
+            lp.constrain("gpu", total, "<=", view.capacity[:, 0])
+        moved = running[group] & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
+        if moved.any():
+            lp.constrain("move_budget", (x[moved] * view.move_cost[pod[moved]]).sum(), "<=", self.move_budget)
+        return lp, x
+
+    def _cards(self, lp: LinearProgram, x: Variables, *, integer: bool) -> None:
+        view, (group, node) = self.view, self.pairs
+        pair, card = self.card_slots
+        if not len(pair):
+            return
+        of_pair = self.groups.first[group[pair]]
+        y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=integer, labels=(of_pair, card))
+        many = int(view.cards.sum())
+        need = view.gpu[of_pair, node[pair]]
+        lp.constrain("card", (y * need).sum_by(card, many), "<=", np.repeat(view.card_gb, view.cards))
+        linked, of_link = np.unique(pair, return_inverse=True)
+        wanted = view.gpu_cards[self.groups.first[group[linked]]]
+        lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
+        several = np.flatnonzero(view.gpu_cards[of_pair] > 1)
+        if len(several):  # no pod takes one card twice: at most one y per card and pod
+            spread = y[several].expression() - _each(x, pair[several])
+            lp.constrain("card_distinct", spread, "<=", 0.0)
+
+    def classes(self) -> list[int]:
+        """Priorities of the pods that wait to be placed, most important first."""
+        view = self.view
+        return sorted(set(view.priority[view.running < 0].tolist()), reverse=True)
+
+    def by_class(self, x: Variables) -> Expression:
+        """How many pods of each class of `classes`, among those to be placed, have a node."""
+        pod = self.groups.first[self.pairs[0]]
+        fresh = self.view.running[pod] < 0
+        number = {priority: k for k, priority in enumerate(self.classes())}
+        key = np.array([number[p] for p in self.view.priority[pod[fresh]].tolist()], np.int64)
+        return x[fresh].sum_by(key, len(number)) if fresh.any() else Expression.empty(len(number))
+
+    def admitted(self, x: Variables, priority: int) -> Expression:
+        """How many pods of one class, among those to be placed, have a node."""
+        return self.by_class(x)[[self.classes().index(priority)]]
+
+    def keep(self, program: LinearProgram, x: Variables, admitted: dict[int, int]) -> None:
+        """Require what phase 1 has admitted, of the first classes of `classes`."""
+        classes = list(admitted)
+        rows = self.by_class(x)[: len(classes)]
+        program.constrain("admitted", rows, "==", [admitted[k] for k in classes], labels=classes)
+
+    def loads(self, x: Variables) -> Expression:
+        """(N,) node loads, in percent."""
+        group, node = self.pairs
+        pod = self.groups.first[group]
+        return (x * (SCALE * self.view.load[pod, node])).sum_by(node, len(self.view.cards))
+
+    def counts(self, values: Floats) -> Integers:
+        """(K, N) pods of each group on each node, from the values of x."""
+        group, node = self.pairs
+        table = np.zeros((len(self.groups.count), len(self.view.cards)), np.int64)
+        table[group, node] = np.rint(values[: len(group)]).astype(np.int64)
+        return table
+
+
+def _each(x: Variables, which: Integers) -> Expression:
+    """Expressions of variables that may be named more than once."""
+    count = len(which)
+    return Expression(np.arange(count), x.column[which], np.ones(count), np.zeros(count))

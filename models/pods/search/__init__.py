@@ -1,0 +1,1 @@
+"""Searches for even placements from above, compiled."""

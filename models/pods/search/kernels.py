@@ -1,0 +1,216 @@
+"""The compiled loop of the search for even loads: annealing by moves and exchanges of pods (numba, cached on disk).
+
+Arrays as in `flowlex.models.pods.search.annealing.SearchState`. A node's cost is a function of its load:
+
+====  ==================================================================================
+mode  cost
+====  ==================================================================================
+0     ``u**2``, less the square of the sum over the number of nodes: N times the variance
+1     ``|u - target|``
+2     ``max(0, u - target)**2``
+====  ==================================================================================
+"""
+
+# numba infers the types; annotations would say nothing to it and little to a reader.
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+__all__ = ["anneal"]
+
+EPSILON = 1e-9
+#: Pods of a node among which the companion of an exchange is drawn.
+_WALK = 32
+
+
+@njit(cache=True)
+def _term(mode, target, load):
+    if mode == 0:
+        return load * load
+    if mode == 1:
+        return abs(load - target)
+    return max(0.0, load - target) ** 2
+
+
+@njit(cache=True)
+def _total(mode, target, loads):
+    cost = 0.0
+    for load in loads:
+        cost += _term(mode, target, load)
+    if mode == 0:
+        cost -= loads.sum() ** 2 / len(loads)
+    return cost
+
+
+@njit(cache=True)
+def _place(s, pod, node):
+    """Put a pod on a node if it fits, on the fullest cards that take it; say whether it did."""
+    if s.free[node, 0] < s.cpu[pod] - EPSILON or s.free[node, 1] < s.memory[pod] - EPSILON:
+        return False
+    need, many = s.gpu[pod, node], s.many[pod]
+    chosen = np.uint64(0)
+    for _ in range(many):
+        best = -1
+        for card in range(s.card_free.shape[1]):
+            taken = (chosen >> np.uint64(card)) & np.uint64(1)
+            room = s.card_free[node, card]
+            if not taken and room >= need - EPSILON and (best < 0 or room < s.card_free[node, best]):
+                best = card
+        if best < 0:
+            return False
+        chosen |= np.uint64(1) << np.uint64(best)
+    for card in range(s.card_free.shape[1] if many else 0):
+        if (chosen >> np.uint64(card)) & np.uint64(1):
+            s.card_free[node, card] -= need
+    s.used[pod] = chosen
+    _link(s, pod, node)
+    return True
+
+
+@njit(cache=True)
+def _link(s, pod, node):
+    s.free[node, 0] -= s.cpu[pod]
+    s.free[node, 1] -= s.memory[pod]
+    s.node[pod] = node
+    first = s.head[node]
+    s.after[pod], s.before[pod] = first, -1
+    if first >= 0:
+        s.before[first] = pod
+    s.head[node] = pod
+    s.many_on[node] += 1
+
+
+@njit(cache=True)
+def _take(s, pod):
+    """Take a pod off its node."""
+    node = s.node[pod]
+    need, chosen = s.gpu[pod, node], s.used[pod]
+    if s.many[pod]:
+        for card in range(s.card_free.shape[1]):
+            if (chosen >> np.uint64(card)) & np.uint64(1):
+                s.card_free[node, card] += need
+    s.free[node, 0] += s.cpu[pod]
+    s.free[node, 1] += s.memory[pod]
+    before, after = s.before[pod], s.after[pod]
+    if before >= 0:
+        s.after[before] = after
+    else:
+        s.head[node] = after
+    if after >= 0:
+        s.before[after] = before
+    s.many_on[node] -= 1
+
+
+@njit(cache=True)
+def _put_back(s, pod, node, used):
+    """Undo `_take` on the same cards."""
+    if s.many[pod]:
+        for card in range(s.card_free.shape[1]):
+            if (used >> np.uint64(card)) & np.uint64(1):
+                s.card_free[node, card] -= s.gpu[pod, node]
+    s.used[pod] = used
+    _link(s, pod, node)
+
+
+@njit(cache=True)
+def _companion(rng, s, node, other):
+    """Another movable pod of a node, or -1."""
+    steps = rng.integers(0, min(s.many_on[node], _WALK))
+    pod = s.head[node]
+    for _ in range(steps):
+        pod = s.after[pod]
+    return pod if pod != other else -1
+
+
+@njit(cache=True)
+def _draw(rng, s, pods, out):
+    """Draw pods to leave node a (out[0], out[1]) for b and to leave b (out[2], out[3]) for a; return a and b."""
+    for k in range(4):
+        out[k] = -1
+    out[0] = pods[rng.integers(0, len(pods))]
+    a = s.node[out[0]]
+    kind = rng.random()
+    if kind < 0.3:
+        b = rng.integers(0, len(s.head))
+        if kind < 0.05 and a != b:
+            out[1] = _companion(rng, s, a, out[0])
+        return a, b
+    out[2] = pods[rng.integers(0, len(pods))]
+    b = s.node[out[2]]
+    if a != b and kind > 0.6:
+        out[3] = _companion(rng, s, b, out[2])
+        if kind > 0.9:
+            out[1] = _companion(rng, s, a, out[0])
+    return a, b
+
+
+@njit(cache=True)
+def _exchange(s, out, a, b):
+    """Carry an exchange out if everything fits; otherwise leave all as it was."""
+    used = np.zeros(4, np.uint64)
+    for k in range(4):
+        if out[k] >= 0:
+            used[k] = s.used[out[k]]
+            _take(s, out[k])
+    placed = 0
+    for k in range(4):
+        if out[k] >= 0 and not _place(s, out[k], b if k < 2 else a):
+            break
+        placed += 1
+    if placed == 4:
+        return True
+    for k in range(placed):
+        if out[k] >= 0:
+            _take(s, out[k])
+    for k in range(3, -1, -1):
+        if out[k] >= 0:
+            _put_back(s, out[k], a if k < 2 else b, used[k])
+    return False
+
+
+@njit(cache=True)
+def anneal(s, pods, mode, target, hot, cold, steps, rng):
+    """Exchange pods at a falling temperature; the state is changed in place and its cost returned.
+
+    Exchanges that raise the cost by d are accepted with probability exp(-d / temperature); the temperature falls
+    from ``hot`` to ``cold`` over the steps, geometrically. In mode 2 it stops when no load is above the target.
+    """
+    out, size = np.full(4, -1), len(s.head)
+    cost = _total(mode, target, s.loads)
+    total, heat = s.loads.sum(), hot
+    cooling = (cold / hot) ** (1.0 / max(1, steps))
+    for _ in range(steps):
+        heat *= cooling
+        a, b = _draw(rng, s, pods, out)
+        if a == b:
+            continue
+        change_a, change_b, allowed = 0.0, 0.0, True
+        for k in range(4):
+            pod = out[k]
+            if pod >= 0:
+                allowed &= s.allowed[pod, b if k < 2 else a] and s.movable[pod]
+                sign = 1.0 if k < 2 else -1.0
+                change_a -= sign * s.load[pod, a]
+                change_b += sign * s.load[pod, b]
+        if not allowed:
+            continue
+        new_a, new_b = s.loads[a] + change_a, s.loads[b] + change_b
+        change = _term(mode, target, new_a) + _term(mode, target, new_b)
+        change -= _term(mode, target, s.loads[a]) + _term(mode, target, s.loads[b])
+        if mode == 0:
+            more = change_a + change_b
+            change -= more * (2.0 * total + more) / size
+        if change > 0.0 and (change > 30.0 * heat or rng.random() >= math.exp(-change / heat)):
+            continue
+        if _exchange(s, out, a, b):
+            s.loads[a], s.loads[b] = new_a, new_b
+            total += change_a + change_b
+            cost += change
+            if mode == 2 and cost < 1e-18:
+                break
+    return _total(mode, target, s.loads)

@@ -1,0 +1,262 @@
+"""A placement: which pod runs where, on which cards, how even the loads are, who waits and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.instances.pods import PodInstance, fits_wishes
+from flowlex.models.base import Solution
+from flowlex.models.pods.problem.cluster import EPSILON, Cluster, deviation
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["PlacementSolution", "pack_cards", "placement_cluster", "share_of", "waiting_reason"]
+
+
+#: A balance within this of its bound is proven: a millionth of a node's capacity.
+MET = 1e-6
+
+
+def share_of(objective: float | int | None, bound: float | int | None) -> float | None:
+    """The gap as a share of the objective, as MIP solvers give it; 0 within `MET`, so also for a balance of 0."""
+    if objective is None or bound is None:
+        return None
+    apart = float(objective) - float(bound)
+    return apart / float(objective) if apart > MET + 1e-11 else 0.0
+
+
+def placement_cluster(instance: PodInstance, node: Integers, *, cards: bool) -> Cluster:
+    """Place pods as told, the largest GPU pods of a node first."""
+    cluster = Cluster(instance.arrays, cards=cards)
+    view = instance.arrays
+    placed = np.flatnonzero(node >= 0)
+    need = view.gpu[placed, node[placed]] * view.gpu_cards[placed]
+    for pod in placed[np.argsort(-need, kind="stable")].tolist():
+        cluster.add(pod, int(node[pod]))
+    return cluster
+
+
+def pack_cards(instance: PodInstance, node: Integers, chosen: dict[int, Integers]) -> Cluster:
+    """Place pods as told, on the cards told (pod to its card numbers on the node)."""
+    view = instance.arrays
+    cluster = Cluster(view, cards=True)
+    for pod in np.flatnonzero(node >= 0).tolist():
+        n = int(node[pod])
+        if view.gpu_cards[pod]:
+            cluster.used_cards[pod] = chosen[pod]
+            cluster.card_free[n, chosen[pod]] -= view.gpu[pod, n]
+        cluster.free[n] -= (view.cpu[pod], view.memory[pod])
+        cluster.loads[n] += view.load[pod, n]
+        cluster.node[pod] = n
+    return cluster
+
+
+def waiting_reason(instance: PodInstance, cluster: Cluster, pod: int) -> str:
+    """Why a pod waits: which resource lacks on which nodes."""
+    view, wants = instance.arrays, instance.pods[pod]
+    names = [node.name for node in instance.nodes]
+    wished = np.array([fits_wishes(wants, node) for node in instance.nodes])
+    if not wished.any():
+        return f"no node has its labels, taints and card model ({_wishes(instance, pod)})"
+    many = int(view.gpu_cards[pod])
+    with_gpu = wished & (view.cards > 0) if many else wished
+    if not with_gpu.any():
+        return "it wants GPU memory and no node that it may use has a GPU"
+    need, on_cards = cluster._need(pod)
+    whole = view.card_gb if cluster.cards else view.capacity[:, 0]
+    too_large = {
+        "cores": view.cpu[pod] > view.capacity[:, 1] + EPSILON,
+        "memory": view.memory[pod] > view.capacity[:, 2] + EPSILON,
+        "GPU memory": (need > whole + EPSILON) if on_cards else np.zeros(len(names), bool),
+        "cards": (view.cards < on_cards) if cluster.cards else np.zeros(len(names), bool),
+    }
+    if np.all(np.any(list(too_large.values()), axis=0)[with_gpu]):
+        lacks = [what for what, where in too_large.items() if where[with_gpu].any()]
+        return f"it is larger than any node it may use ({', '.join(lacks)})"
+    short = {
+        "cores": cluster.free[:, 0] < view.cpu[pod] - EPSILON,
+        "memory": cluster.free[:, 1] < view.memory[pod] - EPSILON,
+        "GPU memory": (cluster.card_free >= need[:, None] - EPSILON).sum(axis=1) < on_cards,
+    }
+    parts = []
+    for what, where in short.items():
+        nodes = [name for name, lacking, ok in zip(names, where, with_gpu, strict=True) if lacking and ok]
+        if nodes:
+            shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
+            parts.append(f"{what} on {shown}")
+    return "too little " + "; ".join(parts) if parts else "room is kept for a more important pod"
+
+
+def _wishes(instance: PodInstance, pod: int) -> str:
+    wants = instance.pods[pod]
+    parts = [f"{key}={value}" for key, value in wants.node_labels.items()]
+    parts += [f"card {'|'.join(wants.card_models)}"] if wants.card_models else []
+    return ", ".join(parts) or "it tolerates no taint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementSolution(Solution):
+    """Where pods run. The objective is the balance measure, as a fraction of a node's capacity.
+
+    Attributes
+    ----------
+    source
+        The instance.
+    node
+        (P,) node of each pod, -1 when it waits.
+    cluster
+        What is used and free, with the cards of each pod; None without an answer.
+    admitted
+        Priority to (admitted, wanted, proven most) pods to be placed.
+    gap
+        (objective - bound) / objective; 0 when they are within 1e-6, see `share_of`.
+    moved_cost
+        What the moves of running pods cost together.
+    """
+
+    source: PodInstance = field(repr=False)
+    node: Integers = field(repr=False)
+    cluster: Cluster | None = field(default=None, repr=False)
+    admitted: dict[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
+    balance: str = "deviation"
+    moved_cost: float = 0.0
+
+    @property
+    def loads(self) -> Floats:
+        """(N,) weighted utilisation of each node."""
+        assert self.cluster is not None
+        return self.cluster.loads
+
+    @property
+    def relative_gap(self) -> float | None:
+        """The same as `gap`: (objective - bound) / objective, see `share_of`."""
+        return self.gap
+
+    @property
+    def absolute_gap(self) -> float | None:
+        """Objective less bound, as a fraction of a node's capacity: what to look at when the balance is near 0."""
+        if self.objective is None or self.bound is None:
+            return None
+        return float(self.objective) - float(self.bound)
+
+    @property
+    def queue(self) -> tuple[str, ...]:
+        """Names of the pods that wait, in the order in which they will be placed."""
+        waits = np.flatnonzero(self.node < 0)
+        order = waits[np.lexsort((waits, -self.source.arrays.priority[waits]))]
+        return tuple(self.source.pods[pod].name for pod in order)
+
+    def reasons(self) -> dict[str, str]:
+        """Why each pod of the queue waits."""
+        self.require_answer()
+        assert self.cluster is not None
+        index = {pod.name: p for p, pod in enumerate(self.source.pods)}
+        return {name: waiting_reason(self.source, self.cluster, index[name]) for name in self.queue}
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per pod: priority, node, cards, moved from, place in the queue, reason for waiting."""
+        import pandas as pd
+
+        self.require_answer()
+        assert self.cluster is not None
+        reasons, queue = self.reasons(), {name: i + 1 for i, name in enumerate(self.queue)}
+        rows = []
+        for p, pod in enumerate(self.source.pods):
+            n = int(self.node[p])
+            where = self.source.nodes[n].name if n >= 0 else None
+            cards = self.cluster.used_cards.get(p, ()) if self.cluster.cards else ()
+            rows.append(
+                {
+                    "pod": pod.name,
+                    "priority": pod.priority,
+                    "node": where,
+                    "cards": ", ".join(str(k) for k in sorted(cards)),
+                    "moved_from": pod.node if pod.node not in (None, where) else None,
+                    "queue": queue.get(pod.name),
+                    "reason": reasons.get(pod.name, ""),
+                }
+            )
+        return pd.DataFrame(rows).set_index("pod") if rows else pd.DataFrame()
+
+    def node_frame(self) -> pd.DataFrame:
+        """One row per node: pods, load, and used share of GPU memory, cores and memory."""
+        import pandas as pd
+
+        self.require_answer()
+        view = self.source.arrays
+        placed = np.flatnonzero(self.node >= 0)
+        n = self.node[placed]
+        used = np.zeros_like(view.capacity)
+        np.add.at(
+            used, n, np.stack([view.gpu[placed, n] * view.gpu_cards[placed], view.cpu[placed], view.memory[placed]], 1)
+        )
+        share = np.divide(used, view.capacity, out=np.zeros_like(used), where=view.capacity > 0)
+        columns: dict[str, Any] = {
+            "pods": np.bincount(n, minlength=len(self.source.nodes)),
+            "load": self.loads,
+            "gpu_memory": share[:, 0],
+            "cores": share[:, 1],
+            "memory": share[:, 2],
+        }
+        return pd.DataFrame(columns, index=pd.Index([node.name for node in self.source.nodes], name="node"))
+
+    def metrics(self) -> dict[str, float | int | str]:
+        """Admitted and waiting pods, balance, gap."""
+        fresh = self.source.arrays.running < 0
+        return {
+            "admitted": int((self.node[fresh] >= 0).sum()),
+            "waiting": int((self.node < 0).sum()),
+            self.balance: float(self.objective or 0.0),
+            "sigma": deviation(self.loads),
+            "largest load": float(self.loads.max()),
+            "gap of the balance, relative": "unknown" if self.gap is None else self.gap,
+            "gap of the balance, absolute": "unknown" if self.absolute_gap is None else self.absolute_gap,
+            "cost of moves": self.moved_cost,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with the place of every pod and the queue."""
+        answer = super().to_dict()
+        if self.cluster is None:
+            return answer
+        answer["placement"] = {
+            pod.name: self.source.nodes[n].name
+            for pod, n in zip(self.source.pods, self.node.tolist(), strict=True)
+            if n >= 0
+        }
+        answer["cards"] = {
+            self.source.pods[p].name: sorted(int(k) for k in cards)
+            for p, cards in sorted(self.cluster.used_cards.items())
+            if self.cluster.cards
+        }
+        answer["queue"] = [{"pod": name, "reason": reason} for name, reason in self.reasons().items()]
+        answer["admitted"] = {
+            str(priority): dict(zip(("admitted", "wanted", "most"), numbers, strict=True))
+            for priority, numbers in self.admitted.items()
+        }
+        return answer
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Used share of each resource per node and the weighted load, with its mean."""
+        self.require_answer()
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(figsize=(9, 4.5))[1] if ax is None else ax
+        frame = self.node_frame()
+        place = np.arange(len(frame))
+        for i, column in enumerate(("gpu_memory", "cores", "memory")):
+            axes.bar(place + 0.25 * (i - 1), frame[column], 0.25, label=column.replace("_", " "))
+        axes.plot(place, frame["load"], "k_", markersize=18 if len(frame) <= 30 else 4, label="weighted load")
+        axes.axhline(float(self.loads.mean()), color="gray", linestyle=":", label="mean load")
+        if len(frame) <= 30:
+            axes.set_xticks(place, frame.index, rotation=30 if len(frame) > 6 else 0)
+        waits = int((self.node < 0).sum())
+        axes.set(ylabel="used share", title=f"{self.instance}: sigma {deviation(self.loads):.4f}, {waits} pods wait")
+        axes.legend(loc="upper right", fontsize=8)
+        return axes

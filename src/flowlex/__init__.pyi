@@ -1,0 +1,10 @@
+from .instances import generate as generate
+from .instances import read_instance as read_instance
+from .models import model_for as model_for
+from .models.flow.live.scheduler import FlowScheduler as FlowScheduler
+from .models.flow.model import FlowScheduling as FlowScheduling
+from .models.gpu.model import GpuAssignment as GpuAssignment
+from .models.jit.model import JitBandwidth as JitBandwidth
+from .models.load.model import LoadPartition as LoadPartition
+from .models.min_cost_flow import MinCostFlow as MinCostFlow
+from .models.pods.model import PodPlacement as PodPlacement

@@ -1,0 +1,197 @@
+"""Each trap of PuLP and HiGHS that stops at the adapter (see the architecture), with a test of its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pulp
+import pytest
+
+from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
+from flowlex.formulations.engines.pulp import safe_names
+from flowlex.validation.certificates import certify_program
+
+ROOT = Path(__file__).resolve().parents[2]
+SOLVERS = [name for name in (None, "PULP_CBC_CMD") if name is None or name in pulp.listSolvers(onlyAvailable=True)]
+
+
+def market_split(rows: int = 5, columns: int = 40, seed: int = 1) -> LinearProgram:
+    """Cornuejols and Dawande's market split: far beyond branch and bound at this size, yet slacks make it feasible."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 100, (rows, columns))
+    lp = LinearProgram("market split")
+    x = lp.variables("x", columns, upper=1, integer=True)
+    over, under = lp.variables("over", rows), lp.variables("under", rows)
+    row, column = np.divmod(np.arange(weights.size), columns)
+    use = (x[column] * weights.ravel()).sum_by(row)
+    lp.constrain("split", use + over - under, "==", weights.sum(axis=1) // 2)
+    lp.minimize(over.sum() + under.sum())
+    return lp
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_run_stopped_by_its_time_limit_is_never_optimal(solver: str | None) -> None:
+    lp = market_split()
+    outcome = solve(lp, "pulp", time_limit_s=1.0, solver=solver)
+    assert outcome.status in ("feasible", "time_limit")
+    if outcome.status == "feasible":
+        assert outcome.bound is None or outcome.bound < outcome.objective
+        assert certify_program(lp, outcome).ok
+
+
+def test_a_run_stopped_by_its_time_limit_is_never_optimal_by_highs() -> None:
+    outcome = solve(market_split(), "highs", time_limit_s=0.3)
+    assert outcome.status in ("feasible", "time_limit")
+    assert outcome.gap is None or outcome.gap > 0
+
+
+@pytest.mark.parametrize("engine", ["pulp", "highs"])
+def test_a_run_stopped_at_its_gap_is_not_optimal(engine: str) -> None:
+    lp = market_split(rows=2, columns=20)
+    exact, loose = solve(lp, engine), solve(lp, engine, gap=1e6)
+    assert exact.status == "optimal"
+    assert exact.bound == pytest.approx(exact.objective, abs=1e-6)
+    if loose.bound is None or loose.bound < loose.objective - 1e-3:
+        assert loose.status == "feasible"
+    assert loose.objective >= exact.objective - 1e-6
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_gap_makes_other_solvers_feasible_at_most(solver: str | None) -> None:
+    if solver is not None:
+        assert solve(market_split(2, 12), "pulp", solver=solver, gap=0.5).status == "feasible"
+    assert solve(market_split(2, 12), "pulp", solver=solver).status == "optimal"
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_duals_of_a_maximisation_have_the_sign_of_a_maximisation(solver: str | None) -> None:
+    lp = LinearProgram("max")
+    x = lp.variables("x", 1)
+    lp.constrain("cap", x * 2, "<=", 6)
+    lp.maximize((x * 5).sum())
+    outcome = solve(lp, "pulp", solver=solver)
+    assert outcome.objective == pytest.approx(15)
+    assert outcome.duals == pytest.approx([2.5])
+
+
+def test_an_unknown_solver_option_raises() -> None:
+    lp = LinearProgram("p")
+    for engine in ("pulp", "highs"):
+        with pytest.raises(TypeError, match="unknown solver option 'time_limit'; one of: time_limit_s, gap"):
+            solve(lp, engine, time_limit=3)
+    if "PULP_CBC_CMD" in SOLVERS:
+        with pytest.raises(EngineError, match="engine 'pulp:PULP_CBC_CMD' has no option 'seed'"):
+            solve(lp, "pulp", solver="PULP_CBC_CMD", seed=7)
+        with pytest.raises(EngineError, match="no option 'algorithm'"):
+            solve(lp, "pulp", solver="PULP_CBC_CMD", algorithm="ipm")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_names_that_pulp_would_merge_stay_distinct(solver: str | None) -> None:
+    labels = ["a-1", "a+1", "a 1", "a_1", "a_1_2", "a/1", "a\n1", "ä1", "", "]"]
+    lp = LinearProgram("names - with / signs")
+    x = lp.variables("x", len(labels), upper=np.arange(1.0, 1 + len(labels)), labels=labels)
+    lp.constrain("cap", x, "<=", 100, labels=labels)
+    lp.maximize(x.sum())
+    problem = lp.to_pulp()
+    assert len({v.name for v in problem.variables()}) == len(labels)
+    assert len(problem.constraints()) == len(labels)
+    outcome = solve(lp, "pulp", solver=solver)
+    assert outcome.values.tolist() == list(range(1, 1 + len(labels)))
+
+
+def test_safe_names() -> None:
+    assert safe_names(["x[a-1]", "x[a+1]", "y"]) == ["x_a_1", "x_a_1_2", "y"]
+    assert safe_names(["a", "a", "a_2", "a"]) == ["a", "a_3", "a_2", "a_4"]
+    assert safe_names(["]", "a\nb", "c"]) == ["_", "a_b", "c"]
+    assert safe_names([]) == []
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_integer_program_has_no_duals(solver: str | None) -> None:
+    lp = LinearProgram("mip")
+    x = lp.variables("x", 1, integer=True)
+    lp.constrain("cap", x * 2, "<=", 5)
+    lp.maximize(x.sum())
+    outcome = solve(lp, "pulp", solver=solver)
+    assert outcome.objective == pytest.approx(2)
+    assert outcome.duals is outcome.reduced_costs is None
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_variables_without_constraint_or_cost_survive(solver: str | None) -> None:
+    lp = LinearProgram("lonely")
+    lp.variables("nobody", 2, lower=3, upper=4)
+    x = lp.variables("x", 1, upper=2)
+    lp.constrain("cap", x, "<=", 1)
+    lp.maximize(x.sum())
+    assert len(lp.to_pulp().variables()) == 3
+    outcome = solve(lp, "pulp", solver=solver)
+    assert len(outcome.values) == 3
+    assert certify_program(lp, outcome).ok
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_columns_keep_their_order_though_pulp_sorts_by_name(solver: str | None) -> None:
+    lp = LinearProgram("order")
+    x = lp.variables("z", 12, upper=np.arange(12.0) + 1)
+    y = lp.variables("a", 1, upper=50)
+    lp.maximize(x.sum() + y.sum())
+    outcome = solve(lp, "pulp", solver=solver)
+    assert outcome.values.tolist() == [*range(1, 13), 50]
+
+
+@pytest.mark.parametrize("algorithm", ["simplex", "ipm", "hipo"])
+@pytest.mark.parametrize("engine", ["pulp", "highs"])
+def test_choosing_an_algorithm_never_drops_the_integrality(engine: str, algorithm: str) -> None:
+    """HiGHS documents that its option `solver` makes it ignore integrality."""
+    lp = LinearProgram("mip")
+    x = lp.variables("x", 2, upper=5, integer=True)
+    lp.constrain("cap", (x * np.array([2, 2])).sum(), "<=", 5)
+    lp.maximize(x.sum())
+    assert solve(lp, engine, algorithm=algorithm).objective == pytest.approx(2)
+    with pytest.raises(EngineError, match="'pdlp' cannot solve the relaxations of an integer program"):
+        solve(lp, engine, algorithm="pdlp")
+
+
+def test_other_solvers_that_fail_or_are_missing_say_so() -> None:
+    network = FlowNetwork.from_arrays([0], [1], upper=1, cost=1, supply=[1, -1])
+    with pytest.raises(EngineError, match="PuLP knows no solver 'CPLEXX'; available here: "):
+        solve(network, "pulp", solver="CPLEXX")
+    missing = sorted(set(pulp.listSolvers()) - set(pulp.listSolvers(onlyAvailable=True)))
+    with pytest.raises(EngineError, match=f"solver '{missing[0]}' is not installed"):
+        solve(network, "pulp", solver=missing[0])
+    for solver in SOLVERS:
+        assert solve(network, "pulp", solver=solver).objective == 1
+
+
+def test_bulk_highs_tells_a_stopped_run_from_a_proven_one() -> None:
+    from flowlex.formulations.engines.pulp import BulkHighs
+
+    problem = market_split().to_pulp()
+    problem.solve(BulkHighs(SolveOptions(time_limit_s=0.3)))
+    assert problem.sol_status != pulp.LpSolutionOptimal
+    assert problem.status != pulp.LpStatusOptimal
+
+
+def test_only_one_module_imports_pulp() -> None:
+    importers = set()
+    for room in ("instances", "formulations", "models", "validation", "simulation", "telemetry", "cli"):
+        for path in (ROOT / room).rglob("*.py"):
+            if "pulp" not in path.read_text():
+                continue
+            tree = ast.parse(path.read_text())
+            typing_only = {
+                id(inner)
+                for node in ast.walk(tree)
+                if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+                for inner in ast.walk(node)
+            }
+            for node in ast.walk(tree):
+                modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+                if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
+                    importers.add(path.relative_to(ROOT).as_posix())
+    assert importers == {"formulations/engines/pulp_engine.py"}

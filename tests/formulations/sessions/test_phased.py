@@ -1,0 +1,123 @@
+"""The live network in stages against solving the stages from scratch, over random changes of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from flowlex.formulations import EngineError
+from flowlex.formulations.flow_network import exact_dot
+from flowlex.formulations.lexicographic.network import solve_lexicographic
+from flowlex.formulations.sessions.phased import PhasedSession
+
+DIVISORS = (10**60, 10**30, 1)
+
+
+class Life:
+    """Random arcs with costs of three ranks; every node has a dear outlet, so a flow always exists."""
+
+    def __init__(self, seed):
+        self.session, self.rng = PhasedSession(DIVISORS, 2, 4), np.random.default_rng(seed)
+        self.nodes, self.arcs = [], {}
+
+    def cost(self):
+        """Balanced parts; the first is not negative, so no cycle is."""
+        first, *rest = self.rng.integers(-2, 3, 3).tolist()
+        return sum(d * p for d, p in zip(DIVISORS, (abs(first), *map(abs, rest)), strict=True)) - self.skew()
+
+    def skew(self):
+        return int(self.rng.integers(0, 3))
+
+    def change(self):
+        rng, s = self.rng, self.session
+        kind = rng.integers(0, 8)
+        if kind == 0 or len(self.nodes) < 3:
+            node = s.add_node()
+            s.add_arc(node, 0, 2**40, 50 * DIVISORS[0])
+            self.nodes.append(node)
+            s.add_supply(node, int(rng.integers(0, 3)))
+            return
+        a, b = (int(x) for x in rng.choice(self.nodes, 2, replace=False))
+        b = 0 if rng.random() < 0.3 else b
+        capacity = int(rng.integers(0, 4))
+        if kind <= 3 or not self.arcs:
+            self.arcs[s.add_arc(a, b, capacity, self.cost())] = (a, b)
+            return
+        slot = int(rng.choice(list(self.arcs)))
+        if kind == 4:
+            s.change_arc(slot, *self.arcs[slot], capacity, self.cost())
+        elif kind == 5:
+            s.change_arc(slot, a, b, capacity, self.cost())
+            self.arcs[slot] = (a, b)
+        elif kind == 6:
+            del self.arcs[slot]
+            s.remove_arc(slot)
+        else:
+            s.add_supply(a, 1)
+
+    def compare(self):
+        """Solve, prove, and compare every stage with a cold solve of the stages."""
+        session = self.session
+        session.solve()
+        found = session.violations()
+        assert (found.conservation, found.bounds, found.reduced_costs) == (0, 0, 0)
+        costs = session.arcs()[3]
+        network = replace(session.stages[0].network(), cost=costs[0])
+        stages = solve_lexicographic(network, costs)
+        mine = [exact_dot(cost, session.flow) for cost in costs]
+        assert mine == [stage.outcome.objective for stage in stages]
+        assert session.objective == sum(d * part for d, part in zip(DIVISORS, mine, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_step_equals_the_stages_from_scratch(seed):
+    life = Life(seed)
+    for _ in range(10):
+        for _ in range(int(life.rng.integers(1, 10))):
+            life.change()
+        life.compare()
+
+
+def test_saved_and_restored_it_goes_on():
+    life = Life(1)
+    for _ in range(60):
+        life.change()
+    life.compare()
+    life.change()
+    life.session = PhasedSession.restore(life.session.state(), DIVISORS)
+    for _ in range(20):
+        life.change()
+        life.compare()
+
+
+def test_changed_flows_are_told_once_and_wrong_ones_are_seen():
+    session = PhasedSession((1000, 1))
+    a, b = session.add_node(), session.add_node()
+    session.add_supply(a, 2)
+    dear, cheap, out = (
+        session.add_arc(a, b, 5, 7001),
+        session.add_arc(a, b, 1, 6999),
+        session.add_arc(b, 0, 9, 0),
+    )
+    session.solve()
+    assert session.parts(6999) == (7, -1)
+    assert [x.tolist() for x in session.take_touched()] == [[dear, cheap, out], [0, 0, 0]]
+    assert session.take_touched()[0].tolist() == []
+    assert session.objective == 14_000
+    session.change_arc(cheap, a, b, 1, 7002)
+    session.solve()
+    assert session.stage_violations() == [0, 0]
+    assert session.flow.tolist() == [2, 0, 2]
+    session.flow[:2] = 1, 1
+    assert session.stage_violations() == [0, 1]
+    session.flow[:2] = 1, 0
+    assert session.violations().conservation == 1
+    session.flow[:2] = 6, -4
+    assert session.violations().bounds == 4
+    with pytest.raises(ValueError, match=r"divisors must fall to 1, got \(1, 1\)"):
+        PhasedSession((1, 1))
+    session.remove_arc(out)
+    with pytest.raises(EngineError, match="give it an outlet"):
+        session.solve()

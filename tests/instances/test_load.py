@@ -1,0 +1,134 @@
+"""The load-partition instance, its generator, and what is made of live values."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import instance_from_document
+from flowlex.instances.generators import generate
+from flowlex.instances.importers.telemetry import from_telemetry
+
+NODES = [{"name": "a", "configuration": 1.0}, {"name": "b", "configuration": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": []}, "at least 1 item"),
+        ({"nodes": [NODES[0], NODES[0]]}, "two nodes are named 'a'"),
+        ({"nodes": [{"name": "a", "configuration": -1}]}, "nodes\\[0\\].configuration: .*greater than or equal to 0"),
+        ({"nodes": [{"name": "a", "cpu_free": 1.5}]}, "less than or equal to 1"),
+        ({"nodes": [{"name": "a", "history": [{"items": 5, "seconds": 0}]}]}, "greater than 0"),
+        ({"blocks": [{"name": "x", "holders": []}]}, "at least 1 item"),
+        ({"blocks": [{"name": "x", "holders": ["c"]}]}, "block 'x' lies on 'c', which is no node; the nodes are: a, b"),
+        ({"blocks": [{"name": "x", "holders": ["a", "a"]}]}, "two holders of block 'x' are named 'a'"),
+        ({"blocks": [{"name": "x", "items": 0, "holders": ["a"]}]}, "greater than or equal to 1"),
+        ({"links": [{"source": "a", "target": "c", "seconds_per_item": 1}]}, "a link names 'c', which is no node"),
+        ({"links": [{"source": "a", "target": "a", "seconds_per_item": 1}]}, "a link leads from 'a' to itself"),
+        ({"links": [{"source": "a", "target": "b", "seconds_per_item": 1}] * 2}, "two links lead from 'a' to 'b'"),
+        ({"seconds_per_item": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_bad_instances_name_the_offender(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InstanceError, match=message):
+        instance_from_document({"kind": "load-partition", "nodes": NODES, **change})
+
+
+def test_the_generator_is_the_papers_setup() -> None:
+    instance: Any = generate("inference-cluster", seed=7)
+    assert (len(instance.nodes), int(instance.arrays.load.sum())) == (4, 400)
+    assert all(len(set(block.holders)) == 2 for block in instance.blocks)
+    assert instance == generate("inference-cluster", seed=7) != generate("inference-cluster", seed=8)
+    assert len({node.true_items_per_s for node in instance.nodes}) == 4
+    assert instance_from_document(json.loads(instance.model_dump_json())) == instance
+    blocks: Any = generate("inference-cluster", items=10, block_items=4, workers=1, replicas=3)
+    assert [block.items for block in blocks.blocks] == [4, 4, 2]
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[str, dict[str, Any]]]:
+    """A server that answers like the service with whatever the test puts in."""
+    answer: dict[str, Any] = {"status": 200, "readings": [], "seen": {}}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer["seen"] = {"path": self.path, "token": self.headers.get("Authorization")}
+            body = answer.get("body", json.dumps({"readings": answer["readings"], "missing": []}).encode())
+            self.send_response(answer["status"])
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", answer
+    server.shutdown()
+    server.server_close()
+
+
+def reading(name: str, node: str, value: Any, age_s: float = 1.0) -> dict[str, Any]:
+    return {"name": name, "node": node, "value": value, "age_s": age_s, "stale": age_s > 60}
+
+
+def test_live_values_become_an_instance(service: tuple[str, dict[str, Any]]) -> None:
+    url, answer = service
+    answer["readings"] = [
+        *(reading("items", node, count) for node, count in (("a", 5), ("b", 0), ("late", 7), ("bare", 3))),
+        *(reading("cpu_cores", node, 4) for node in ("a", "b", "late")),
+        reading("processing_speed", "a", 12.5),
+        reading("cpu_free", "late", 0.5, age_s=300.0),
+    ]
+    instance = from_telemetry(url, token="flx_reader")
+    assert [(n.name, n.configuration, len(n.history)) for n in instance.nodes] == [("a", 4.0, 1), ("b", 4.0, 0)]
+    assert instance.arrays.load.tolist() == [5, 0]
+    assert "late (cpu_free is 300 s old)" in instance.comment
+    assert "bare (nothing tells its capacity)" in instance.comment
+    assert answer["seen"]["token"] == "Bearer flx_reader" and "max_age=60" in answer["seen"]["path"]
+
+
+def test_blocks_with_replicas_may_be_stored(service: tuple[str, dict[str, Any]]) -> None:
+    url, answer = service
+    blocks = [{"name": "x", "items": 3, "holders": ["a", "b"]}]
+    answer["readings"] = [reading("items", "a", blocks), reading("cpu_cores", "a", 4), reading("cpu_cores", "b", 2)]
+    assert from_telemetry(url).arrays.holds.tolist() == [[True, True]]
+    answer["readings"] = answer["readings"][:2]
+    with pytest.raises(InstanceError, match="lies on 'b', which is no node"):
+        from_telemetry(url)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"status": 401}, "answered 401; give a reader's token"),
+        ({"status": 403}, "the token may not read"),
+        ({"status": 500}, "is it the service"),
+        ({"body": b"<html>"}, "cannot be read"),
+        ({"readings": []}, "no node has fresh values; left out: none is known"),
+        ({"readings": [reading("items", "a", 1, 99)]}, "left out: a \\(items is 99 s old\\)"),
+        ({"readings": [reading("items", "a", -1), reading("cpu_cores", "a", 1)]}, "items of node a: -1 is no count"),
+        ({"readings": [reading("items", "a", "x"), reading("cpu_cores", "a", 1)]}, "a number or a list is expected"),
+        ({"readings": [reading("cpu_free", "a", 3)]}, "cpu_free of node a: .*less than or equal to 1"),
+    ],
+)
+def test_what_is_refused(service: tuple[str, dict[str, Any]], change: dict[str, Any], message: str) -> None:
+    url, answer = service
+    answer.update(change)
+    with pytest.raises(InstanceError, match=message):
+        from_telemetry(url)
+
+
+def test_no_service_there() -> None:
+    with pytest.raises(InstanceError, match="cannot be read"):
+        from_telemetry("http://127.0.0.1:1")
+    with pytest.raises(InstanceError, match="give http://host:port"):
+        from_telemetry("file:///etc/passwd")

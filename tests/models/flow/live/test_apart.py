@@ -1,0 +1,153 @@
+"""Tasks that must run on different machines: the network gadget against brute force, static and live."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.generators import generate
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
+from flowlex.models.flow.goals.base import ClusterView
+from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.network import task_views
+from flowlex.models.flow.plots import draw_network
+
+GOALS = (Placement(), DataLocality(), Continuity(base=2), LoadSpread())
+
+
+def tagged(seed, **sizes):
+    """A small random instance whose jobs keep their tasks apart, some of them with those of other jobs."""
+    instance = generate("flow-random", seed=seed, **sizes)
+    rng = np.random.default_rng(seed)
+    rules = [None, "red", "blue", "red"]
+    jobs = tuple(j.model_copy(update={"different_machines": rules[int(rng.integers(4))]}) for j in instance.jobs)
+    return instance.model_copy(update={"jobs": jobs})
+
+
+def brute_force(instance, rules):
+    """(waiting tasks, cost) of the best schedule, task by task from the prices of every machine."""
+    views, cluster = task_views(instance), ClusterView()
+    for machine in instance.machines:
+        cluster.add(machine)
+    slots = {m.name: m.slots for m in instance.machines}
+    rule_of = {job.name: job.different_machines for job in instance.jobs}
+    prices = []
+    for view in views:
+        view.apart = ""
+        price = {None: 0}
+        for target, cost in rules.offers(view, cluster).items():
+            for name in [target] if isinstance(target, str) else cluster.members(target):
+                price[name] = min(cost, price.get(name, cost))
+        prices.append(price)
+    spread = {m.name: [cost for _, cost in rules.slot_costs(m)] for m in instance.machines}
+    best = None
+    for choice in product(*prices):
+        held = Counter(m for m in choice if m is not None)
+        pairs = Counter((rule_of[v.job], m) for v, m in zip(views, choice, strict=True) if m is not None)
+        if any(n > slots[m] for m, n in held.items()) or any(n > 1 for (rule, _), n in pairs.items() if rule):
+            continue
+        cost = sum(p[m] for p, m in zip(prices, choice, strict=True)) + sum(sum(spread[m][:n]) for m, n in held.items())
+        found = (choice.count(None), cost)
+        best = found if best is None else min(best, found)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_gadget_equals_brute_force(seed):
+    instance = tagged(seed, machines=3, jobs=3, most_tasks=3, most_slots=3)
+    model = FlowScheduling(instance, goals=GOALS)
+    solution = model.solve("network")
+    waiting = sum(count for _, count in solution.score.waiting)
+    assert (waiting, solution.score.cost) == brute_force(instance, model.rules)
+    assert solution.certificate.ok
+
+
+def test_engines_agree_and_the_network_stays_unimodular():
+    from flowlex.validation.unimodularity.check import check
+
+    model = FlowScheduling(tagged(3), goals=GOALS)
+    assert "single file" in model.schedule.network.arc_blocks
+    assert len({model.solve(engine).score for engine in ("network", "highs", "pulp")}) == 1
+    assert check(model).answer == "tu"
+    assert draw_network(model, model.solve("network")) is not None
+
+
+def spread_job(*tasks, rule="web", **more):
+    return FlowJob(name=more.pop("name", "j"), tasks=tasks, different_machines=rule, **more)
+
+
+def test_a_service_is_spread_over_machines_and_says_why_a_replica_waits():
+    machines = (Machine(name="a", slots=4), Machine(name="b", slots=4))
+    job = spread_job(*(FlowTask(name=f"t{k}") for k in range(3)))
+    instance = FlowInstance(machines=machines, jobs=(job,))
+    static = FlowScheduling(instance, goals=(Placement(),)).solve("network")
+    live = FlowScheduler(instance, (Placement(),))
+    delta = live.step()
+    assert sorted(static.machine_of.values()) == ["a", "b"] == sorted(m for _, m in delta.placed)
+    why = "every machine it could take runs another task of 'web'"
+    assert list(static.waiting.values()) == [why] == list(live.waiting().values())
+    live.add_machine(Machine(name="c"))
+    assert [m for _, m in live.step().placed] == ["c"]
+
+
+def test_jobs_with_one_rule_are_kept_apart_from_the_second_on():
+    machines = (Machine(name="a", slots=3), Machine(name="b", slots=3))
+    scheduler = FlowScheduler(FlowInstance(machines=machines), (DataLocality(),))
+    near = (Block(size_mb=9, machines=("a",)),)
+    scheduler.submit(spread_job(FlowTask(name="t", data=near)))
+    scheduler.step()
+    groups = len(scheduler.state.network.groups)
+    assert scheduler.machine_of("t") == "a"
+    assert not scheduler.state.network.apart  # alone, it needs no vertices of its own
+    scheduler.submit(spread_job(FlowTask(name="u", data=near), name="k"))
+    scheduler.submit(spread_job(FlowTask(name="v", data=near), name="l", rule="other"))
+    scheduler.step()
+    assert sorted(scheduler.machine_of(t) for t in "tuv") == ["a", "a", "b"]
+    scheduler.cancel(job="j")
+    scheduler.cancel(task="u")
+    scheduler.step()
+    assert not scheduler.state.network.apart
+    assert len(scheduler.state.network.groups) == groups
+
+
+def test_wishes_of_one_task_count_while_apart():
+    machines = tuple(Machine(name=n, slots=2, labels=("gpu",) if n < "c" else ()) for n in "abc")
+    likes = (Constraint(kind="preferred", resources=("gpu",), utility=3),)
+    tasks = (FlowTask(name="x", constraints=likes), FlowTask(name="y", constraints=likes), FlowTask(name="z"))
+    instance = FlowInstance(machines=machines, jobs=(spread_job(*tasks),))
+    solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
+    assert solution.machine_of["z"] == "c"
+    assert solution.score.cost == -6
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("goals", [GOALS, (Priority(), FairShares("caps"), DataLocality(), Placement()), ()])
+def test_every_step_equals_a_solve_from_scratch(goals, seed, flow_life):
+    life = flow_life(seed, goals, apart=0.9)
+    for _ in range(14):
+        life.check_step()
+
+
+def test_the_rule_survives_a_state_file(flow_life, tmp_path):
+    life = flow_life(2, GOALS, apart=0.9)
+    for _ in range(8):
+        life.check_step()
+    assert life.scheduler.state.network.apart
+    save_scheduler(life.scheduler, tmp_path / "state.npz")
+    life.scheduler = load_scheduler(tmp_path / "state.npz", GOALS)
+    for _ in range(6):
+        life.check_step()
+
+
+@pytest.mark.slow
+def test_long_lives_apart(flow_life):
+    for seed in range(200, 220):
+        life = flow_life(seed, GOALS, apart=0.8)
+        for _ in range(60):
+            life.check_step()

@@ -1,0 +1,271 @@
+"""The live scheduler: every step equals a solve from scratch, differences add up, bad events change nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowlex.instances import events as ev
+from flowlex.instances.base import InstanceError
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.generators import generate
+from flowlex.instances.generators.flow import event_stream
+from flowlex.models import ModelError
+from flowlex.models.flow.goals import (
+    Continuity,
+    DataLocality,
+    FairShares,
+    LoadSpread,
+    Placement,
+    Priority,
+    RandomCosts,
+)
+from flowlex.models.flow.live.replay import replay_events
+from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
+from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.validation.certificates import CertificateError
+
+GOALS = {
+    "none": (),
+    "strict": (Priority(), Placement(), Continuity(base=3, rate=2)),
+    "shares": (FairShares(), Placement()),
+    "caps": (FairShares("caps"), Priority(), DataLocality(), Placement()),
+    "spread": (LoadSpread(), Continuity(), Placement(), FairShares("weighted")),
+    "weighted": (Priority(mode="weighted", lowest=4), DataLocality()),
+    "random": (RandomCosts(), Placement()),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("goals", GOALS)
+def test_every_step_equals_a_solve_from_scratch(goals, seed, flow_life):
+    life = flow_life(seed, GOALS[goals])
+    for _ in range(12):
+        life.check_step()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("goals", GOALS)
+def test_long_lives(goals, flow_life):
+    for seed in range(100, 120):
+        life = flow_life(seed, GOALS[goals])
+        for _ in range(60):
+            life.check_step()
+
+
+@pytest.mark.parametrize("goals", ["strict", "caps"])
+def test_highs_engine_agrees(goals, flow_life):
+    life = flow_life(1, GOALS[goals], engine="highs", cost_limit=1000, task_limit=1000)
+    for _ in range(8):
+        life.check_step()
+
+
+def small(**more):
+    machines = (Machine(name="a", slots=1), Machine(name="b", slots=1, labels=("gpu",)))
+    return FlowScheduler(FlowInstance(name="small", machines=machines), **more)
+
+
+def submit(scheduler, name, *tasks, **more):
+    scheduler.submit(FlowJob(name=name, tasks=tuple(FlowTask(name=t) for t in tasks), **more))
+
+
+def test_reasons_of_a_difference():
+    scheduler = small(goals=(Priority(), Placement(), Continuity()))
+    submit(scheduler, "j", "t", "u", priority=5)
+    assert {task for task, _ in scheduler.step().placed} == {"t", "u"}
+    submit(scheduler, "urgent", "v", priority=0)
+    delta = scheduler.step(10)
+    ((task, machine, reason),) = delta.stopped
+    assert reason == "it gave way to work that is worth more"
+    assert [t for t, _ in delta.waiting] == [task]
+    assert delta.placed == (("v", machine),)
+    scheduler.remove_machine(scheduler.machine_of("v"))
+    delta = scheduler.step(20)
+    assert delta.moved[0][3].startswith("machine") and delta.moved[0][3].endswith("was removed")
+    scheduler.set_slots(scheduler.machine_of("v"), 0)
+    delta = scheduler.step(30)
+    assert delta.stopped[0][2].endswith("has only 0 slots now")
+    assert (delta.running, delta.waiting_count) == (0, 3)
+    wants = (Constraint(kind="required", resources=("tpu",)),)
+    scheduler.submit(FlowJob(name="k", tasks=(FlowTask(name="w", constraints=wants),)))
+    assert scheduler.step(40).waiting == (("w", "no machine meets its placement (tpu)"),)
+    scheduler.add_machine(Machine(name="c", labels=("tpu",)))
+    assert ("w", "c") in scheduler.step(50).placed
+
+
+def test_continuity_grows_with_time():
+    scheduler = small(goals=(Placement(), Continuity(base=1, rate=2, unit_s=60)))
+    likes = (Constraint(kind="preferred", resources=("gpu",), utility=4),)
+    scheduler.set_slots("b", 0)
+    scheduler.submit(FlowJob(name="j", tasks=(FlowTask(name="t", constraints=likes),)))
+    assert scheduler.step(0).placed == (("t", "a"),)
+    scheduler.prepare(200)  # the credit is 1 + 2 * floor(log2(1 + 200 / 60)) = 5 by now
+    scheduler.set_slots("b", 1)
+    assert scheduler.step(200).moved == ()
+    scheduler.set_cost("t", "b", -6)
+    assert [m[:3] for m in scheduler.step(200).moved] == [("t", "a", "b")]
+
+
+def test_room_is_kept_for_the_credit_that_a_task_may_earn():
+    goals = (Continuity(base=1, rate=2, unit_s=60), Placement())
+    assert (goals[0].age(1e30), goals[0].next_step(1e30)) == (24, float("inf"))
+    scheduler = small(goals=goals, cost_limit=50)
+    submit(scheduler, "j", "t")
+    scheduler.set_cost("t", "a", -1)
+    with pytest.raises(ModelError, match=r"a cost of 51 \(scale 1\) exceeds the limit of 50; raise cost_limit"):
+        scheduler.set_cost("t", "b", -2)
+    scheduler.step(0)
+    assert scheduler.step(1e12).certificate.ok
+    assert scheduler.score().cost == -1 - 49
+    with pytest.raises(ModelError, match="a cost of 49"):
+        submit(small(goals=goals, cost_limit=48), "j", "t")
+
+
+def test_refusals_in_the_middle_of_an_event_are_undone():
+    scheduler = small(goals=(Priority(mode="weighted", lowest=1000),), cost_limit=1000)
+    submit(scheduler, "j", "t", priority=990)
+    with pytest.raises(ModelError, match="a cost of 11011"):
+        scheduler.set_priority("j", 0)
+    dear = FlowTask(name="u", costs={"c": 2000})
+    scheduler.submit(FlowJob(name="k", tasks=(dear,), priority=990))
+    with pytest.raises(ModelError, match="a cost of 2000"):
+        scheduler.add_machine(Machine(name="c", slots=5))
+    assert [j.priority for j in scheduler.instance().jobs] == [990, 990]
+    assert [m.name for m in scheduler.instance().machines] == ["a", "b"]
+    delta = scheduler.step()
+    assert (delta.running, scheduler.state.slots, scheduler.score().cost) == (2, 2, 0)
+
+
+def test_tasks_that_run_at_the_start_stay():
+    task = FlowTask(name="t", running=RunningOn(machine="b", elapsed_s=100))
+    instance = FlowInstance(machines=(Machine(name="a"), Machine(name="b")), jobs=(FlowJob(name="j", tasks=(task,)),))
+    scheduler = FlowScheduler(instance, (Continuity(),))
+    delta = scheduler.step(0)
+    assert (delta.placed, delta.moved, scheduler.machine_of("t")) == ((), (), "b")
+    assert scheduler.instance().jobs[0].tasks[0].running.elapsed_s == 100
+
+
+def test_bad_events_are_refused_and_change_nothing():
+    scheduler = small(goals=(FairShares("caps"), Priority(), Placement()))
+    submit(scheduler, "j", "t", "u", "v", min_tasks=1)
+    scheduler.step()
+    before = scheduler.instance()
+    waiting = next(iter(scheduler.waiting()))
+    cases = [
+        (lambda: scheduler.finish("x"), "no task is named 'x'; it may have finished or been cancelled"),
+        (lambda: scheduler.finish(waiting), f"task '{waiting}' waits, so it cannot finish; cancel it instead"),
+        (lambda: scheduler.cancel(task="x"), "no task is named 'x'"),
+        (lambda: scheduler.cancel(job="x"), "no job is named 'x'"),
+        (lambda: scheduler.cancel(), "cancel names a task or a job"),
+        (lambda: scheduler.add_machine(Machine(name="a")), "machine 'a' is here already"),
+        (lambda: scheduler.remove_machine("z"), "no machine is named 'z'"),
+        (lambda: scheduler.set_slots("a", -1), "slots must be at least 0, got -1"),
+        (lambda: submit(scheduler, "j", "w"), "job 'j' is here already"),
+        (lambda: submit(scheduler, "k", "t"), "task 't' is here already"),
+        (lambda: submit(scheduler, "k", "w", "y", min_tasks=2), "would sum to 3 tasks, the cluster has 2 slots"),
+        (lambda: scheduler.update_shares("j", min_tasks=9), "would sum to 9 tasks"),
+        (lambda: scheduler.update_shares("j", max_tasks=0), "min_tasks 1 exceeds max_tasks 0"),
+        (lambda: scheduler.set_priority("j", 2000), "2000"),
+        (lambda: scheduler.set_cost("t", "a", float("nan")), "is nan; a cost must be a finite number"),
+        (lambda: scheduler.set_cost("t", "a", 0.5), "no whole number of 1/1; pass scale=2"),
+        (lambda: scheduler.set_cost("t", "a", 10**9), "exceeds the limit of 1000000; raise cost_limit"),
+        (lambda: scheduler.set_cost("t", "z", 1), "no machine is named 'z'"),
+        (lambda: scheduler.step(-1), "time cannot go back"),
+    ]
+    for event, message in cases:
+        with pytest.raises(ModelError, match=message):
+            event()
+        assert scheduler.instance() == before
+    running = FlowTask(name="r", running=RunningOn(machine="a"))
+    with pytest.raises(EventError, match="runs already; submit it without 'running'"):
+        scheduler.submit(FlowJob(name="k", tasks=(running,)))
+    delta = scheduler.step()
+    assert (delta.events, delta.placed, delta.moved, delta.stopped) == (0, (), (), ())
+    with pytest.raises(ModelError, match="no live engine is called 'cplex'"):
+        small(engine="cplex")
+    with pytest.raises(ModelError, match="would overflow exact"):
+        small(cost_limit=2**50)
+
+
+def test_a_wrong_flow_does_not_pass_the_certificate():
+    scheduler = small(goals=(Placement(),))
+    submit(scheduler, "j", "t")
+    scheduler.step()
+    scheduler.state.session.flow[:] = 0
+    with pytest.raises(CertificateError, match="flow conservation"):
+        scheduler._certificate()
+
+
+@pytest.mark.parametrize("goals", ["strict", "spread"])
+def test_saved_and_restored_it_goes_on_the_same(goals, flow_life, tmp_path):
+    life = flow_life(7, GOALS[goals])
+    for _ in range(10):
+        life.step()
+    path = tmp_path / "state.npz"
+    for _ in range(3):
+        life.event()
+    save_scheduler(life.scheduler, path)
+    twin = load_scheduler(path, GOALS[goals])
+    assert twin.instance() == life.scheduler.instance()
+    one, two = life.scheduler.step(5000), twin.step(5000)
+    assert (one.placed, one.moved, one.stopped) == (two.placed, two.moved, two.stopped)
+    assert twin.score() == life.scheduler.score()
+    life.scheduler = twin
+    life.now = 5000.0
+    for _ in range(5):
+        life.check_step()
+
+
+def test_damaged_state_files(tmp_path):
+    scheduler = small(goals=(Placement(),))
+    path = tmp_path / "state.npz"
+    save_scheduler(scheduler, path)
+    data = path.read_bytes()
+    with pytest.raises(InstanceError, match="saved with the goals Placement"):
+        load_scheduler(path, (LoadSpread(),))
+    for broken in (data[: len(data) // 2], b"", b"not a zip", data[:200] + b"\xff" * 50 + data[250:]):
+        path.write_bytes(broken)
+        with pytest.raises(InstanceError, match=r"state\.npz"):
+            load_scheduler(path, (Placement(),))
+    with pytest.raises(InstanceError, match="cannot be read"):
+        load_scheduler(tmp_path / "nowhere.npz", ())
+    with pytest.raises(ModelError, match="use engine='paths'"):
+        save_scheduler(small(engine="highs"), path)
+
+
+def test_replay_of_a_log():
+    instance = generate("flow-scale", machines=30, tasks=60)
+    log = list(event_stream(instance, steps=6, events=15, seed=2))
+    report = replay_events(log, (Placement(), DataLocality()))
+    assert report.steps == 7
+    assert not report.refused
+    assert len(report.milliseconds) == 7 == sum(count for *_, count in report.histogram())
+    report.milliseconds = [1.5]
+    assert [count for *_, count in report.histogram()] == [1] + [0] * 11
+    assert report.summary()["events"] == 90
+    assert report.summary()["strict orders by"] == "weights"
+    wide = replay_events(log, (Placement(), DataLocality()), lexicographic=True)
+    assert wide.summary()["strict orders by"].startswith("phases: 2 stages, as the strict order would need a weight of")
+    log.insert(3, ev.Finish(task="nobody"))
+    assert [number for number, _ in replay_events(log, ()).refused] == [4]
+    assert replay_events(log, (), batch=20).steps == 5
+    assert replay_events([], ()).steps == 0
+
+
+def test_a_cold_start_gives_the_optimum_of_pylmcf_a_tree():
+    """Large enough that the cold start goes by pylmcf; differences must stay right across it."""
+    instance = generate("flow-scale", machines=150, tasks=200, slots=1, seed=3)
+    goals = (Placement(), DataLocality(), Continuity(base=10, rate=10))
+    scheduler = FlowScheduler(instance, goals)
+    placements = dict(scheduler.step().placed)
+    assert scheduler.score() == FlowScheduling(instance, goals=goals).solve("network").score
+    for machine in ("m1", "m2", "m3"):
+        scheduler.remove_machine(machine)
+        state = scheduler.instance()
+        scheduler.state.session.solve(cold=True)
+        delta = scheduler.step()
+        assert scheduler.score() == FlowScheduling(state, goals=goals).solve("network").score
+        placements |= dict(delta.placed) | {task: new for task, _, new, _ in delta.moved}
+        for task, _, _ in delta.stopped:
+            del placements[task]
+        assert placements == scheduler.placements()

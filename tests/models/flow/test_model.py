@@ -1,0 +1,337 @@
+"""Flow scheduling: the paper's examples, strict orders against brute force, goals that compose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+
+from flowlex.formulations import EngineError
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.generators import generate
+from flowlex.models import ModelError, model_for
+from flowlex.models.flow.goals import (
+    PRESETS,
+    Continuity,
+    DataLocality,
+    FairShares,
+    LoadSpread,
+    Placement,
+    Priority,
+    RandomCosts,
+    preset,
+)
+from flowlex.models.flow.goals.base import ClusterView, Scale
+from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.network import task_views
+from flowlex.models.flow.offers import Rules
+
+Task = FlowTask
+
+
+def cluster(count, slots=1, **more):
+    return tuple(Machine(name=f"M{k}", slots=slots, **more) for k in range(count))
+
+
+def job(name, *tasks, **more):
+    return FlowJob(name=name, tasks=tuple(Task(name=t) if isinstance(t, str) else t for t in tasks), **more)
+
+
+def requires(*machines):
+    return (Constraint(kind="required", resources=tuple(f"machine:{m}" for m in machines)),)
+
+
+def counter_example():
+    """The paper file's case: a chain of displaced tasks costs more than the gap between two priorities."""
+    high = job(
+        "high",
+        Task(name="H", constraints=requires("M0")),
+        Task(name="A1", constraints=requires("M0", "M1"), costs={"M0": 0, "M1": 10}),
+        Task(name="A2", constraints=requires("M1", "M2"), costs={"M1": 0, "M2": 10}),
+        priority=1,
+    )
+    low = job("low", Task(name="L", constraints=requires("M2")), priority=2)
+    return FlowInstance(name="chain", machines=cluster(3), jobs=(high, low))
+
+
+@pytest.mark.parametrize("engine", ["pulp", "highs", "network"])
+def test_fairness_bounds_of_the_paper(engine):
+    instance = FlowInstance(machines=cluster(4), jobs=(job("a", "a0", "a1", "a2"), job("b", "b0", "b1", "b2", "b3")))
+    model = FlowScheduling(instance, goals=(FairShares(),))
+    network = model.schedule.network
+    share = network.arc_blocks["share"].slice
+    assert list(zip(network.lower[share], network.upper[share], strict=True)) == [(1, 1), (2, 2)]
+    solution = model.solve(engine)
+    assert Counter(solution.job_of[t] for t in solution.machine_of) == {"a": 2, "b": 2}
+    assert set(solution.waiting.values()) == {"the share of its job is used up"}
+
+
+def test_gpu_utility_of_the_paper():
+    likes = (Constraint(kind="preferred", resources=("gpu",), utility=1),)
+    machines = (Machine(name="M2"), Machine(name="M1", labels=("gpu",)))
+    instance = FlowInstance(machines=machines, jobs=(job("j", Task(name="T1", constraints=likes)),))
+    solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
+    assert solution.machine_of == {"T1": "M1"}
+    assert solution.score.cost == -1
+
+
+@pytest.mark.parametrize("mode", ["strict", "weighted"])
+def test_priorities_of_the_paper(mode):
+    jobs = tuple(job(f"j{p}", f"T{p}", priority=p) for p in (5, 2, 1))
+    instance = FlowInstance(machines=cluster(1), jobs=jobs)
+    assert FlowScheduling(instance, goals=(Priority(mode=mode),)).solve("network").machine_of == {"T1": "M0"}
+
+
+@pytest.mark.parametrize("method", ["weights", "phases"])
+def test_strict_priority_is_strict_where_the_papers_weight_is_not(method):
+    instance = counter_example()
+    strict = FlowScheduling(instance, goals=(Priority(), Placement()), method=method).solve("network")
+    assert strict.machine_of == {"H": "M0", "A1": "M1", "A2": "M2"}
+    assert set(strict.waiting) == {"L"}
+    weighted = FlowScheduling(instance, goals=(Priority(mode="weighted", omega=10), Placement())).solve("network")
+    assert Priority(mode="weighted", omega=10).gap == 11
+    assert "L" in weighted.machine_of
+    assert weighted.score.cost == 22
+
+
+def brute_force(instance, rules):
+    """(waiting by class, most important first; cost) of the lexicographically best schedule."""
+    views = task_views(instance)
+    view = ClusterView()
+    for machine in instance.machines:
+        view.add(machine)
+    slots = {m.name: m.slots for m in instance.machines}
+    prices = []
+    for task in views:
+        offers = rules.offers(task, view)
+        price = {None: rules.waiting(task)}
+        for target, cost in offers.items():
+            names = [target] if isinstance(target, str) else [m for m in slots if view.meets(m, target)]
+            for name in names:
+                price[name] = min(cost, price.get(name, cost))
+        prices.append(price)
+    classes = sorted({v.priority for v in views})
+    spread = {m.name: [c for n, c in rules.slot_costs(m) for _ in range(n)] for m in instance.machines}
+    best = None
+    for choice in product(*prices):
+        held = Counter(m for m in choice if m is not None)
+        if any(n > slots[m] for m, n in held.items()):
+            continue
+        waits = tuple(
+            (c, sum(m is None and v.priority == c for m, v in zip(choice, views, strict=True))) for c in classes
+        )
+        cost = sum(p[m] for p, m in zip(prices, choice, strict=True))
+        cost += sum(sum(spread[m][:n]) for m, n in held.items())
+        best = min(best, (waits, cost)) if best else (waits, cost)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_strict_answer_equals_class_by_class_brute_force(seed):
+    instance = generate("flow-random", seed=seed, machines=3, jobs=3, most_tasks=2, most_slots=2)
+    goals = (Priority(), Placement(), DataLocality(), LoadSpread(step=2))
+    for method in ("weights", "phases"):
+        model = FlowScheduling(instance, goals=goals, method=method)
+        solution = model.solve("network")
+        assert (solution.score.waiting, solution.score.cost) == brute_force(instance, model.rules), method
+
+
+def test_weights_that_would_overflow_switch_to_phases_and_say_so():
+    huge = Task(name="t", costs={"M0": 2**45}, constraints=requires("M0"))
+    instance = FlowInstance(machines=cluster(1), jobs=(job("a", huge, priority=1), job("b", "u", priority=0)))
+    solution = FlowScheduling(instance, goals=(Priority(), Placement())).solve("network")
+    assert solution.method.startswith("phases: the strict order would need a weight of")
+    assert solution.machine_of == {"u": "M0"}
+    with pytest.raises(ModelError, match="use method='phases'"):
+        FlowScheduling(instance, goals=(Priority(), Placement()), method="weights").solve("network")
+    with pytest.raises(EngineError, match="engine='network'"):
+        FlowScheduling(instance, goals=(Priority(), Placement())).solve("highs")
+
+
+def test_switching_a_goal_off_restores_the_network_exactly():
+    instance = generate("flow-random", seed=5)
+    one = (Placement(), DataLocality())
+    for extra in (FairShares("caps"), Priority(), LoadSpread(), Continuity(), RandomCosts()):
+        before = FlowScheduling(instance, goals=one).formulation
+        FlowScheduling(instance, goals=(*one, extra)).solve("network")
+        after = FlowScheduling(instance, goals=one).formulation
+        for name in ("tail", "head", "lower", "upper", "cost", "supply"):
+            assert np.array_equal(getattr(before, name), getattr(after, name))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_engines_agree_on_every_preset(name, seed):
+    instance = generate("flow-random", seed=seed)
+    scores = {FlowScheduling(instance, preset=name).solve(engine).score for engine in ("network", "highs")}
+    assert len(scores) == 1
+
+
+def test_the_network_is_totally_unimodular():
+    from flowlex.validation.unimodularity.check import check
+
+    assert check(FlowScheduling(generate("flow-random", seed=1))).answer == "tu"
+
+
+def test_goals_in_strict_order():
+    """Locality first keeps the task at its data, spreading first moves it away."""
+    data = (Block(size_mb=5, machines=("M0",)),)
+    tasks = [Task(name=f"t{k}", data=data) for k in range(2)]
+    instance = FlowInstance(machines=cluster(2, slots=2), jobs=(job("j", *tasks),))
+    near = FlowScheduling(instance, goals=(DataLocality(), LoadSpread()), lexicographic=True).solve("network")
+    assert set(near.machine_of.values()) == {"M0"}
+    spread = FlowScheduling(instance, goals=(LoadSpread(), DataLocality()), lexicographic=True).solve("network")
+    assert set(spread.machine_of.values()) == {"M0", "M1"}
+
+
+def test_continuity_keeps_a_task_unless_the_gain_is_larger():
+    def place(elapsed, utility):
+        likes = (Constraint(kind="preferred", resources=("gpu",), utility=utility),)
+        task = Task(name="t", constraints=likes, running=RunningOn(machine="M0", elapsed_s=elapsed))
+        machines = (Machine(name="M0"), Machine(name="G", labels=("gpu",)))
+        goals = (Placement(), Continuity(base=1, rate=2, unit_s=60))
+        instance = FlowInstance(machines=machines, jobs=(job("j", task),))
+        return FlowScheduling(instance, goals=goals).solve("network")
+
+    assert place(0, 2).moved == ("t",)
+    assert place(60, 2).machine_of == {"t": "M0"}
+    assert place(60, 4).moved == ("t",)
+
+
+def test_load_spread_fills_evenly():
+    instance = FlowInstance(machines=cluster(3, slots=4), jobs=(job("j", *(f"t{k}" for k in range(6))),))
+    solution = FlowScheduling(instance, goals=(LoadSpread(),)).solve("network")
+    assert Counter(solution.machine_of.values()) == {"M0": 2, "M1": 2, "M2": 2}
+    assert solution.score.cost == 3
+
+
+def test_utilities_add_up_and_avoided_resources_are_left():
+    machines = (
+        Machine(name="a", labels=("gpu",)),
+        Machine(name="b", labels=("ssd",)),
+        Machine(name="c", labels=("gpu", "ssd")),
+        Machine(name="d"),
+    )
+    likes = [Constraint(kind="preferred", resources=(r,), utility=3) for r in ("gpu", "ssd")]
+    best = Task(name="t", constraints=tuple(likes))
+    picky = Task(name="u", constraints=(Constraint(kind="avoided", resources=("gpu", "ssd"), utility=2),))
+    solution = FlowScheduling(
+        FlowInstance(machines=machines, jobs=(job("j", best, picky),)), goals=(Placement(),)
+    ).solve("network")
+    assert solution.machine_of == {"t": "c", "u": "d"}
+    assert solution.score.cost == -6
+
+
+def test_a_required_resource_that_is_nowhere_lets_the_task_wait_with_the_reason():
+    wants = (Constraint(kind="required", resources=("tpu",)),)
+    instance = FlowInstance(machines=cluster(1), jobs=(job("j", Task(name="t", constraints=wants)),))
+    solution = FlowScheduling(instance, goals=(Placement(), FairShares())).solve("network")
+    assert solution.waiting == {"t": "no machine meets its placement (tpu)"}
+    assert solution.score.shortfall == 1
+
+
+def test_real_utilities_are_scaled_exactly_or_refused():
+    def instance(utility):
+        likes = (Constraint(kind="preferred", resources=("machine:M0",), utility=utility),)
+        return FlowInstance(machines=cluster(1), jobs=(job("j", Task(name="t", constraints=likes)),))
+
+    model = FlowScheduling(instance(0.125), goals=(Placement(),))
+    assert model.rules.scale.factor == 8
+    assert model.solve("network").score.cost == -1
+    with pytest.raises(ModelError, match="scaled by 10000000, beyond 1000000"):
+        FlowScheduling(instance(0.1234567), goals=(Placement(),)).solve("network")
+    with pytest.raises(ModelError, match="no whole number of 1/2; pass scale=8"):
+        FlowScheduling(instance(0.125), goals=(Placement(),), scale=2).solve("network")
+    with pytest.raises(ModelError, match="wait_cost is nan"):
+        FlowScheduling(instance(1), wait_cost=float("nan"))
+
+
+def test_refusals():
+    instance = generate("flow-random", seed=0)
+    with pytest.raises(ModelError, match="two goals are of kind Priority"):
+        FlowScheduling(instance, goals=(Priority(), Priority())).solve("network")
+    with pytest.raises(ModelError, match="Priority has no mode 'loose'"):
+        Priority(mode="loose")
+    with pytest.raises(ModelError, match="FairShares has no kind"):
+        FairShares("equal")
+    with pytest.raises(ModelError, match="no cost model is named 'mesos'"):
+        preset("mesos")
+    with pytest.raises(ModelError, match="weights are whole"):
+        Priority(weights={"cpu": float("nan")})
+    greedy = FlowInstance(machines=cluster(2), jobs=(job("j", "a", "b", "c", min_tasks=3),))
+    with pytest.raises(ModelError, match="minimum shares sum to 3 tasks, the cluster has 2 slots"):
+        FlowScheduling(greedy, goals=(FairShares(),)).solve("network")
+    with pytest.raises(ModelError, match="priority 9 exceeds the lowest, 4"):
+        nine = FlowInstance(machines=cluster(1), jobs=(job("j", "a", priority=9),))
+        FlowScheduling(nine, goals=(Priority(mode="weighted", lowest=4),)).solve("network")
+
+
+def test_weighted_priorities_and_demands():
+    big = Task(name="big", demands={"cpu": 8})
+    small = Task(name="small", demands={"cpu": 1})
+    instance = FlowInstance(machines=cluster(1), jobs=(job("j", big, small),))
+    goal = Priority(weights={"cpu": 1}, mode="weighted", limits={"cpu": 8})
+    assert FlowScheduling(instance, goals=(goal,)).solve("network").machine_of == {"small": "M0"}
+    with pytest.raises(ModelError, match="demands 8 cpu, beyond 4"):
+        FlowScheduling(instance, goals=(Priority(weights={"cpu": 1}, mode="weighted", limits={"cpu": 4}),)).solve(
+            "network"
+        )
+
+
+def test_the_registry_and_the_pictures():
+    instance = generate("flow-testbed", seed=1, batch_tasks=20)
+    solution = model_for(instance, preset="load_spread").solve("network")
+    assert solution.metrics()["running"] == 110
+    assert len(solution.to_frame()) == 110
+    assert solution.plot().get_ylabel() == "tasks"
+    assert "slots" in model_for(instance).to_latex() or "K_m" in model_for(instance).to_latex()
+
+
+def test_an_explicit_cost_replaces_what_placing_costs_but_not_the_credit_for_staying():
+    def place(cost, elapsed=60):
+        task = Task(name="t", running=RunningOn(machine="M0", elapsed_s=elapsed), costs={"M0": cost})
+        instance = FlowInstance(machines=cluster(2), jobs=(job("j", task),))
+        goals = (Continuity(base=1, rate=2, unit_s=60), RandomCosts(most=1))
+        static = FlowScheduling(instance, goals=goals).solve("network")
+        live = FlowScheduler(instance, goals)
+        live.step()
+        assert (live.placements(), live.score()) == (static.machine_of, static.score)
+        return static.machine_of["t"], static.score.cost
+
+    assert place(2) == ("M0", -1)  # the credit is 1 + 2
+    assert place(4) == ("M1", 0)
+    assert place(4, elapsed=180) == ("M0", -1)
+
+
+def test_explicit_costs_count_with_the_first_of_ordered_goals():
+    task = Task(name="t", costs={"M0": 1, "M1": 2})
+    machines = (Machine(name="M0"), Machine(name="M1"), Machine(name="M2"))
+    data = Task(name="u", data=(Block(size_mb=9, machines=("M1",)),), costs={"M2": 5})
+    instance = FlowInstance(machines=machines, jobs=(job("j", task, data),))
+    solution = FlowScheduling(instance, goals=(DataLocality(), LoadSpread()), lexicographic=True).solve("network")
+    assert solution.machine_of == {"t": "M2", "u": "M1"}
+    assert solution.score.by_goal == (("DataLocality", 0), ("LoadSpread", 0))
+    second = FlowScheduling(instance, goals=(RandomCosts(most=1), DataLocality()), lexicographic=True).solve("network")
+    assert second.machine_of == {"t": "M2", "u": "M1"}
+    only = FlowInstance(machines=machines[:2], jobs=(job("j", task),))
+    solution = FlowScheduling(only, goals=(DataLocality(), LoadSpread()), lexicographic=True).solve("network")
+    assert solution.score.by_goal == (("DataLocality", 1), ("LoadSpread", 0))
+
+
+@pytest.mark.parametrize("most", [1, 10])
+def test_the_short_cut_of_data_locality_says_the_same(most):
+    goal = DataLocality(rack_cost=2, cluster_cost=5, threshold=0.3, most=most, weight=3)
+    for seed in range(30):
+        instance = generate("flow-random", seed=seed)
+        extra = Task(name="none"), Task(name="two", data=tuple(b for t in instance.tasks for b in t.data)[:3])
+        view, rules = ClusterView(), Rules((Placement(), goal, Continuity()), None, Scale(2), ())
+        for machine in instance.machines[1:]:  # some data lie where no machine is
+            view.add(machine)
+        for task in task_views(FlowInstance(machines=instance.machines, jobs=(*instance.jobs, job("x", *extra)))):
+            said = rules.moving(task, view)
+            targets = rules._targets(task, view)
+            places = [(view.spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
+            assert list(said.items()) == list(zip(targets, rules._prices(task, places, view), strict=True))

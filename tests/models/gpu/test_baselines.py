@@ -1,0 +1,106 @@
+"""Greedy baselines never beat the optimum, and do what the paper says on small cases; pictures are drawn."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations import solve
+from flowlex.instances.generators import generate
+from flowlex.instances.gpu import GpuInstance
+from flowlex.models.base import ModelError
+from flowlex.models.gpu.baselines import BASELINES, compare
+from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.greedy import base_shares, greedy, greedy_delay
+from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
+from flowlex.models.gpu.placement import Placement, jain_index
+from flowlex.models.gpu.plots import draw_network
+from flowlex.validation.certificates.gpu import check_placements
+
+mpl.use("Agg")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(sorted(BASELINES)))
+def test_a_baseline_is_a_valid_placement_and_never_beats_the_optimum(seed: int, name: str) -> None:
+    instance = generate("gpu-random", seed=seed)
+    assert isinstance(instance, GpuInstance)
+    costs = TransferCosts.of(instance, Penalties())
+    gpu = BASELINES[name](instance.arrays, costs)
+    placement = Placement(instance.arrays, costs, gpu)
+    checks = check_placements(
+        instance,
+        gpu.tolist(),
+        policy="FSU",
+        weights=(1.0, 1.0),
+        transfer_s=float(placement.transfer_s.sum()),
+        rounded_s=1e-6,
+    )
+    failed = {check.name for check in checks if not check.ok}
+    assert failed <= ({"no running task is stopped"} if name == "GSP" else set())
+    best = GpuAssignment(instance, policy=Policy.FSU).solve("network")
+    if name != "GSP":
+        assert len(placement.started) <= len(best.placement.started)
+        if len(placement.started) == len(best.placement.started):
+            assert placement.transfer_s.sum() >= best.placement.transfer_s.sum() - 1e-6
+
+
+def test_greedy_serves_the_job_with_fewest_gpus_first() -> None:
+    instance = generate("gpu-figure1")
+    assert isinstance(instance, GpuInstance)
+    gpu = greedy(instance.arrays, TransferCosts.of(instance, Penalties()))
+    assert gpu.tolist() == [0, -1, 1]
+    assert base_shares(instance.arrays).tolist() == [1, 1]
+
+
+def test_delay_scheduling_waits_for_local_data() -> None:
+    """GPU1 is offered first; a patient job whose data lie with GPU2 declines it, an impatient one takes it."""
+    instance = GpuInstance.model_validate(
+        {
+            "disk_mb_per_s": 200.0,
+            "rack_mb_per_s": 100.0,
+            "between_racks_mb_per_s": 50.0,
+            "nodes": [
+                {"name": f"n{i}", "rack": f"r{i}", "gpus": [{"name": f"g{i}", "memory_gb": 8.0}]} for i in (1, 2)
+            ],
+            "jobs": [
+                {
+                    "name": "j",
+                    "tasks": [{"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": 10.0, "replicas": ["n2"]}]}],
+                }
+            ],
+        }
+    )
+    costs = TransferCosts.of(instance, Penalties())
+    assert greedy_delay(instance.arrays, costs, (5, 9)).tolist() == [1]
+    assert greedy_delay(instance.arrays, costs, (0, 0)).tolist() == [0]
+    with pytest.raises(ValueError, match="non-decreasing"):
+        greedy_delay(instance.arrays, costs, (2, 1))
+
+
+def test_comparison_has_every_policy_and_baseline() -> None:
+    table = compare(generate("gpu-testbed", seed=1))  # type: ignore[arg-type]
+    assert table.index.tolist() == ["FSP", "FS", "FSU", "GS", "GSP", "GSD"]
+    assert table.loc["FSU", "transfer_s"] <= table.loc["GS", "transfer_s"]
+    assert (table["running"] == 30).all()
+
+
+def test_jain_index() -> None:
+    assert jain_index(np.array([2.0, 2.0])) == 1.0
+    assert jain_index(np.array([3.0, 0.0, 0.0])) == pytest.approx(1 / 3)
+    assert jain_index(np.zeros(3)) == 1.0
+
+
+def test_pictures() -> None:
+    model = GpuAssignment(generate("gpu-figure4"), network="paper")
+    axes = model.solve("network").plot()
+    assert "6 of 6 GPUs run a task" in axes.get_title()
+    flow = solve(model.formulation, "network").values
+    drawing = draw_network(model.formulation, flow)
+    assert len(drawing.texts) >= model.formulation.node_count
+    with pytest.raises(ModelError, match="unreadable"):
+        draw_network(GpuAssignment(generate("gpu-testbed", seed=0)).formulation)
+    mpl.pyplot.close("all")

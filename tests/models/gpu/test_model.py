@@ -1,0 +1,290 @@
+"""GPU assignment: the paper's figures, hand-solved cases, both networks, all engines, brute force."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.instances.generators import generate
+from flowlex.instances.gpu import GpuInstance
+from flowlex.models.base import ModelError
+from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
+from flowlex.models.registry import model_for
+
+ALL = list(itertools.product(Policy, ("compact", "paper")))
+
+
+def cluster(jobs: list[dict[str, Any]], nodes: list[tuple[str, str, list[float]]], **speeds: float) -> GpuInstance:
+    """Small instances: nodes as (name, rack, GPU memories); speeds 200, 100, 50 MB/s unless told."""
+    return GpuInstance.model_validate(
+        {
+            "disk_mb_per_s": 200.0,
+            "rack_mb_per_s": 100.0,
+            "between_racks_mb_per_s": 50.0,
+            "nodes": [
+                {"name": n, "rack": r, "gpus": [{"name": f"{n}.{i}", "memory_gb": m} for i, m in enumerate(memory)]}
+                for n, r, memory in nodes
+            ],
+            "jobs": jobs,
+            **speeds,
+        }
+    )
+
+
+def task(
+    name: str, *shards: tuple[float, str], memory_gb: float = 8.0, running: tuple[str, float] | None = None
+) -> Any:
+    """A task whose shards are (MB, space-separated nodes)."""
+    return {
+        "name": name,
+        "memory_gb": memory_gb,
+        "shards": [{"size_mb": mb, "replicas": nodes.split()} for mb, nodes in shards],
+        "running": None if running is None else {"gpu": running[0], "elapsed_s": running[1]},
+    }
+
+
+def job(name: str, *tasks: Any) -> dict[str, Any]:
+    return {"name": name, "tasks": list(tasks)}
+
+
+def placed(instance: GpuInstance, **options: Any) -> dict[str, str]:
+    frame = GpuAssignment(instance, **options).solve("network").to_frame()
+    return {name: gpu for name, gpu in frame["gpu"].items() if gpu}
+
+
+def test_figure_1_is_fair_and_moves_nothing() -> None:
+    solution = GpuAssignment(generate("gpu-figure1")).solve()
+    assert solution.placement.metrics()["rack_gb"] == solution.placement.metrics()["between_gb"] == 0
+    frame = solution.to_frame()
+    assert frame["gpu"].to_dict() == {"task11": "GPU1", "task12": "", "task21": "GPU2"}
+    assert frame.loc["task12", "reason"] == "job job1 runs 1, its fair share"
+
+
+def test_figure_1_fairness_costs_nothing() -> None:
+    solution = GpuAssignment(generate("gpu-figure1"), policy=Policy.FSU).solve("network")
+    fair = GpuAssignment(generate("gpu-figure1")).solve("network")
+    assert solution.objective == 10.0  # two local reads of 1000 MB at 200 MB/s
+    assert fair.transfer_units * fair.placement.costs.unit_s == solution.objective
+
+
+def test_figure_4_has_the_papers_vertex_and_edge_counts() -> None:
+    network = GpuAssignment(generate("gpu-figure4"), network="paper").formulation
+    assert (network.node_count, network.arc_count) == (23, 78)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_paper_counts_for_any_cluster_where_every_task_fits(gpus: int, sizes: list[int]) -> None:
+    nodes = [(f"n{i}", "r", [10.0]) for i in range(gpus)]
+    jobs = [job(f"j{j}", *(task(f"t{j}.{t}", (100.0, "n0")) for t in range(k))) for j, k in enumerate(sizes)]
+    network = GpuAssignment(cluster(jobs, nodes), network="paper").formulation
+    assert network.node_count == 2 + len(sizes) + sum(k + 1 for k in sizes) + gpus
+    assert network.arc_count == 3 * len(sizes) + gpus + (gpus + 1) * sum(sizes)
+
+
+def test_transfer_cost_of_the_papers_two_shard_example() -> None:
+    """Shard A on node A (rack 1), C on node C (rack 2): on A it reads C across, on D both, C within the rack."""
+    nodes = [("A", "r1", [10.0]), ("C", "r2", [10.0]), ("D", "r2", [10.0])]
+    instance = cluster([job("j", task("t", (300.0, "A"), (700.0, "C")))], nodes)
+    costs = TransferCosts.of(instance, Penalties())
+    seconds = [float(c * costs.unit_s) for c in costs.dense()[0]]
+    assert seconds == [300 / 200 + 700 / 50, 300 / 50 + 700 / 200, 700 / 100 + 300 / 50]
+    assert costs.rounded_s == 0
+
+
+def test_penalties_weigh_traffic() -> None:
+    nodes = [("A", "r1", [10.0]), ("B", "r1", [10.0]), ("C", "r2", [10.0])]
+    instance = cluster([job("j", task("t", (100.0, "A")))], nodes)
+    costs = TransferCosts.of(instance, Penalties(rack=3.0, between_racks=7.0))
+    assert [float(c * costs.unit_s) for c in costs.dense()[0]] == [0.5, 3.0, 14.0]
+
+
+def test_fractional_speeds_and_sizes_stay_exact() -> None:
+    instance = cluster([job("j", task("t", (0.1, "A")))], [("A", "r", [10.0])], disk_mb_per_s=0.3)
+    solution = GpuAssignment(instance).solve("network")
+    assert solution.placement.costs.rounded_s == 0
+    assert solution.objective == pytest.approx(1 / 3, abs=0)
+
+
+def test_measured_speeds_are_rounded_by_a_stated_amount() -> None:
+    nodes = [("A", "r1", [10.0]), ("B", "r2", [10.0])]
+    jobs = [job("j", task("t", (1234.567891, "A")), task("u", (987.654321, "A")))]
+    speeds = {"disk_mb_per_s": 203.123457, "rack_mb_per_s": 118.7654321, "between_racks_mb_per_s": 51.98765431}
+    solution = GpuAssignment(cluster(jobs, nodes, **speeds)).solve("network")
+    assert 0 < solution.metrics()["cost_rounding_at_most_s"] < 1e-6  # type: ignore[operator]
+    assert solution.certificate is not None
+    assert solution.certificate.ok
+
+
+def test_overflowing_costs_name_the_largest_shard() -> None:
+    instance = cluster([job("j", task("small", (1.0, "A")), task("huge", (1e300, "A")))], [("A", "r", [10.0])])
+    with pytest.raises(ModelError, match=r"integer overflow in costs.*1e\+300 MB \(task 'huge'\)"):
+        GpuAssignment(instance).solve("network")
+
+
+def test_memory_keeps_a_task_off_small_gpus() -> None:
+    nodes = [("A", "r", [8.0, 16.0])]
+    jobs = [job("j", task("small", (100.0, "A")), task("large", (100.0, "A"), memory_gb=12.0))]
+    for network in ("compact", "paper"):
+        assert placed(cluster(jobs, nodes), network=network) == {"small": "A.0", "large": "A.1"}
+
+
+def test_a_job_above_its_share_loses_its_shortest_running_task() -> None:
+    nodes = [("A", "r", [10.0, 10.0, 10.0, 10.0])]
+    rich = job("rich", *(task(f"r{i}", running=(f"A.{i}", 10.0 * (i + 1))) for i in range(4)))
+    instance = cluster([rich, job("poor", task("p0"), task("p1"))], nodes)
+    solution = GpuAssignment(instance, policy=Policy.FSP).solve("network")
+    assert solution.preempted == ("r0", "r1")
+    assert solution.to_frame().loc["r0", "reason"] == "job rich keeps 2, its fair share; this task ran shortest"
+    assert GpuAssignment(instance, policy=Policy.FS).solve("network").preempted == ()
+    assert GpuAssignment(instance, policy=Policy.FSU).solve("network").preempted == ()
+
+
+def test_the_odd_gpu_goes_where_it_costs_least() -> None:
+    nodes = [("A", "r1", [10.0, 10.0]), ("B", "r2", [10.0])]
+    remote = job("remote", *(task(f"r{i}", (1000.0, "B")) for i in range(2)))
+    local = job("local", *(task(f"l{i}", (1000.0, "A")) for i in range(2)))
+    for first, second in ((remote, local), (local, remote)):
+        solution = GpuAssignment(cluster([first, second], nodes)).solve("network")
+        frame = solution.job_frame()
+        assert frame["running"].to_dict() == {"remote": 1, "local": 2}
+        assert frame["fair_share"].tolist() == [1.5, 1.5]
+        assert solution.placement.metrics()["between_gb"] == 0
+
+
+def test_of_equal_optima_the_one_that_stops_fewest_tasks() -> None:
+    """Three GPUs, shares of 1.5: whether a keeps its second task or b gets it costs the same."""
+    nodes = [("A", "r", [10.0, 10.0, 10.0])]
+    a = job("a", task("a0", running=("A.0", 5.0)), task("a1", running=("A.1", 6.0)))
+    instance = cluster([a, job("b", task("b0"), task("b1"))], nodes)
+    for network in ("compact", "paper"):
+        solution = GpuAssignment(instance, network=network).solve("network")
+        assert solution.preempted == ()
+        assert len(solution.placement.started) == 1
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        [["", "A.0"], ["", "", "", "A.1"], ["A.3", "A.4", ""]],
+        [["A.0", "A.5", ""], ["A.6", "", "A.4"], ["A.3", "A.1", "", ""], ["", "", ""]],
+    ],
+)
+@pytest.mark.parametrize("network", ["compact", "paper"])
+def test_nobody_is_stopped_for_an_odd_gpu_that_others_can_give(held: list[list[str]], network: Any) -> None:
+    jobs = [
+        job(f"j{j}", *(task(f"t{j}.{t}", running=(gpu, 5.0) if gpu else None) for t, gpu in enumerate(gpus)))
+        for j, gpus in enumerate(held)
+    ]
+    instance = cluster(jobs, [("A", "r", [10.0] * (5 if len(held) == 3 else 7))])
+    assert GpuAssignment(instance, network=network).solve("network").preempted == ()
+
+
+def test_without_preemption_free_gpus_go_to_the_jobs_furthest_below() -> None:
+    """a runs four of six; the paper's caps would let b take both free GPUs, ours give b and c one each."""
+    nodes = [("A", "r1", [10.0] * 6), ("B", "r2", [])]
+    a = job("a", *(task(f"a{i}", running=(f"A.{i}", 1.0)) for i in range(4)))
+    b = job("b", *(task(f"b{i}", (100.0, "A")) for i in range(2)))
+    c = job("c", *(task(f"c{i}", (100.0, "B")) for i in range(2)))
+    frame = GpuAssignment(cluster([a, b, c], nodes), policy=Policy.FS).solve("network").job_frame()
+    assert frame["running"].to_dict() == {"a": 4, "b": 1, "c": 1}
+
+
+def test_prices_of_gpus_and_shares_have_a_meaning() -> None:
+    """One GPU for two jobs of which one reads remotely: the share that is bought dearly has the higher price."""
+    nodes = [("A", "r1", [10.0]), ("B", "r2", [10.0])]
+    jobs = [job("local", task("l0", (100.0, "A")), task("l1", (100.0, "A"))), job("far", task("f", (1000.0, "A")))]
+    instance = cluster(jobs, nodes)
+    base = GpuAssignment(instance, network="paper").solve("network")
+    assert set(base.duals) == {"job", "task", "gpu_out", "share"}
+    assert base.duals["gpu_out"].shape == (2,)
+    assert (base.duals["gpu_out"] >= 0).all()
+
+
+@pytest.mark.parametrize(("policy", "network"), ALL)
+@pytest.mark.parametrize("engine", ["pulp", "highs"])
+def test_every_engine_gives_the_same_optimum(policy: Policy, network: str, engine: Any) -> None:
+    for seed in range(4):
+        model = GpuAssignment(generate("gpu-random", seed=seed), policy=policy, network=network)  # type: ignore[arg-type]
+        ours, theirs = model.solve("network"), model.solve(engine)
+        assert ours.objective == theirs.objective
+        assert ours.certificate is not None
+        assert ours.certificate.exact
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(list(Policy)), st.integers(1, 7), st.integers(1, 4), st.booleans())
+def test_the_compact_network_has_the_papers_optimum(
+    seed: int, policy: Policy, nodes: int, jobs: int, slow_disk: bool
+) -> None:
+    instance = generate("gpu-random", seed=seed, nodes=nodes, racks=min(nodes, 3), jobs=jobs, tasks=3 * jobs)
+    assert isinstance(instance, GpuInstance)
+    if slow_disk:  # nearer is dearer: racks must not be merged
+        instance = instance.model_copy(update={"disk_mb_per_s": 10.0, "rack_mb_per_s": 40.0})
+    compact = GpuAssignment(instance, policy=policy).solve("network")
+    paper = GpuAssignment(instance, policy=policy, network="paper").solve("network")
+    assert compact.transfer_units == paper.transfer_units
+    assert len(compact.placement.preempted) == len(paper.placement.preempted)
+    assert compact.placement.running_by_job.sum() == paper.placement.running_by_job.sum()
+
+
+def _brute_force(instance: GpuInstance, policy: Policy) -> tuple[int, float] | None:
+    """Most tasks, then least cost, over all assignments of waiting tasks to free GPUs (no running tasks)."""
+    model = GpuAssignment(instance, policy=policy)
+    view, plan, table = instance.arrays, model.round, model.costs.dense()
+    best: tuple[int, int] | None = None
+    gpus = range(len(view.gpu_node))
+    for choice in itertools.product((-1, *gpus), repeat=len(view.task_job)):
+        used = [g for g in choice if g >= 0]
+        if len(set(used)) < len(used):
+            continue
+        if any(g >= 0 and view.task_memory[t] > view.gpu_memory[g] for t, g in enumerate(choice)):
+            continue
+        counts = np.bincount([view.task_job[t] for t, g in enumerate(choice) if g >= 0], minlength=len(view.job_names))
+        if plan.shares is not None and ((counts < plan.shares.least).any() or (counts > plan.shares.most).any()):
+            continue
+        cost = sum(int(table[t, view.gpu_node[g]]) for t, g in enumerate(choice) if g >= 0)
+        best = min(best or (-len(used), cost), (-len(used), cost))
+    return None if best is None else (-best[0], float(best[1] * model.costs.unit_s))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(list(Policy)))
+def test_brute_force_agrees(seed: int, policy: Policy) -> None:
+    options = {"nodes": 2, "racks": 2, "gpus_per_node": 2, "jobs": 2, "tasks": 4, "running": 0.0}
+    instance = generate("gpu-random", seed=seed, **options)
+    assert isinstance(instance, GpuInstance)
+    solution = GpuAssignment(instance, policy=policy).solve("network")
+    best = _brute_force(instance, policy)
+    assert best is not None
+    assert best[0] == int((solution.gpu >= 0).sum())
+    assert best[1] == pytest.approx(float(solution.transfer_units * solution.placement.costs.unit_s), rel=1e-12)
+
+
+def test_options_from_text_and_their_errors() -> None:
+    instance = generate("gpu-figure1")
+    assert model_for(instance, policy="FSU").policy is Policy.FSU
+    with pytest.raises(ModelError, match="has no option 'polcy'; it has: policy, network, penalties"):
+        model_for(instance, polcy="FS")
+    with pytest.raises(ModelError, match="policy='fair'"):
+        model_for(instance, policy="fair")
+    with pytest.raises(ModelError, match="penalty rack must be a finite number"):
+        Penalties(rack=-1)
+
+
+def test_the_model_shows_itself() -> None:
+    model = GpuAssignment(generate("gpu-figure4"))
+    html, latex = model._repr_html_(), model.to_latex()
+    for equation in model.equations:
+        assert f"<code>{equation.name}</code>" in html
+        assert equation.name.replace("_", r"\_") in latex
+    assert "aligned" in model._repr_latex_()
+    assert repr(model) == "<GpuAssignment of gpu-assignment 'gpu-figure4'>"
+    compiled = model.compile()
+    assert len(compiled.variables()) == model.formulation.arc_count

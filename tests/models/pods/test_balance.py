@@ -1,0 +1,277 @@
+"""Balance by node patterns: the same optimum as by trying all, and as with every node and pod told apart."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.outcome import Status
+from flowlex.instances.generators import generate
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
+from flowlex.models.pods.bounds.pattern_program import fillings
+from flowlex.models.pods.bounds.patterns import Pricing
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.class_program import class_program
+from flowlex.models.pods.problem.classes import Demand, NodeClasses
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.search.annealing import SearchState, anneal_cluster
+from flowlex.validation.certificates.pods import balance_of
+
+MEASURES = ("deviation", "max_load", "mean_absolute")
+
+
+@pytest.fixture
+def patterns_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small instances go the way of large ones, without the integer program over pods behind it."""
+    monkeypatch.setattr("flowlex.models.pods.balance.DIRECT", -1)
+    monkeypatch.setattr("flowlex.models.pods.balance.BRANCHED", -1)
+    monkeypatch.setattr("flowlex.models.pods.admission._DIRECT", -1)
+    monkeypatch.setattr("flowlex.models.pods.search.annealing._BATCH", 2_000)
+    monkeypatch.setattr("flowlex.models.pods.bounds.branching._RETRIES", 2)
+    monkeypatch.setattr("flowlex.models.pods.bounds.branching._INTERVALS", 60)
+
+
+def cluster_of(pods: list[tuple[int, int, int]], nodes: int = 3, large: bool = False) -> PodInstance:
+    """Equal nodes with one card of 8 GB, and one larger node without."""
+    kinds = [PodNode(name=f"n{k}", cpu_cores=8, memory_gb=16, cards=1, card_gb=8) for k in range(nodes)]
+    kinds += [PodNode(name="big", cpu_cores=16, memory_gb=24)] if large else []
+    return PodInstance(
+        nodes=tuple(kinds),
+        pods=tuple(
+            Pod(name=f"p{k}", cpu_cores=c, memory_gb=m, gpu_memory_gb=g, priority=k % 2)
+            for k, (c, m, g) in enumerate(pods)
+        ),
+    )
+
+
+def best_of_all(instance: PodInstance, measure: str) -> tuple[int, int, float]:
+    """Most pods of priority 1, then of 0, then the best balance, by trying every placement."""
+    view = instance.arrays
+    best = (0, 0, np.inf)
+    for nodes in itertools.product(range(-1, len(instance.nodes)), repeat=len(instance.pods)):
+        cluster = Cluster(view)
+        if all(n < 0 or (cluster.fits_node(p, n) and cluster.add(p, n) is None) for p, n in enumerate(nodes)):
+            count = [sum(n >= 0 for p, n in enumerate(nodes) if p % 2 == k) for k in (1, 0)]
+            best = min(best, (-count[0], -count[1], balance_of(cluster.loads, measure)))
+    return best
+
+
+sizes = st.tuples(st.integers(1, 7), st.integers(1, 12), st.sampled_from([0, 0, 3, 5]))
+
+
+@pytest.mark.usefixtures("patterns_first")
+@pytest.mark.parametrize("measure", MEASURES)
+def test_patterns_find_the_optimum_of_trying_all(measure: Any) -> None:
+    @settings(max_examples=12, deadline=None, derandomize=True)
+    @given(st.lists(sizes, max_size=5))
+    def check(pods: list[tuple[int, int, int]]) -> None:
+        instance = cluster_of(pods, nodes=2, large=True)
+        best = best_of_all(instance, measure)
+        solution = PodPlacement(instance, balance=measure).solve("highs")
+        assert [solution.admitted.get(k, (0,))[0] for k in (1, 0)] == [-best[0], -best[1]]
+        assert solution.bound <= best[2] + 1e-6  # the bound holds, whether or not the gap closed
+        assert solution.objective >= best[2] - 1e-6
+        if solution.status is Status.OPTIMAL:
+            assert solution.objective == pytest.approx(best[2], abs=2e-6)
+
+    check()
+
+
+@pytest.mark.usefixtures("patterns_first")
+@pytest.mark.parametrize("measure", MEASURES)
+def test_equal_nodes_taken_together_change_the_work_not_the_answer(measure: Any) -> None:
+    instance: Any = generate("pods-scale", nodes=6, pods=20, seed=4)
+    together, apart = (PodPlacement(instance, balance=measure, aggregate=flag) for flag in (True, False))
+    one, other = (model.solve("highs", gap=0.01, time_limit_s=30) for model in (together, apart))
+    assert one.admitted == other.admitted
+    for a, b in ((one, other), (other, one)):  # each bound holds for the other's answer
+        assert a.bound <= b.objective + 1e-6
+    assert len(NodeClasses.of_instance(instance).count) < 6
+
+
+def test_only_equal_nodes_are_one_class() -> None:
+    same = {"cpu_cores": 8, "memory_gb": 16}
+    nodes = [
+        PodNode(name="a", **same),
+        PodNode(name="b", **same),
+        PodNode(name="label", **same, labels={"zone": "x"}),
+        PodNode(name="taint", **same, taints=("t",)),
+        PodNode(name="runs", **same),
+        PodNode(name="runs too", **same),
+        PodNode(name="home", **same),
+        PodNode(name="home too", **same),
+    ]
+    pods = [
+        Pod(name="p", cpu_cores=1, node="runs"),
+        Pod(name="q", cpu_cores=1, node="runs too"),
+        Pod(name="r", cpu_cores=1, node="home", move_cost=1),
+        Pod(name="s", cpu_cores=1, node="home too", move_cost=1),
+    ]
+    instance = PodInstance(nodes=tuple(nodes), pods=tuple(pods))
+    assert NodeClasses.of_instance(instance, 1.0).of.tolist() == [0, 0, 1, 2, 3, 3, 4, 5]
+    assert NodeClasses.of_instance(instance, 0.5).of.tolist() == [0, 0, 1, 2, 3, 3, 3, 3]  # they cannot move
+
+
+@pytest.mark.usefixtures("patterns_first")
+def test_running_pods_and_moves_in_patterns() -> None:
+    nodes = [PodNode(name=n, cpu_cores=8, memory_gb=8) for n in "abc"]
+    pods = [
+        Pod(name="fixed", cpu_cores=4, memory_gb=4, node="a"),
+        Pod(name="mobile", cpu_cores=4, memory_gb=4, node="a", move_cost=2.0),
+        Pod(name="new", cpu_cores=4, memory_gb=4),
+    ]
+    instance = PodInstance(nodes=tuple(nodes), pods=tuple(pods))
+    stays = PodPlacement(instance).solve("highs").to_dict()["placement"]
+    assert stays["fixed"] == stays["mobile"] == "a"
+    moves = PodPlacement(instance, move_budget=2.0).solve("highs")
+    assert moves.objective == pytest.approx(0) and moves.status is Status.OPTIMAL and moves.moved_cost == 2.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.sampled_from([0, 3, 4, 5])), min_size=1, max_size=4),
+    st.sampled_from(MEASURES),
+    st.integers(0, 2**16),
+)
+def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int) -> None:
+    """Enumeration and integer program against trying all counts, cards packed exactly."""
+    instance = PodInstance(
+        nodes=(PodNode(name="n", cpu_cores=12, memory_gb=14, cards=2, card_gb=8),),
+        pods=tuple(
+            Pod(name=f"p{k}{c}", cpu_cores=a, memory_gb=b, gpu_memory_gb=g)
+            for k, (a, b, g) in enumerate(pods)
+            for c in range(2)
+        ),
+    )
+    view, model = instance.arrays, PodPlacement(instance)
+    demand = Demand.of_program(instance, model.builder, {0: 99})
+    rng = np.random.default_rng(seed)
+    prices, slope = rng.uniform(-1, 4, len(demand.pod)).round(2), float(rng.uniform(-1, 1))
+    made = {"cards": True, "measure": measure, "centre": 0.4, "scale": 0.1}
+    quick, slow = (Pricing(view, demand, 0, **made) for _ in range(2))
+    slow.patience = 0
+    for pricing in (quick, slow):
+        pricing.confine(-1.5, 2.0)
+
+    def cost(load: float) -> float:
+        if measure == "deviation":
+            return (load + 1.5) * (load - 2.0)
+        return max(0.0, load - 2.0, -1.5 - load) if measure == "mean_absolute" else 0.0
+
+    best = np.inf
+    for counts in itertools.product(*(range(int(m) + 1) for m in demand.most)):
+        load = (float(demand.load[:, 0] @ np.array(counts)) - 0.4) / 0.1
+        pattern = [p for g, n in enumerate(counts) for p in np.flatnonzero(demand.of == g)[:n].tolist()]
+        wanted = [float(view.gpu[p, 0]) for p in pattern if view.gpu_cards[p]]
+        packs = any(
+            sum(w for w, on in zip(wanted, ways, strict=True) if on) <= 8
+            and sum(w for w, on in zip(wanted, ways, strict=True) if not on) <= 8
+            for ways in itertools.product((0, 1), repeat=len(wanted))
+        )
+        if view.cpu[pattern].sum() <= 12 and view.memory[pattern].sum() <= 14 and packs:
+            if measure == "max_load" and load > 2.0 + 1e-9:
+                continue
+            best = min(best, cost(load) + (slope * load if measure != "max_load" else 0) - float(prices @ counts))
+    for pricing in (quick, slow):
+        bound, pattern = pricing.best(
+            prices, slope if measure != "max_load" else 0.0, time_limit_s=None, tolerance=1e-6, strict=True
+        )
+        assert pattern is not None
+        assert bound == pytest.approx(best, abs=3e-3) and bound <= best + 1e-5
+
+
+def test_fillings_of_a_card() -> None:
+    assert sorted(fillings([8.0, 4.0], 16.0) or []) == [[0, 4], [1, 2], [2, 0]]
+    assert fillings([3.0, 2.0, 1.0], 60.0, most=10) is None
+
+
+def test_annealing_keeps_every_limit_and_is_seeded() -> None:
+    instance: Any = generate("pods-scale", nodes=10, pods=90, seed=2, running=0.3)
+    model = PodPlacement(instance)
+    from flowlex.models.pods.admission import first_fit_by_priority
+
+    start = first_fit_by_priority(model)
+    assert start is not None
+    one, same = (anneal_cluster(instance, start, "deviation", seed=5, steps=50_000) for _ in range(2))
+    assert (one.node == same.node).all()
+    assert balance_of(one.loads, "deviation") < balance_of(start.loads, "deviation")
+    assert one.free.min() >= -1e-9 and one.card_free[one.card_free > -0.9].min() >= -1e-9
+    running = instance.arrays.running >= 0
+    assert (one.node[running] == instance.arrays.running[running]).all()
+    assert ((one.node >= 0) == (start.node >= 0)).all()
+    state = SearchState.of(one)
+    assert np.allclose(state.cluster(instance, cards=True).loads, one.loads)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
+    from flowlex.formulations.engines import solve
+    from flowlex.formulations.outcome import SolveOptions
+    from flowlex.models.pods.problem.balance_program import balance_program
+
+    instance: Any = generate("pods-scale", nodes=12, pods=60, seed=3)
+    model = PodPlacement(instance, balance=measure)
+    admitted = {k: int((instance.arrays.priority == k).sum()) for k in model.builder.classes()}
+    demand = Demand.of_program(instance, model.builder, admitted)
+    sides = (0.0, 1.0, -1.0, 4.0, -4.0, 16.0, -16.0)
+    nodes = balance_program(model, measure, admitted, [np.full(12, s) for s in sides], integer=False)
+    kinds = len(demand.classes.count)
+    classes, _ = class_program(
+        instance.arrays, demand, measure, [np.full(kinds, s) for s in sides], cards=True, move_budget=0.0
+    )
+    one, other = (float(solve(p, "highs", SolveOptions()).objective or 0) for p in (nodes, classes))
+    assert other >= one * (1 - 1e-6) - 1e-6  # at least as strong, for its cut on large pods
+    assert other <= one * 1.2 + 1e-6
+
+
+def test_the_gap_is_a_share_of_the_balance_and_the_relaxation_is_certified() -> None:
+    instance: Any = generate("pods-scale", nodes=20, pods=100, seed=1)
+    solution = PodPlacement(instance).solve("highs", gap=0.02, time_limit_s=60)
+    assert solution.gap == solution.relative_gap
+    assert solution.gap == pytest.approx((solution.objective - solution.bound) / solution.objective)
+    assert solution.gap <= 0.02 and solution.absolute_gap == pytest.approx(solution.objective - solution.bound)
+    names = {check.name for check in solution.certificate.checks}
+    assert any(name.startswith("relaxation over node classes") and "dual" in name for name in names)
+
+
+def test_a_solve_without_limit_stops_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flowlex.models.pods.model.DEFAULT_LIMIT_S", 0.3)
+    instance: Any = generate("pods-scale", nodes=60, pods=400, seed=1)
+    solution = PodPlacement(instance, balance="mean_absolute").solve("highs")
+    assert solution.status is Status.FEASIBLE and "default limit of 0.3 s" in solution.message
+    assert solution.bound <= solution.objective
+
+
+def test_the_limit_of_the_enumeration_is_told() -> None:
+    shape = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 8.0]] * 4)
+    profit = np.tile(np.arange(10.0), (4, 1))
+    law = np.array([0, -1.0, 1.0, 0.0, -5.0, 50.0])
+    room, none, no_cards = np.full(4, 30.0), np.zeros(0), np.zeros(0, np.int64)
+    order = np.arange(4)
+    met = np.zeros((3, 4), np.int64)
+    bound, *_ = enumerate_patterns(shape, room, none, no_cards, order, 0, 0.0, profit, order, law, 1e-6, 5, met)
+    assert np.isinf(bound)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_cheapest_moves_that_keep_the_balance(measure: Any) -> None:
+    nodes = [PodNode(name=n, cpu_cores=8, memory_gb=8) for n in "ab"]
+    pods = [
+        Pod(name="dear", cpu_cores=2, memory_gb=2, node="a", move_cost=5.0),
+        Pod(name="cheap", cpu_cores=2, memory_gb=2, node="a", move_cost=1.0),
+        Pod(name="there", cpu_cores=2, memory_gb=2, node="b", move_cost=1.0),
+        Pod(name="new", cpu_cores=2, memory_gb=2),
+        Pod(name="heavy", cpu_cores=4, memory_gb=4, node="a"),
+    ]
+    instance = PodInstance(nodes=tuple(nodes), pods=tuple(pods))
+    free = PodPlacement(instance, balance=measure, move_budget=9.0).solve("highs")
+    least = PodPlacement(instance, balance=measure, move_budget=9.0, moves="least").solve("highs")
+    assert least.objective == pytest.approx(free.objective, abs=2e-6)
+    assert least.moved_cost == 1.0 <= free.moved_cost
+    assert least.to_dict()["placement"]["cheap"] == "b" and least.metrics()["cost of moves"] == 1.0

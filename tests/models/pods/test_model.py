@@ -1,0 +1,335 @@
+"""Pod placement: hand-solved cases, all placements tried, the genetic algorithm never better, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.outcome import Status
+from flowlex.instances.generators import generate
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.base import ModelError
+from flowlex.models.pods.baselines import GeneticSettings, compare, first_fit, genetic, kubernetes
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.validation.certificates import CertificateError
+from flowlex.validation.certificates.pods import balance_of, check_placement
+
+MEASURES = ("deviation", "max_load", "mean_absolute")
+
+
+def node(name: str, cores: float = 8, memory: float = 32, cards: int = 0, gb: float = 0, **more: Any) -> PodNode:
+    return PodNode(name=name, cpu_cores=cores, memory_gb=memory, cards=cards, card_gb=gb, **more)
+
+
+def pod(name: str, cores: float = 1, memory: float = 1, gpu: float = 0, **more: Any) -> Pod:
+    return Pod(name=name, cpu_cores=cores, memory_gb=memory, gpu_memory_gb=gpu, **more)
+
+
+def solved(nodes: list[PodNode], pods: list[Pod], **options: Any) -> Any:
+    return PodPlacement(PodInstance(nodes=tuple(nodes), pods=tuple(pods)), **options).solve("highs")
+
+
+def place(solution: Any) -> dict[str, str]:
+    return dict(solution.to_dict()["placement"])
+
+
+def test_more_important_pods_go_first_and_the_rest_wait_in_order() -> None:
+    pods = [pod(f"p{k}", cores=4, priority=priority) for k, priority in enumerate([1, 3, 2, 1, 2])]
+    solution = solved([node("a", cores=12)], pods)
+    assert set(place(solution)) == {"p1", "p2", "p4"}
+    assert solution.queue == ("p0", "p3")
+    assert solution.admitted == {3: (1, 1, 1), 2: (2, 2, 2), 1: (0, 2, 0)}
+    assert solution.reasons()["p0"] == "too little cores on a"
+    # One large pod of the top class goes before two small ones of the next.
+    large = solved([node("a", cores=4)], [pod("s", 2), pod("t", 2), pod("l", 4, priority=1)])
+    assert place(large) == {"l": "a"}
+
+
+def test_balance_by_hand() -> None:
+    # Loads by cores and memory alike: 4+2 against 3+3 is the even split of 4, 3, 3, 2.
+    sizes = {"p": 4, "q": 3, "r": 3, "s": 2}
+    solution = solved([node("a"), node("b")], [pod(n, c, 4 * c) for n, c in sizes.items()])
+    where = place(solution)
+    assert {n for n in sizes if where[n] == where["p"]} == {"p", "s"}
+    assert solution.status is Status.OPTIMAL and solution.objective == pytest.approx(0, abs=1e-9)
+    assert solution.certificate.ok and solution.loads == pytest.approx([0.75, 0.75])
+
+
+def test_weights_are_shares_of_the_cluster_normalised() -> None:
+    view = PodInstance(nodes=(node("a", 8, 32, 2, 16), node("b", 24, 32))).arrays
+    assert view.weight[0] == pytest.approx(np.array([1.0, 0.25, 0.5]) / 1.75)
+    assert view.weight[1] == pytest.approx(np.array([0.0, 0.75, 0.5]) / 1.25)
+
+
+def test_gpu_memory_has_to_fit_a_card() -> None:
+    nodes = [node("a", cards=2, gb=10)]
+    pods = [pod(f"p{k}", gpu=7) for k in range(2)] + [pod("q", gpu=6)]
+    on_cards = solved(nodes, pods)
+    assert len(place(on_cards)) == 2 and on_cards.reasons()[on_cards.queue[0]] == "too little GPU memory on a"
+    assert len(place(solved(nodes, pods, cards=False))) == 3
+    # 7 and 3 share a card, so that two cards take 7, 3 and 10.
+    full = solved(nodes, [pod("x", gpu=3), pod("y", gpu=10), pod("z", gpu=7)])
+    assert full.to_dict()["cards"]["x"] == full.to_dict()["cards"]["z"] != full.to_dict()["cards"]["y"]
+
+
+def test_several_cards_and_shares_of_cards() -> None:
+    nodes = [node("a", cards=2, gb=10), node("b", cards=4, gb=10)]
+    pods = [pod("four", gpu=5, gpu_cards=4), pod("three", gpu=5, gpu_cards=3), pod("two", gpu=5, gpu_cards=2)]
+    solution = solved(nodes, [*pods, Pod(name="half", gpu_share=0.5)])
+    cards = solution.to_dict()["cards"]
+    assert [len(cards[p.name]) for p in pods] == [4, 3, 2] and len(cards["half"]) == 1
+    assert place(solution)["four"] == place(solution)["three"] == "b"
+
+
+def test_gpu_pods_go_to_gpu_nodes_and_cpu_pods_anywhere() -> None:
+    solution = solved([node("cpu"), node("gpu", cards=1, gb=8)], [pod("g", gpu=4), pod("c", 8), pod("d", 7)])
+    assert place(solution)["g"] == "gpu" and len(place(solution)) == 3
+
+
+def test_labels_taints_and_card_models() -> None:
+    nodes = [
+        node("old", cards=1, gb=16, card_model="T4", labels={"zone": "a"}),
+        node("new", cards=1, gb=16, card_model="A10", labels={"zone": "b"}, taints=("only-ml",)),
+    ]
+    pods = [
+        pod("model", gpu=4, card_models=("A10",), tolerations=("only-ml",)),
+        pod("zone", node_labels={"zone": "a"}),
+        pod("plain"),
+        pod("nowhere", node_labels={"zone": "c"}),
+        pod("shy", gpu=4, card_models=("A10",)),
+    ]
+    solution = solved(nodes, pods)
+    assert place(solution) == {"model": "new", "zone": "old", "plain": "old"}
+    assert "no node has its labels, taints and card model (zone=c)" in solution.reasons()["nowhere"]
+    assert "card A10" in solution.reasons()["shy"]
+
+
+def test_a_pod_larger_than_any_node_waits_with_that_reason() -> None:
+    nodes = [node("a", cards=1, gb=8), node("b")]
+    solution = solved(nodes, [pod("big", cores=99), pod("card", gpu=9), pod("two", gpu=1, gpu_cards=2)])
+    assert solution.reasons() == {
+        "big": "it is larger than any node it may use (cores)",
+        "card": "it is larger than any node it may use (GPU memory)",
+        "two": "it is larger than any node it may use (cards)",
+    }
+    without = solved([node("b")], [pod("g", gpu=1)])
+    assert without.reasons() == {"g": "it wants GPU memory and no node that it may use has a GPU"}
+
+
+def test_running_pods_stay_or_move_within_the_budget() -> None:
+    nodes = [node("a", 8, 8), node("b", 8, 8)]
+    running = [pod("fixed", 4, 4, node="a"), pod("mobile", 4, 4, node="a", move_cost=2.0)]
+    stays = solved(nodes, running)
+    assert place(stays) == {"fixed": "a", "mobile": "a"}
+    moves = solved(nodes, running, move_budget=2.0)
+    assert place(moves) == {"fixed": "a", "mobile": "b"} and moves.objective == pytest.approx(0)
+    assert moves.to_frame().loc["mobile", "moved_from"] == "a"
+    assert place(solved(nodes, running, move_budget=1.9))["mobile"] == "a"
+    # Making room by a move lets one more pod in.
+    room = [*running, pod("new", 8, 8)]
+    assert "new" in place(solved(nodes, [*running[:1], pod("new", 8, 8)]))
+    assert "new" not in place(solved(nodes, [pod("x", 1, 1, node="b", move_cost=1.0), *room[:1], room[2]]))
+    eased = solved(nodes, [pod("x", 1, 1, node="b", move_cost=1.0), *room[:1], room[2]], move_budget=1.0)
+    assert place(eased) == {"x": "a", "fixed": "a", "new": "b"}
+
+
+names = st.sampled_from(["a", "b"])
+some_pods = st.lists(
+    st.builds(
+        lambda cores, memory, gpu, cards, priority: (cores, memory, gpu, cards if gpu else 1, priority),
+        st.integers(0, 6),
+        st.integers(0, 16),
+        st.sampled_from([0, 0, 3, 5, 8]),
+        st.integers(1, 2),
+        st.integers(0, 1),
+    ),
+    max_size=5,
+)
+
+
+def small(pods: list[tuple[int, int, int, int, int]]) -> PodInstance:
+    return PodInstance(
+        nodes=(node("a", 8, 24, 2, 8), node("b", 10, 20)),
+        pods=tuple(
+            pod(f"p{k}", cores, memory, gpu, gpu_cards=cards, priority=priority)
+            for k, (cores, memory, gpu, cards, priority) in enumerate(pods)
+        ),
+    )
+
+
+def packs(instance: PodInstance, nodes: tuple[int, ...]) -> Cluster | None:
+    """Place pods on nodes by trying all choices of cards."""
+    view = instance.arrays
+    wanted = [p for p, n in enumerate(nodes) if n >= 0 and view.gpu_cards[p]]
+    if any(nodes[p] == 1 for p in wanted):
+        return None
+    for n in range(2):
+        here = [p for p, at in enumerate(nodes) if at == n]
+        if view.cpu[here].sum() > view.capacity[n, 1] or view.memory[here].sum() > view.capacity[n, 2]:
+            return None
+    options = [list(itertools.combinations(range(2), int(view.gpu_cards[p]))) for p in wanted]
+    for choice in itertools.product(*options):
+        used = np.zeros(2)
+        for p, cards in zip(wanted, choice, strict=True):
+            used[list(cards)] += view.gpu[p, 0]
+        if used.max(initial=0) <= 8:
+            cluster = Cluster(view)
+            for p, n in enumerate(nodes):
+                if n >= 0:
+                    cluster.loads[n] += view.load[p, n]
+            return cluster
+    return None
+
+
+@settings(max_examples=40, deadline=None)
+@given(some_pods, st.sampled_from(MEASURES), st.booleans())
+def test_the_optimum_is_that_of_trying_all(pods: Any, measure: Any, aggregate: bool) -> None:
+    instance = small(pods)
+    solution = PodPlacement(instance, balance=measure, aggregate=aggregate).solve("highs")
+    best: tuple[int, int, float] | None = None
+    for nodes in itertools.product((-1, 0, 1), repeat=len(pods)):
+        cluster = packs(instance, nodes)
+        if cluster is not None:
+            admitted = [sum(n >= 0 and p[4] == k for n, p in zip(nodes, pods, strict=True)) for k in (1, 0)]
+            key = (-admitted[0], -admitted[1], balance_of(cluster.loads, measure))
+            best = key if best is None else min(best, key)
+    assert best is not None
+    assert [solution.admitted.get(k, (0,))[0] for k in (1, 0)] == [-best[0], -best[1]]
+    assert solution.status is Status.OPTIMAL and solution.objective == pytest.approx(best[2], abs=2e-6)
+
+
+@pytest.mark.parametrize("engine", ["pulp", "highs"])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_testbed_is_proven_and_engines_agree(engine: Any, measure: Any) -> None:
+    instance: Any = generate("kubeflow-testbed", seed=2)
+    solution = PodPlacement(instance, balance=measure).solve(engine)
+    reference = PodPlacement(instance, balance=measure).solve("highs")
+    assert solution.status is Status.OPTIMAL and solution.queue
+    assert solution.objective == pytest.approx(reference.objective, abs=2e-6)
+    assert solution.bound <= solution.objective
+
+
+def test_the_genetic_algorithm_never_beats_the_proven_optimum() -> None:
+    for seed in range(2):
+        instance: Any = generate("kubeflow-testbed", seed=seed)
+        solution = PodPlacement(instance).solve("highs")
+        assert solution.status is Status.OPTIMAL
+        evolution = genetic(
+            instance, solution.node >= 0, seed=seed, settings=GeneticSettings(population=20, generations=15)
+        )
+        assert evolution.deviation >= solution.objective - 1e-6
+        assert (np.diff(evolution.curve) <= 0).all()  # the better half stays
+        for baseline in (first_fit, kubernetes):
+            cluster = baseline(instance)
+            admitted = [
+                int(((cluster.node >= 0) & (instance.arrays.priority == priority)).sum())
+                for priority in solution.admitted
+            ]
+            assert tuple(admitted) <= tuple(found for found, _, _ in solution.admitted.values())
+
+
+def test_the_genetic_algorithm_is_seeded() -> None:
+    instance: Any = generate("kubeflow-testbed", seed=1)
+    quick = GeneticSettings(population=10, generations=5)
+    one, same = (genetic(instance, seed=3, settings=quick) for _ in range(2))
+    assert (one.curve == same.curve).all() and one.tried == same.tried
+    impossible = PodInstance(nodes=(node("a"),), pods=(pod("g", gpu=1),))
+    assert genetic(impossible, np.array([True]), settings=quick).cluster is None
+
+
+def test_aggregation_changes_columns_not_answers() -> None:
+    instance: Any = generate("pods-scale", nodes=4, pods=24, seed=1)
+    both = [PodPlacement(instance, balance="max_load", aggregate=aggregate) for aggregate in (True, False)]
+    assert len(both[0].builder.pairs[0]) < len(both[1].builder.pairs[0])
+    one, other = (model.solve("highs", time_limit_s=20, gap=0.01) for model in both)
+    assert one.admitted == other.admitted and one.objective == pytest.approx(other.objective, abs=0.011)
+
+
+def test_a_gap_is_kept_and_a_time_limit_is_told() -> None:
+    instance: Any = generate("pods-scale", nodes=20, pods=100, seed=1, running=0.3)
+    solution = PodPlacement(instance).solve("highs", gap=0.01, time_limit_s=30)
+    assert solution.gap is not None and solution.gap <= 0.01
+    hurried = PodPlacement(instance).solve("highs", time_limit_s=0.2)
+    assert hurried.status is Status.FEASIBLE and "proven to within" in hurried.message
+    assert hurried.bound <= hurried.objective and hurried.certificate is not None
+
+
+@pytest.mark.parametrize(
+    ("pods", "options", "message"),
+    [
+        ([], {"balance": "even"}, "unknown balance 'even'"),
+        ([], {"move_budget": -1}, "move_budget must be at least 0"),
+        ([pod("p", 9, node="a")], {}, "node 'a': running pods use 9 cores, it has 8"),
+        ([pod("p", gpu=1, node="a")], {}, "pod 'p' runs on 'a', which its labels, taints or GPU exclude"),
+    ],
+)
+def test_what_a_model_refuses(pods: list[Pod], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        PodPlacement(PodInstance(nodes=(node("a"),), pods=tuple(pods)), **options)
+
+
+def test_running_pods_that_do_not_pack_are_infeasible() -> None:
+    pods = [pod(f"p{k}", gpu=6, node="a") for k in range(3)]
+    solution = solved([node("a", cards=2, gb=10)], pods)
+    assert solution.status is Status.INFEASIBLE
+    with pytest.raises(ModelError, match="there is no answer"):
+        solution.to_frame()
+
+
+def test_no_pods_is_an_answer() -> None:
+    solution = solved([node("a"), node("b")], [])
+    assert solution.status is Status.OPTIMAL and solution.objective == 0 and solution.queue == ()
+
+
+def test_a_wrong_answer_fails_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flowlex.models.pods.balance.balance_of", lambda loads, measure: 0.0)
+    with pytest.raises(CertificateError, match="balance recomputed"):
+        solved([node("a", 8, 32), node("b", 9, 40)], [pod("p", 3)])
+
+
+@pytest.mark.parametrize(
+    ("where", "cards", "failed"),
+    [
+        ([0, 0, -1, -1], {1: [0]}, "cores of every node"),
+        ([1, -1, -1, -1], {}, "memory of every node"),
+        ([-1, 0, 0, -1], {1: [0], 2: [0]}, "GPU memory of every card"),
+        ([-1, 0, -1, -1], {1: [5]}, "every GPU pod has its cards"),
+        ([-1, 1, -1, -1], {1: [0]}, "every GPU pod has its cards"),
+        ([-1, -1, -1, 0], {}, "labels, taints and card models"),
+        ([-1, -1, -1, -1], {}, "running pods go on"),
+    ],
+)
+def test_the_certificate_finds_every_fault(where: list[int], cards: dict[int, list[int]], failed: str) -> None:
+    pods = (
+        pod("p0", 6, 40),
+        pod("p1", 4, gpu=6),
+        pod("p2", gpu=6),
+        pod("p3", node_labels={"zone": "x"}) if failed != "running pods go on" else pod("p3", node="a"),
+    )
+    instance = PodInstance(nodes=(node("a", 8, 64, 2, 8), node("b")), pods=pods)
+    used = {p: np.array(c) for p, c in cards.items()}
+    checks = check_placement(instance, np.array(where), used, "max_load", 0.0, 0.0)
+    assert failed in {check.name for check in checks if not check.ok}
+
+
+def test_table_frames_picture_and_latex() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    instance: Any = generate("kubeflow-testbed", seed=0)
+    table = compare(instance)
+    assert list(table.index) == ["optimum (optimal)", "genetic algorithm", "Kubernetes scores", "first fit"]
+    solution = PodPlacement(instance).solve("highs")
+    assert solution.node_frame()["load"].std(ddof=0) == pytest.approx(deviation(solution.loads))
+    assert solution.to_frame()["queue"].notna().sum() == len(solution.queue)
+    assert "sigma" in solution.plot().get_title()
+    latex = PodPlacement.to_latex()
+    assert "card" in latex and r"\bar u" in latex
+    program = PodPlacement(instance).formulation
+    assert {"pod", "cpu", "memory", "card", "card_link"} <= set(program.constraint_blocks)
