@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +67,8 @@ def library(
 
 
 def _shipped() -> Iterator[Path]:
+    from importlib import resources
+
     from flowlex.cli.inputs import has_instance_name
 
     with resources.as_file(resources.files("flowlex.instances") / "library") as folder:

@@ -50,7 +50,7 @@ class Lazy:
         if isinstance(target, typer.Typer):
             command: Any = typer.main.get_command(target)
         else:
-            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             single.command(name)(target)
             command = typer.main.get_command(single)
         command.name = name
@@ -61,7 +61,7 @@ LAZY: dict[str, Lazy] = {
     "import": Lazy("flowlex.cli.importing", "app", "Turn public traces into instance files."),
     "tu": Lazy("flowlex.cli.tu", "tu", "Is a constraint matrix totally unimodular? With a proof either way."),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
-    "replay": Lazy("flowlex.cli.replay", "replay", "Replay recorded cluster states through a model.", "telemetry"),
+    "replay": Lazy("flowlex.cli.replay", "replay", "Feed an event log to a live scheduler, step by step."),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }
 

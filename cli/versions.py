@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from importlib import metadata
-
 import typer
 
 __all__ = ["print_versions", "versions"]
@@ -14,6 +11,9 @@ _PACKAGES = ("flowlex", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy
 
 def versions() -> dict[str, str]:
     """Version by name; the HiGHS solver itself is asked."""
+    import platform
+    from importlib import metadata
+
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

@@ -69,7 +69,7 @@ def _preload(engine: Engine) -> None:
     for kind in Instance.registry:
         with contextlib.suppress(flowlex.models.ModelError):  # not every kind has a model
             model_class(kind)
-    importlib.import_module(f"flowlex.formulations.engines.{engine}_engine")
+    importlib.import_module(f"flowlex.formulations.engines.{engine}")
 
 
 def die_with_parent() -> None:

@@ -8,3 +8,5 @@ from .models.jit.model import JitBandwidth as JitBandwidth
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement
+
+__version__: str
