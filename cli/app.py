@@ -34,7 +34,7 @@ def _root(
         bool,
         typer.Option(
             "--version",
-            help="Print the versions of flowlex, Python and the solvers.",
+            help="Print versions of flowlex, Python and solvers.",
             callback=print_versions,
             is_eager=True,
         ),

@@ -1,7 +1,8 @@
 r"""When should each transfer be sent, and at which rate, so that no computation waits and little bandwidth is held?
 
 Every transfer of a DAG job gets a latest arrival time (`flowlex.models.jit.latest_arrival`). Among all
-schedules that meet them, the sorted vector of loads (pair of machines and slot, or port and slot) is made lexicographically least.
+schedules that meet them, the sorted vector of loads (pair of machines and slot, or port and slot) is made
+lexicographically least.
 
 Programs of the paper, by name: ``P1`` minimises the largest load; ``P2`` is the lexicographic minimum (here in stages
 with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u``, in increments; ``P4`` the same in
