@@ -23,17 +23,14 @@ def schema(
     ] = "-",
 ) -> None:
     """Print the JSON Schema of a kind of instance file."""
-    from flowlex.cli.registry import load_kinds
-    from flowlex.instances.base import Instance
+    from flowlex.instances.extensions import kinds
     from flowlex.instances.files import json_schema
 
-    load_kinds()
-    kinds = sorted(Instance.registry)
     if not kind:
-        typer.echo("\n".join(kinds))
+        typer.echo("\n".join(kinds()))
         return
-    if kind not in kinds:
-        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {', '.join(kinds)}", param_hint="KIND")
+    if kind not in kinds():
+        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {', '.join(kinds())}", param_hint="KIND")
     write_output(output, (json.dumps(json_schema(kind), indent=1) + "\n").encode())
 
 
@@ -52,9 +49,7 @@ def library(
     if not paths:
         note("This installation ships no instance files; make some with `flowlex generate`.")
         return
-    from flowlex.cli.registry import load_kinds
 
-    load_kinds()
     rows = []
     for path in paths:
         try:

@@ -25,10 +25,8 @@ def claims(
 
     Exit code 0 whatever the outcomes: a claim that fails is a finding, not an error. 2: no such claim.
     """
-    from flowlex.cli.registry import load_kinds
     from flowlex.validation.claims.registry import CLAIMS
 
-    load_kinds()
     for name in names or []:
         if name not in CLAIMS:
             raise typer.BadParameter(f"no claim is named {name!r}; one of: {', '.join(CLAIMS)}", param_hint="NAMES")

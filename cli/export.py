@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import tempfile
 from enum import StrEnum
@@ -41,17 +40,15 @@ def export(
     settings: SettingsOption = None,
 ) -> None:
     """Write the linear or integer program of an instance, for any solver."""
-    from flowlex.cli.registry import load_kinds
     from flowlex.formulations.flow_network import FlowNetwork
     from flowlex.instances.files import read_instance
     from flowlex.models.registry import model_for
 
     values = parse_settings(settings, policy=policy)
-    load_kinds()
     formulation = model_for(read_instance(file), **values).formulation
     program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
     data, changed = program_bytes(program, to)
-    write_output(output, gzip.compress(data, mtime=0) if output.endswith(".gz") else data)
+    write_output(output, data)
     if output != "-":
         note(f"{output}: {program.column_count} columns, {program.row_count} rows")
     if changed:

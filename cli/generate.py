@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import typing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from flowlex.cli.options import parse_settings
-from flowlex.cli.output import complain, console, note, rows_table, text_of, write_output
-
-if TYPE_CHECKING:
-    from flowlex.instances.base import Instance
+from flowlex.cli.output import complain, console, note, rows_table, write_instance_output
 
 __all__ = ["generate"]
-
-_DIMACS = (".min", ".dimacs")
 
 
 def generate(
@@ -32,11 +26,9 @@ def generate(
     listing: Annotated[bool, typer.Option("--list", help="List the generators with their parameters.")] = False,
 ) -> None:
     """Make an instance file from a seed."""
-    from flowlex.cli.registry import load_generators
     from flowlex.instances.base import InstanceError
     from flowlex.instances.generators import registry
 
-    load_generators()
     if listing:
         _print_list()
         return
@@ -51,34 +43,15 @@ def generate(
     except (ValueError, OverflowError, MemoryError, ZeroDivisionError) as error:
         complain(f"{name}: these parameters make no instance: {error or type(error).__name__}")
         raise typer.Exit(2) from error
-    write_output(output, _encoded(instance, output))
-    if output != "-":
-        sizes = list(instance.summary().items())[:4]
-        note(f"{output}: {instance.kind}: {', '.join(f'{what} {text_of(size)}' for what, size in sizes)}")
-
-
-def _encoded(instance: Instance, output: str) -> bytes:
-    from flowlex.instances.base import InstanceError
-    from flowlex.instances.dimacs import format_dimacs
-    from flowlex.instances.network import NetworkInstance
-
-    if output.removesuffix(".gz").endswith(_DIMACS):
-        if not isinstance(instance, NetworkInstance):
-            raise InstanceError(
-                f"a DIMACS file holds networks, this is kind {instance.kind!r}; use .json or .json.gz", path=output
-            )
-        data = format_dimacs(instance).encode()
-    else:
-        data = (instance.model_dump_json(indent=1) + "\n").encode()
-    return gzip.compress(data, mtime=0) if output.endswith(".gz") else data
+    write_instance_output(instance, output)
 
 
 def _print_list() -> None:
-    from flowlex.instances.generators.registry import GENERATORS
+    from flowlex.instances.generators.registry import all_generators
 
     rows = [
         (name, spec.title, "\n".join(_described(spec.types[key], p) for key, p in spec.parameters.items()))
-        for name, spec in sorted(GENERATORS.items())
+        for name, spec in all_generators().items()
     ]
     if not rows:
         note("There are no generators in this installation.")

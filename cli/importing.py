@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import gzip
+import inspect
+import typing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.output import note, text_of, write_output
+from flowlex.cli.output import note, write_instance_output
+
+if TYPE_CHECKING:
+    from flowlex.instances.base import Instance
 
 __all__ = ["app"]
+
+InstanceOutput = Annotated[
+    str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
+]
+#: Types of parameters that a command line can set.
+_PLAIN = (str, int, float, bool, Path)
 
 app = typer.Typer(
     name="import",
     help="Turn public traces into instance files and event logs.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
 )
 
@@ -29,9 +41,7 @@ def _group() -> None:
 def openb(
     nodes: Annotated[Path, typer.Argument(metavar="NODES", help="openb_node_list_*.csv, plain or gzip.")],
     pods: Annotated[Path, typer.Argument(metavar="PODS", help="openb_pod_list_*.csv, plain or gzip.")],
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
-    ],
+    output: InstanceOutput,
     at: Annotated[
         float | None, typer.Option("--at", metavar="S", help="Only pods that exist at this second of the trace.")
     ] = None,
@@ -51,11 +61,7 @@ def openb(
     from flowlex.instances.importers.openb import read_openb
 
     instance = read_openb(nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
-    data = (instance.model_dump_json(indent=1) + "\n").encode()
-    write_output(output, gzip.compress(data, mtime=0) if output.endswith(".gz") else data)
-    if output != "-":
-        sizes = list(instance.summary().items())[:4]
-        note(f"{output}: {instance.kind}: {', '.join(f'{what} {text_of(size)}' for what, size in sizes)}")
+    write_instance_output(instance, output)
 
 
 @app.command()
@@ -82,3 +88,38 @@ def google(
     events = google_trace_events(folder, slots_per_unit=slots, step_s=step, until_s=until, different_machines=apart)
     write_event_log(events, output)
     note(f"{output}: event log")
+
+
+def _command(function: Callable[..., Instance]) -> Callable[..., None]:
+    """Make a command of an importer: its typed parameters, and where to write."""
+
+    def run(output: str, **arguments: Any) -> None:
+        write_instance_output(function(**arguments), output)
+
+    hints = typing.get_type_hints(function)
+    kept = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        choices = typing.get_args(hints[name]) or (hints[name],)
+        plain = Path if Path in choices else next((kind for kind in _PLAIN if kind in choices), None)
+        if plain is None and parameter.default is parameter.empty:
+            raise TypeError(f"parameter {name!r} of importer {function.__qualname__} is none that can be typed in")
+        if plain is not None:
+            kept[name] = parameter.replace(annotation=plain | None if type(None) in choices else plain)
+    where = inspect.Parameter("output", inspect.Parameter.KEYWORD_ONLY, annotation=InstanceOutput)
+    signature = inspect.Signature([*kept.values(), where])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    run.__doc__ = (function.__doc__ or "").strip().partition("\n\n")[0]
+    return run
+
+
+def _add_importers() -> None:
+    from flowlex.instances.importers import importers
+
+    taken = {command.callback.__name__ for command in app.registered_commands if command.callback is not None}
+    for name, function in importers().items():
+        if name not in taken:
+            app.command(name)(_command(function))
+
+
+_add_importers()

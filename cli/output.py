@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console, Group
 
+    from flowlex.instances.base import Instance
+
 __all__ = [
     "complain",
     "console",
@@ -22,6 +24,7 @@ __all__ = [
     "printable",
     "rows_table",
     "text_of",
+    "write_instance_output",
     "write_output",
 ]
 
@@ -96,7 +99,7 @@ def frame_rows(title: str, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def write_output(path: str, data: bytes) -> None:
-    """Write a file whole or not at all; ``-`` is standard output."""
+    """Write a file whole or not at all, compressed if it ends in ``.gz``; ``-`` is standard output."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -108,3 +111,13 @@ def write_output(path: str, data: bytes) -> None:
         write_atomically(Path(path), data)
     except OSError as error:
         raise OSError(error.errno, f"cannot be written: {error.strerror or error}", path) from error
+
+
+def write_instance_output(instance: Instance, path: str) -> None:
+    """Write an instance file, and say on standard error what it holds; ``-`` is standard output."""
+    from flowlex.instances.files import instance_bytes
+
+    write_output(path, instance_bytes(instance, path))
+    if path != "-":
+        sizes = list(instance.summary().items())[:4]
+        note(f"{path}: {instance.kind}: {', '.join(f'{what} {text_of(size)}' for what, size in sizes)}")

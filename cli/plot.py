@@ -42,13 +42,11 @@ def plot(
 
     import matplotlib as mpl
 
-    from flowlex.cli.registry import load_kinds
     from flowlex.instances.files import read_instance
     from flowlex.models.registry import model_for
 
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "flowlex"  # same answer, same bytes
-    load_kinds()
     model = model_for(read_instance(file), **values)
     solution = model.solve(engine.value, **solver_options(engine, time_limit_s=time_limit, gap=gap))
     if not solution.status.has_answer:

@@ -12,13 +12,11 @@ __all__ = ["show"]
 
 def show(file: InstanceFile, policy: PolicyOption = None, settings: SettingsOption = None) -> None:
     """Print what an instance holds, the options of its model and the sizes of the formulation."""
-    from flowlex.cli.registry import load_kinds
     from flowlex.instances.files import read_instance
     from flowlex.models.base import ModelError
     from flowlex.models.registry import model_class, model_for, model_options
 
     values = parse_settings(settings, policy=policy)
-    load_kinds()
     instance = read_instance(file)
     out = console()
     facts: dict[str, Any] = {"file": file, "kind": instance.kind, "name": instance.name}

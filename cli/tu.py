@@ -65,12 +65,10 @@ def tu(
     if seed < 0:
         raise typer.BadParameter("must not be negative", param_hint="--seed")
 
-    from flowlex.cli.registry import load_kinds
     from flowlex.validation.unimodularity.check import check
     from flowlex.validation.unimodularity.reading import read_matrix
     from flowlex.validation.unimodularity.verdict import Answer
 
-    load_kinds()
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file))
     named = read_matrix(file, bounds=bounds)

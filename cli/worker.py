@@ -61,11 +61,9 @@ def main() -> None:
 def _preload(engine: Engine) -> None:
     """Import what solving needs, before the clock of the first instance starts."""
     import flowlex.models
-    from flowlex.cli.registry import load_kinds
     from flowlex.instances.base import Instance
     from flowlex.models.registry import model_class
 
-    load_kinds()
     for kind in Instance.registry:
         with contextlib.suppress(flowlex.models.ModelError):  # not every kind has a model
             model_class(kind)

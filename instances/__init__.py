@@ -1,7 +1,12 @@
-"""What is to be scheduled: schema, files, generators, importers (imports nothing else of flowlex)."""
+"""What is to be scheduled: schema, files, generators, importers (imports nothing else of flowlex).
+
+Importing any module of this room runs this file first, so that all our kinds and formats are registered; those of
+other packages are found when they are asked for, see `flowlex.instances.extensions`.
+"""
 
 from flowlex.instances.base import Instance, InstanceError
-from flowlex.instances.dimacs import write_dimacs
+from flowlex.instances.dimacs import format_dimacs, parse_dimacs
+from flowlex.instances.extensions import kinds
 from flowlex.instances.files import json_schema, read_instance, write_instance
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import GENERATORS, generate
@@ -24,12 +29,14 @@ __all__ = [
     "LoadPartitionInstance",
     "NetworkInstance",
     "PodInstance",
+    "format_dimacs",
     "from_telemetry",
     "generate",
     "json_schema",
+    "kinds",
+    "parse_dimacs",
     "read_coflow_trace",
     "read_instance",
     "read_openb",
-    "write_dimacs",
     "write_instance",
 ]

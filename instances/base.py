@@ -7,6 +7,7 @@ data are also offered to models as NumPy arrays (a cached ``arrays`` property of
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -78,9 +79,14 @@ class Instance(Part):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        if "kind" not in inspect.get_annotations(cls):
+            return  # refines a kind that is registered
         kind = cls.model_fields["kind"].default
         if isinstance(kind, str):
-            Instance.registry[kind] = cls
+            other = Instance.registry.setdefault(kind, cls)
+            if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"kind {kind!r} is that of {other.__module__}.{other.__qualname__}; choose another")
+            Instance.registry[kind] = cls  # a notebook's cell that runs again defines it anew
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return this instance with some fields replaced, checked again and without its old array views."""

@@ -16,25 +16,24 @@ line in any order.
 
 from __future__ import annotations
 
-import gzip
 import re
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import ne
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.base import InstanceError
-from flowlex.instances.files import register_text_format, write_atomically
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.network import UNBOUNDED, NetworkInstance
 
-__all__ = ["MAX_NODES", "format_dimacs", "looks_like_dimacs", "parse_dimacs", "write_dimacs"]
+__all__ = ["MAX_NODES", "format_dimacs", "looks_like_dimacs", "parse_dimacs"]
 
-#: More nodes than this are refused: a mistyped count must not exhaust the memory.
+#: More nodes than this are refused, and many more than the lines name: a mistyped count must not exhaust the memory.
 MAX_NODES = 10_000_000
+_MANY_NODES = 100_000
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FIRST_LINE = re.compile(r"p(\s|$)|[na]\s+[+-]?[0-9]")
@@ -97,6 +96,9 @@ def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
         _fail(lines.arc_numbers[arcs], f"more arcs than the {arcs} declared on line {number}")
     if len(lines.arcs) < arcs:
         _fail(last, f"the file ends after {len(lines.arcs)} of the {arcs} arcs declared on line {number}")
+    named = 2 * arcs + len(lines.supply)
+    if nodes > _MANY_NODES + 100 * named:
+        _fail(number, f"{nodes} nodes are declared, but the other lines can name {named} at most; correct the number")
     supply = _node_supply(lines, nodes)
     columns = _fast_columns(lines.arcs)
     if columns is None:
@@ -117,8 +119,18 @@ def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
     )
 
 
-def format_dimacs(instance: NetworkInstance) -> str:
-    """Return the instance as DIMACS text: comments, problem line, supplies that are not zero, arcs."""
+def format_dimacs(instance: Instance) -> str:
+    """Return a network as DIMACS text: comments, problem line, supplies that are not zero, arcs.
+
+    Node names have no place in the format and are left out, and so is the instance's name.
+
+    Raises
+    ------
+    InstanceError
+        The instance is no network.
+    """
+    if not isinstance(instance, NetworkInstance):
+        raise InstanceError(f"a DIMACS file holds networks, this is kind {instance.kind!r}; use .json or .json.gz")
     view = instance.arrays
     comments = [f"c {line}".rstrip() for line in instance.comment.splitlines()]
     nodes = [f"n {node} {units}" for node, units in enumerate(instance.supply, 1) if units]
@@ -133,15 +145,6 @@ def format_dimacs(instance: NetworkInstance) -> str:
     )
     arcs = [f"a {tail} {head} {low} {cap} {cost}" for tail, head, low, cap, cost in rows]
     return "\n".join([*comments, f"p min {view.supply.size} {view.tail.size}", *nodes, *arcs, ""])
-
-
-def write_dimacs(instance: NetworkInstance, path: str | Path) -> None:
-    """Write a DIMACS file (gzip when the name ends in ``.gz``), atomically; same instance, same bytes.
-
-    Node names have no place in the format and are left out, and so is the instance's name.
-    """
-    data = format_dimacs(instance).encode()
-    write_atomically(path, gzip.compress(data, mtime=0) if Path(path).suffix == ".gz" else data)
 
 
 def _fail(number: int, reason: str) -> NoReturn:
@@ -282,4 +285,4 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-register_text_format(looks_like_dimacs, parse_dimacs)
+register_text_format(TextFormat(looks_like_dimacs, parse_dimacs, (".min", ".dimacs"), format_dimacs))

@@ -180,8 +180,5 @@ def read_event_log(path: str | Path) -> EventLog:
 
 def write_event_log(events: Iterable[Part], path: str | Path) -> None:
     """Write a log; the same events give the same bytes. A name that ends in ``.gz`` is compressed."""
-    import gzip
-
     text = "".join(event.model_dump_json(exclude_defaults=False) + "\n" for event in events)
-    data = text.encode()
-    write_atomically(path, gzip.compress(data, mtime=0) if Path(path).suffix == ".gz" else data)
+    write_atomically(path, text.encode())

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.extensions import instance_class, kinds
 
 __all__ = [
+    "MAX_UNPACKED",
+    "TextFormat",
+    "instance_bytes",
     "instance_from_document",
     "json_schema",
     "read_bytes",
@@ -26,8 +32,8 @@ __all__ = [
     "write_instance",
 ]
 
-#: Recognisers of non-JSON formats: ``sniff(text)`` says whether ``parse(text, name)`` should read it.
-_TEXT_FORMATS: list[tuple[Callable[[str], bool], Callable[[str, str], Instance]]] = []
+#: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
+MAX_UNPACKED = 1 << 30
 
 _GZIP_MAGIC = b"\x1f\x8b"
 #: Escapes that can put into a string what no file can hold again.
@@ -36,9 +42,34 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _JSON_TYPES = {"tuple_type": "must be an array", "model_type": "must be an object"}
 
 
-def register_text_format(sniff: Callable[[str], bool], parse: Callable[[str, str], Instance]) -> None:
-    """Teach `read_instance` a text format recognised by its content, whatever the file is called."""
-    _TEXT_FORMATS.append((sniff, parse))
+@dataclass(frozen=True)
+class TextFormat:
+    """A format of instance files that is not JSON.
+
+    Attributes
+    ----------
+    sniff
+        Says of a text whether it is of this format, whatever the file is called.
+    parse
+        Text and name to instance; raises nothing but `InstanceError`.
+    endings
+        Names of files that are written in this format, such as ``.min``.
+    write
+        Instance to text; raises `InstanceError` for a kind that the format cannot hold. None when it is only read.
+    """
+
+    sniff: Callable[[str], bool]
+    parse: Callable[[str, str], Instance]
+    endings: tuple[str, ...] = ()
+    write: Callable[[Instance], str] | None = None
+
+
+_TEXT_FORMATS: list[TextFormat] = []
+
+
+def register_text_format(text_format: TextFormat) -> None:
+    """Teach `read_instance` and `write_instance` a format."""
+    _TEXT_FORMATS.append(text_format)
 
 
 def read_instance(path: str | Path) -> Instance:
@@ -53,16 +84,16 @@ def read_instance(path: str | Path) -> Instance:
     path = Path(path)
     try:
         text = _decode(read_bytes(path))
-        for sniff, parse in _TEXT_FORMATS:
-            if sniff(text):
-                return parse(text, _stem(path))
+        for text_format in _TEXT_FORMATS:
+            if text_format.sniff(text):
+                return text_format.parse(text, _stem(path))
         return instance_from_document(_parse_json(text))
     except InstanceError as error:
         raise error.at(path) from error.__cause__
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the file's bytes, decompressed if they are gzip (by content) or the name ends in ``.gz``."""
+    """Return the file's bytes, decompressed if they are gzip (by content), to at most ``MAX_UNPACKED``."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -75,9 +106,14 @@ def read_bytes(path: str | Path) -> bytes:
             raise InstanceError("the name ends in .gz but the content is not gzip; rename or recompress it", path=path)
         return data
     try:
-        data = gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            data = stream.read(MAX_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
+    if len(data) > MAX_UNPACKED:
+        raise InstanceError(
+            f"unfolds to more than {MAX_UNPACKED >> 20} MB; unpack it first if it is what you expect", path=path
+        )
     if not data:
         raise InstanceError("the gzip file holds nothing", path=path)
     return data
@@ -88,36 +124,55 @@ def instance_from_document(document: Any) -> Instance:
     if not isinstance(document, dict):
         raise InstanceError(f"an instance is a JSON object, this is {_json_type(document)}")
     kind = document.get("kind")
-    known = ", ".join(sorted(Instance.registry))
     if kind is None:
-        raise InstanceError(f"field is missing; one of: {known}", place="kind")
-    if not isinstance(kind, str) or kind not in Instance.registry:
-        raise InstanceError(f"unknown kind {_short(kind)}; one of: {known}", place="kind")
+        raise InstanceError(f"field is missing; one of: {', '.join(kinds())}", place="kind")
+    cls = instance_class(kind)
     version = document.get("version", 1)
     if version != 1 or isinstance(version, bool):
         raise InstanceError(
             f"version {_short(version)} is not supported by this flowlex (it reads version 1)", place="version"
         )
     try:
-        return Instance.registry[kind].model_validate(document)
+        return cls.model_validate(document)
     except ValidationError as error:
         raise _from_validation(error) from error
     except (OverflowError, RecursionError) as error:
         raise InstanceError(f"a value is out of range ({error})") from error
 
 
+def instance_bytes(instance: Instance, path: str | Path) -> bytes:
+    """Return the content of an instance's file of that name: same instance, same bytes.
+
+    JSON, or the text format of the name's ending (``.min`` and ``.dimacs``: DIMACS), whether or not ``.gz`` follows.
+
+    Raises
+    ------
+    InstanceError
+        The format cannot hold this kind of instance.
+    """
+    name = Path(path).name.lower().removesuffix(".gz")
+    for text_format in _TEXT_FORMATS:
+        if text_format.write is not None and name.endswith(text_format.endings):
+            try:
+                return text_format.write(instance).encode()
+            except InstanceError as error:
+                raise error.at(path) from error.__cause__
+    return (instance.model_dump_json(indent=1) + "\n").encode()
+
+
 def write_instance(instance: Instance, path: str | Path) -> None:
-    """Write an instance as JSON (gzip when the name ends in ``.gz``); same instance, same bytes."""
-    text = instance.model_dump_json(indent=1, exclude_defaults=False) + "\n"
-    data = text.encode()
-    if Path(path).suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    write_atomically(path, data)
+    """Write an instance file, whole or not at all; the name says the format (see `instance_bytes`) and ``.gz``."""
+    write_atomically(path, instance_bytes(instance, path))
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a whole file or nothing: a temporary file in the same folder, flushed, then renamed."""
+    """Write a whole file or nothing: a temporary file in the same folder, flushed, then renamed.
+
+    A name that ends in ``.gz`` is compressed; the same data give the same bytes.
+    """
     path = Path(path)
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -134,9 +189,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 
 def json_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of an instance kind, made from the class that validates it."""
-    if kind not in Instance.registry:
-        raise KeyError(f"unknown kind {_short(kind)}; one of: {', '.join(sorted(Instance.registry))}")
-    schema = Instance.registry[kind].model_json_schema()
+    schema = instance_class(kind).model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

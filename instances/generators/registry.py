@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.extensions import added, load_added
 
-__all__ = ["GENERATORS", "GeneratorSpec", "generate", "generator"]
+__all__ = ["GENERATORS", "GeneratorSpec", "all_generators", "generate", "generator"]
 
 Function = TypeVar("Function", bound=Callable[..., Instance])
 
@@ -32,7 +33,14 @@ class GeneratorSpec:
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
 
+#: Generators that are imported: all of this package, and those of others that were asked for.
 GENERATORS: dict[str, GeneratorSpec] = {}
+
+
+def all_generators() -> dict[str, GeneratorSpec]:
+    """Return the generators by name, sorted; those of other packages are imported now."""
+    load_added("flowlex.generators")
+    return dict(sorted(GENERATORS.items()))
 
 
 def generator(name: str) -> Callable[[Function], Function]:
@@ -68,7 +76,9 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
         Unknown name, unknown parameter, or a value that is not of the parameter's type or range.
     """
     if name not in GENERATORS:
-        raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(sorted(GENERATORS))}")
+        added("flowlex.generators", name)
+    if name not in GENERATORS:
+        raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(all_generators())}")
     if seed < 0:
         raise InstanceError(f"the seed must not be negative (got {seed})", place=name)
     spec = GENERATORS[name]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_bytes, register_text_format
+from flowlex.instances.files import TextFormat, read_bytes, register_text_format
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 
 __all__ = ["parse_coflow_trace", "read_coflow_trace"]
@@ -229,4 +229,4 @@ def _sniff(text: str) -> bool:
     return _FIRST.match(text) is not None and _REDUCER.search(text, 0, 100_000) is not None
 
 
-register_text_format(_sniff, parse_coflow_trace)
+register_text_format(TextFormat(_sniff, parse_coflow_trace))

@@ -7,10 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flowlex.instances.dimacs import write_dimacs
 from flowlex.instances.files import write_instance
 from flowlex.instances.generators import generate
-from flowlex.instances.network import NetworkInstance
 
 __all__ = ["RECIPES", "library", "write_library"]
 
@@ -39,10 +37,4 @@ def library() -> dict[str, Path]:
 def write_library(folder: str | Path) -> None:
     """Make all ready files anew in a folder; to renew the shipped ones, give it ``instances/library``."""
     for name, (generator, seed, parameters) in RECIPES.items():
-        instance = generate(generator, seed=seed, **parameters)
-        path = Path(folder) / name
-        if ".min" in path.suffixes:
-            assert isinstance(instance, NetworkInstance)
-            write_dimacs(instance, path)
-        else:
-            write_instance(instance, path)
+        write_instance(generate(generator, seed=seed, **parameters), Path(folder) / name)

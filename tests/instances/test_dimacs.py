@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flowlex.instances import InstanceError, NetworkInstance, generate, read_instance, write_dimacs, write_instance
+from flowlex.instances import InstanceError, NetworkInstance, generate, read_instance, write_instance
 from flowlex.instances.dimacs import (
     MAX_NODES,
     _careful_columns,
@@ -20,6 +21,7 @@ from flowlex.instances.dimacs import (
     looks_like_dimacs,
     parse_dimacs,
 )
+from flowlex.instances.files import read_bytes
 from flowlex.instances.network import UNBOUNDED
 
 TEXT = """c two sources, two sinks, a parallel arc, a self-loop, an isolated node
@@ -81,7 +83,7 @@ def test_white_space_and_order_of_lines_do_not_matter(tmp_path, dressed):
 
 @pytest.mark.parametrize("name", ["x.min", "x.json", "x", "x.min.gz"])
 def test_recognised_whatever_the_file_is_called(tmp_path, name):
-    write_dimacs(parse_dimacs(TEXT), tmp_path / name)
+    write_instance(parse_dimacs(TEXT), tmp_path / name)
     assert read_instance(tmp_path / name).supply == (4, 1, -2, -3, 0)
 
 
@@ -92,7 +94,7 @@ def test_gzip_content_under_a_plain_name(tmp_path):
 
 def test_json_is_never_taken_for_dimacs(tmp_path):
     network = parse_dimacs(TEXT)
-    write_instance(network, tmp_path / "x.min")
+    (tmp_path / "x.min").write_text(network.model_dump_json())
     assert read_instance(tmp_path / "x.min") == network
     for text in ('{"c": 1}', "[1]", "null", '"p min 1 1"', "1", "", "  \n", "not n 1"):
         assert not looks_like_dimacs(text)
@@ -235,3 +237,23 @@ def test_supplies_beyond_64_bits_in_sum_are_added_exactly():
     big = 2**63 - 1
     with pytest.raises(ValidationError, match=f"sum to {4 * big}"):
         NetworkInstance(**columns(supply=(big,) * 4))
+
+
+def test_the_ending_of_a_name_says_the_format(tmp_path):
+    network = parse_dimacs(TEXT)
+    for name in ("x.min", "x.dimacs", "x.min.gz", "X.MIN"):
+        write_instance(network, tmp_path / name)
+        content = read_bytes(tmp_path / name)
+        assert b"p min " in content and b"{" not in content
+        assert read_instance(tmp_path / name).arrays.cost.tolist() == network.arrays.cost.tolist()
+    write_instance(network, tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text())["kind"] == "min-cost-flow"
+    with pytest.raises(InstanceError, match=r"y\.min: a DIMACS file holds networks, this is kind 'gpu-assignment'"):
+        write_instance(generate("gpu-figure1"), tmp_path / "y.min")
+    assert not (tmp_path / "y.min").exists()
+
+
+def test_a_mistyped_number_of_nodes_does_not_fill_the_memory():
+    with pytest.raises(InstanceError, match="line 1: 9999999 nodes are declared, but the other lines can name 2"):
+        parse_dimacs("p min 9999999 1\na 1 2 0 1 1\n")
+    assert len(parse_dimacs("p min 90000 1\na 1 2 0 1 1\n").supply) == 90000

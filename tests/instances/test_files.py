@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowlex.instances import Instance, InstanceError, generate, json_schema, read_instance, write_instance
+from flowlex.instances import Instance, InstanceError, files, generate, json_schema, read_instance, write_instance
 from flowlex.instances.dimacs import format_dimacs
 from flowlex.instances.files import write_atomically
 
@@ -122,7 +122,7 @@ def test_same_instance_same_bytes(tmp_path):
 
 
 def test_schema_of_an_unknown_kind():
-    with pytest.raises(KeyError, match="unknown kind 'none'"):
+    with pytest.raises(InstanceError, match="unknown kind 'none'; one of: flow-scheduling, "):
         json_schema("none")
 
 
@@ -203,3 +203,13 @@ def test_documents_with_any_value_anywhere(tmp_path, original, data):
         place = place[key]
     place[key] = data.draw(VALUES)
     check(tmp_path / "x", json.dumps(document).encode())
+
+
+def test_gzip_that_unfolds_to_more_than_the_cap(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_UNPACKED", 1 << 20)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b" " * (1 << 20)))
+    with pytest.raises(InstanceError, match="holds only white space"):
+        read_instance(tmp_path / "x.gz")
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b" " * ((1 << 20) + 1)))
+    with pytest.raises(InstanceError, match=r"x\.gz: unfolds to more than 1 MB; unpack it first"):
+        read_instance(tmp_path / "x.gz")

@@ -1,0 +1,130 @@
+"""Kinds, generators and importers of other packages, found through entry points."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from flowlex.instances import Instance, InstanceError, generate, kinds, read_instance
+from flowlex.instances.extensions import instance_class
+from flowlex.instances.generators import GENERATORS, all_generators
+from flowlex.instances.importers import importers
+from flowlex.instances.library import library
+
+CODE = """
+from pathlib import Path
+from typing import Literal
+from flowlex.instances import Instance
+from flowlex.instances.generators import generator
+
+class KnapsackInstance(Instance):
+    kind: Literal["knapsack-of-a-test"] = "knapsack-of-a-test"
+    room: int
+
+@generator("knapsack-tiny")
+def knapsack_tiny(*, seed: int = 0, room: int = 3) -> KnapsackInstance:
+    "Hardly room."
+    return KnapsackInstance(name="tiny", room=room)
+
+def read_rooms(path: Path, *, spare: int = 0) -> KnapsackInstance:
+    "Read a number."
+    return KnapsackInstance(room=int(path.read_text()) + spare)
+"""
+ENTRIES = """
+[flowlex.instances]
+knapsack-of-a-test = knapsack_of_a_test:KnapsackInstance
+broken = package_that_is_not_there:Broken
+[flowlex.generators]
+knapsack-tiny = knapsack_of_a_test:knapsack_tiny
+[flowlex.importers]
+rooms = knapsack_of_a_test:read_rooms
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Another package, as pip would leave it."""
+    site = tmp_path / "site"
+    info = site / "knapsack_of_a_test-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "knapsack_of_a_test.py").write_text(CODE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: knapsack-of-a-test\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRIES)
+    monkeypatch.syspath_prepend(site)
+    yield site
+    Instance.registry.pop("knapsack-of-a-test", None)
+    GENERATORS.pop("knapsack-tiny", None)
+    sys.modules.pop("knapsack_of_a_test", None)
+
+
+def test_kinds_are_known_without_importing_their_modules_first():
+    code = """
+import sys
+from flowlex.instances.files import read_instance
+for path in sys.argv[1:]:
+    print(read_instance(path).kind)
+"""
+    paths = [str(path) for path in library().values()]
+    run = subprocess.run([sys.executable, "-c", code, *paths], check=True, capture_output=True, text=True)
+    assert len(run.stdout.split()) == len(paths) > 5
+
+
+def test_a_kind_is_imported_when_a_file_asks_for_it(installed, tmp_path):
+    assert "knapsack-of-a-test" in kinds()
+    assert "knapsack_of_a_test" not in sys.modules
+    (tmp_path / "k.json").write_text(json.dumps({"kind": "knapsack-of-a-test", "room": 4}))
+    assert read_instance(tmp_path / "k.json").room == 4
+
+
+def test_a_package_that_cannot_be_imported_is_named(installed):
+    with pytest.raises(InstanceError, match=r"knapsack-of-a-test offers 'broken' but cannot be imported: ModuleNot"):
+        instance_class("broken")
+
+
+def test_a_generator_of_another_package(installed):
+    assert "knapsack-tiny" not in GENERATORS
+    assert generate("knapsack-tiny", room="7").room == 7
+    assert "knapsack-tiny" in all_generators()
+
+
+def test_an_importer_of_another_package(installed, tmp_path):
+    (tmp_path / "rooms.txt").write_text("5")
+    assert importers()["rooms"](tmp_path / "rooms.txt").room == 5
+    assert {"coflow", "openb"} <= set(importers())
+
+
+def test_the_command_line_finds_them_too(installed, tmp_path, monkeypatch):
+    (tmp_path / "rooms.txt").write_text("5")
+    environment = {"PYTHONPATH": str(installed), "PATH": ""}
+
+    def flowlex(*words: str) -> str:
+        command = [sys.executable, "-m", "flowlex", *words]
+        run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    assert "knapsack-tiny" in flowlex("generate", "--list")
+    assert json.loads(flowlex("generate", "knapsack-tiny", "--set", "room=9", "-o", "-"))["room"] == 9
+    assert "knapsack-of-a-test" in flowlex("schema")
+    assert "rooms" in flowlex("import", "--help")
+    flowlex("import", "rooms", "rooms.txt", "--spare", "2", "-o", "k.json")
+    assert read_instance(tmp_path / "k.json").room == 7
+    assert "knapsack-of-a-test" in flowlex("show", "k.json")
+
+
+def test_two_classes_of_one_kind_are_refused():
+    code = "class Other(Instance):\n    kind: Literal['gpu-assignment'] = 'gpu-assignment'"
+    from typing import Literal
+
+    with pytest.raises(TypeError, match=r"kind 'gpu-assignment' is that of flowlex\.instances\.gpu\.GpuInstance"):
+        exec(code, {"Instance": Instance, "Literal": Literal, "__name__": "other"})
+
+
+def test_refining_a_class_leaves_its_kind_alone():
+    class Larger(Instance.registry["gpu-assignment"]):
+        pass
+
+    assert instance_class("gpu-assignment") is not Larger
