@@ -1,10 +1,14 @@
-"""The wheel, installed into a fresh virtual environment, works outside the checkout."""
+"""Wheel, source distribution and editable install: each works in a fresh environment, outside the checkout."""
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -12,66 +16,146 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("instances", "formulations", "models", "validation", "telemetry", "cli")
+ROOMS = ("cli", "formulations", "instances", "models", "telemetry", "validation")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: Distributions whose module has another name, or that no code of ours imports and why it is there.
+MODULES = {"lazy-loader": "lazy_loader", "passagemath-cmr": "sage", "psycopg": "SQLAlchemy loads it for PostgreSQL"}
+#: Tools that `make`, pytest and mypy run; no module imports them.
+TOOLS = {"import-linter", "jupyter", "mypy", "nbmake", "pandas-stubs", "pyright", "pytest-timeout", "pytest-xdist"}
+TOOLS |= {"ruff", "scipy-stubs", "setuptools"}
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+BUILD = "from setuptools.build_meta import build_sdist; import sys; print(build_sdist(sys.argv[1]))"
+
+pytestmark = pytest.mark.xdist_group("packaging")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without isolation so that nothing is fetched."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = tmp_path_factory.mktemp("source") / "flowlex"
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-    for name in filter(None, files.decode().split("\0")):
-        if (ROOT / name).is_file():
+def checkout(folder: Path) -> Path:
+    """A clean copy of the files that are under version control, links kept."""
+    source = folder / "flowlex"
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout.decode()
+    for name in filter(None, names.split("\0")):
+        if os.path.lexists(ROOT / name):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-        elif (ROOT / name).is_symlink():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).symlink_to((ROOT / name).readlink())
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        folder,
-        source,
-    ]
-    subprocess.run(command, check=True)
-    (built,) = folder.glob("flowlex-*.whl")
+            shutil.copy2(ROOT / name, source / name, follow_symlinks=False)
+    return source
+
+
+def make_wheel(source: Path, folder: Path) -> Path:
+    """Build without isolation, so that nothing is fetched."""
+    subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, source], check=True)
+    (built,) = folder.glob("*.whl")
     return built
 
 
-def test_wheel_holds_every_room_its_types_and_its_data(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
+def fresh_environment(folder: Path) -> Path:
+    """Make an environment with our dependencies but without flowlex; returns its Python."""
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python3*/site-packages")
+    dependencies = [path for path in sys.path if Path(path).name == "site-packages"]
+    (site / "dependencies.pth").write_text("\n".join(dependencies) + "\n")
+    return folder / "bin" / "python"
+
+
+def install(python: Path, *what: str | Path) -> None:
+    command = [*PIP, f"--python={python}", "install", "--no-deps", "--no-build-isolation", "--force-reinstall", *what]
+    subprocess.run(command, check=True)
+
+
+def run(command: list[str | Path], folder: Path) -> str:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkout(tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_wheel(source, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    subprocess.run([sys.executable, "-c", BUILD, folder], cwd=source, check=True, capture_output=True)
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_wheel_holds_every_room_its_types_and_its_data(wheel):
+    names = set(contents(wheel))
     for room in ROOMS:
-        assert f"flowlex/{room}/__init__.py" in names
+        modules = {f"flowlex/{path.relative_to(ROOT)}" for path in (ROOT / room).rglob("*.py")}
+        assert modules <= names
     assert {"flowlex/__init__.py", "flowlex/__init__.pyi", "flowlex/__main__.py", "flowlex/py.typed"} <= names
     assert any(name.startswith("flowlex/instances/library/") and name.endswith(".json") for name in names)
-    assert not any(name.startswith("flowlex/tests") for name in names)
+    assert {name.split("/")[1] for name in names if name.startswith("flowlex/") and name.count("/") > 1} == set(ROOMS)
 
 
-def test_wheel_runs_in_a_fresh_environment_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    environment = tmp_path / "venv"
-    venv.create(environment, with_pip=False)
-    python = environment / "bin" / "python"
-    # Dependencies come from this environment, flowlex itself from the wheel alone.
-    (site,) = (environment / "lib").glob("python3*/site-packages")
-    install = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-deps", str(wheel)]
-    subprocess.run(install, check=True)
-    dependencies = [p for p in map(Path, sys.path) if p.name == "site-packages"]
-    (site / "dependencies.pth").write_text("\n".join(map(str, dependencies)) + "\n")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    script = "import flowlex.models, flowlex.instances as i; print(flowlex.models.__file__); print(i.__file__)"
-    for code in (script,):
-        where = subprocess.run(
-            [python, "-c", code], cwd=tmp_path, env=clean, check=True, capture_output=True, text=True
-        )
-        assert all(line.startswith(str(environment)) for line in where.stdout.split())
-    command = [environment / "bin" / "flowlex", "--version"]
-    shown = subprocess.run(command, cwd=tmp_path, env=clean, check=True, capture_output=True, text=True).stdout
-    assert "flowlex" in shown
-    assert "highspy" in shown.lower()
+def test_the_source_distribution_holds_tests_notebooks_and_docs_and_makes_the_same_wheel(wheel, sdist, tmp_path):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    for place in ("tests/test_packaging.py", "notebooks/01_gpu_assignment.ipynb", "docs", "benchmarks", "Makefile"):
+        assert (unpacked / place).exists()
+    names = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
+    tested = {f"tests/{path.relative_to(ROOT / 'tests').as_posix()}" for path in (ROOT / "tests").rglob("test_*.py")}
+    assert tested <= names
+    assert not any("__pycache__" in name or name.startswith("src/src") for name in names)
+    assert contents(make_wheel(unpacked, tmp_path / "wheel")) == contents(wheel)
+
+
+@pytest.mark.parametrize("what", ["wheel", "sdist", "editable"])
+def test_it_works_in_a_fresh_environment(what, tmp_path, request):
+    python = fresh_environment(tmp_path / "venv")
+    if what == "editable":
+        place = checkout(tmp_path)
+        install(python, "--editable", place)
+    else:
+        place = tmp_path / "venv"
+        install(python, request.getfixturevalue(what))
+    (tmp_path / "empty").mkdir()
+    code = "import flowlex as f, flowlex.cli.app as c, importlib.metadata as m\n"
+    code += "print([getattr(f, n).__module__ for n in f.__all__] and f.__version__ == m.version('flowlex'))\n"
+    code += "print(f.__file__); print(c.__file__)"
+    same, *files = run([python, "-c", code], tmp_path / "empty").split()
+    assert same == "True"
+    assert all(Path(file).is_relative_to(place) for file in files)
+    for command in ([python, "-m", "flowlex"], [python.parent / "flowlex"]):
+        assert run([*command, "--version"], tmp_path / "empty").startswith(f"flowlex {PROJECT['version']}\n")
+
+
+def imported(folders: list[str]) -> set[str]:
+    """Top-level names of everything that is imported there."""
+    found = set()
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found
+
+
+def distribution(requirement: str) -> str:
+    return next(word for word in requirement.replace("[", " ").replace(">", " ").replace("=", " ").split())
+
+
+def test_every_dependency_is_imported_by_something():
+    package = imported([*ROOMS, "src"])
+    everything = package | imported(["tests", "benchmarks"])
+    for name in map(distribution, PROJECT["dependencies"]):
+        assert MODULES.get(name, name) in package, f"nothing imports {name}"
+    for extra, wanted in PROJECT["optional-dependencies"].items():
+        for name in set(map(distribution, wanted)) - TOOLS:
+            module = MODULES.get(name, name)
+            assert " " in module or module in everything, f"nothing imports {name} of extra {extra}"
