@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, LinearProgram
 
@@ -35,30 +36,49 @@ def networks() -> st.SearchStrategy[FlowNetwork]:
     return _networks()
 
 
-def _networkx_optimum(network: FlowNetwork) -> tuple[str, int | None]:
-    """Status and cost by networkx's network simplex, lower bounds moved into the demands."""
-    graph = nx.MultiDiGraph()
-    demand = (-network.supply).tolist()
-    for tail, head, low in zip(network.tail.tolist(), network.head.tolist(), network.lower.tolist(), strict=True):
-        demand[tail] += low
-        demand[head] -= low
-    graph.add_nodes_from((node, {"demand": need}) for node, need in enumerate(demand))
-    for arc in range(network.arc_count):
-        low, high = int(network.lower[arc]), int(network.upper[arc])
-        capacity = {} if high == UNBOUNDED else {"capacity": high - low}
-        graph.add_edge(int(network.tail[arc]), int(network.head[arc]), weight=int(network.cost[arc]), **capacity)
-    try:
-        cost, _ = nx.network_simplex(graph)
-    except nx.NetworkXUnbounded:
-        return "unbounded", None
-    except nx.NetworkXUnfeasible:
+def _exact_optimum(network: FlowNetwork) -> tuple[str, int | None]:
+    """Status and cost by SciPy's linear program, and integers that prove it (networkx's network simplex can cycle)."""
+    tail, head, cost, lower = (a.tolist() for a in (network.tail, network.head, network.cost, network.lower))
+    upper = [None if high == UNBOUNDED else high for high in network.upper.tolist()]
+    arcs = range(network.arc_count)
+    graph = nx.MultiDiGraph()  # a flow can be improved for ever along a negative cycle of arcs without capacity
+    graph.add_nodes_from(range(network.node_count))
+    graph.add_weighted_edges_from((tail[a], head[a], cost[a]) for a in arcs if upper[a] is None)
+    endless = nx.negative_edge_cycle(graph)
+    if not arcs:
+        return ("infeasible", None) if network.supply.any() else ("optimal", 0)
+    incidence = np.zeros((network.node_count, network.arc_count))
+    np.add.at(incidence, (network.tail, arcs), 1)
+    np.add.at(incidence, (network.head, arcs), -1)
+    answer = linprog(
+        np.zeros(network.arc_count) if endless else cost,
+        A_eq=incidence,
+        b_eq=network.supply,
+        bounds=list(zip(lower, upper, strict=True)),
+        method="highs-ds",
+    )
+    if answer.status == 2:
         return "infeasible", None
-    return "optimal", cost + network.total_cost(network.lower)
+    flow = [round(x) for x in answer.x]
+    balance = network.supply.tolist()
+    for a in arcs:
+        assert lower[a] <= flow[a] and (upper[a] is None or flow[a] <= upper[a])
+        balance[tail[a]] -= flow[a]
+        balance[head[a]] += flow[a]
+        if upper[a] is not None and flow[a] < upper[a]:
+            graph.add_edge(tail[a], head[a], weight=cost[a])
+        if flow[a] > lower[a]:
+            graph.add_edge(head[a], tail[a], weight=-cost[a])
+    assert not any(balance)
+    if endless:
+        return "unbounded", None
+    assert not nx.negative_edge_cycle(graph)  # nothing is left to improve
+    return "optimal", sum(c * x for c, x in zip(cost, flow, strict=True))
 
 
 @pytest.fixture(scope="session")
-def networkx_optimum() -> Callable[[FlowNetwork], tuple[str, int | None]]:
-    return _networkx_optimum
+def exact_optimum() -> Callable[[FlowNetwork], tuple[str, int | None]]:
+    return _exact_optimum
 
 
 def _dense(

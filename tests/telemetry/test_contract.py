@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -21,26 +21,19 @@ if find_spec("schemathesis") is None:
 import hypothesis
 import schemathesis
 
-#: Random cases per route, beside the examples and the coverage cases; more for a longer search.
-EXAMPLES = int(os.environ.get("FLOWLEX_CONTRACT_EXAMPLES", "5"))
-
-# A service that lives as long as the module: cases build on what earlier ones stored.
-_FOLDER = tempfile.TemporaryDirectory(prefix="flowlex-contract-")
-_STORE = Store(f"sqlite:///{Path(_FOLDER.name)}/service.db")
-_TOKEN = new_token(_STORE, Role.ADMIN)
-schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(_STORE))
+with tempfile.TemporaryDirectory() as folder, contextlib.closing(Store(f"sqlite:///{folder}/unused.db")) as unused:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(unused))  # read once; every call names its app
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _clean() -> Iterator[None]:
-    yield
-    _STORE.close()
-    _FOLDER.cleanup()
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A service of this route alone: under work stealing, cases of one module run in any order and any process."""
+    with contextlib.closing(Store(f"sqlite:///{tmp_path}/service.db")) as store:
+        headers = {"Authorization": f"Bearer {new_token(store, Role.ADMIN)}"}
+        yield {"app": create_app(store), "headers": headers}
 
 
 @schema.parametrize()
-@hypothesis.settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
-)
-def test_every_answer_is_documented(case: Any) -> None:
-    case.call_and_validate(headers={"Authorization": f"Bearer {_TOKEN}"})
+@hypothesis.settings(max_examples=5, suppress_health_check=list(hypothesis.HealthCheck))
+def test_every_answer_is_documented(case: Any, service: dict[str, Any]) -> None:
+    case.call_and_validate(**service)

@@ -13,7 +13,7 @@ from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveO
 from flowlex.formulations.engines.pulp import safe_names
 from flowlex.validation.certificates import certify_program
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SOLVERS = [name for name in (None, "PULP_CBC_CMD") if name is None or name in pulp.listSolvers(onlyAvailable=True)]
 
 
@@ -194,4 +194,4 @@ def test_only_one_module_imports_pulp() -> None:
                 modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
                     importers.add(path.relative_to(ROOT).as_posix())
-    assert importers == {"formulations/engines/pulp_engine.py"}
+    assert importers == {"formulations/engines/pulp.py"}

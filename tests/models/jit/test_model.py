@@ -200,15 +200,15 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     """An integer program that stops early gives a feasible schedule without a claim to optimality."""
     from dataclasses import replace
 
-    from flowlex.formulations import lexicographic
+    from flowlex.formulations.lexicographic import levels
 
-    whole = lexicographic.solve
+    whole = levels.solve
 
     def stopped(*arguments: Any, **keywords: Any) -> Any:
         outcome = whole(*arguments, **keywords)
         return replace(outcome, status=Status.FEASIBLE, bound=0.0)
 
-    monkeypatch.setattr(lexicographic, "solve", stopped)
+    monkeypatch.setattr(levels, "solve", stopped)
     instance = generate("jit-random", seed=22, machines=3, jobs=3, transfers=3, slots=5, capacity=3)
     assert isinstance(instance, JitInstance)
     solution = JitBandwidth(instance, share=1.0, presolve=False, integrality="mip").solve()

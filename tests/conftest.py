@@ -1,0 +1,39 @@
+"""How every test of the suite ends: one Hypothesis profile that repeats itself, one that searches, limits of time.
+
+`pytest` runs the profile `ci`: the same cases each time, so that who comes next sees what the last one saw.
+`pytest --hypothesis-profile=search -m hypothesis` (in `make test-slow`) draws anew, with `MORE` times the cases; a
+failure that it finds is printed as an `@example` line, which the test then keeps.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, database=None)
+settings.register_profile("search", deadline=None, derandomize=False, print_blob=True, database=None)
+settings.load_profile("ci")
+
+#: Cases of the profile `search` for each one of the profile `ci`.
+MORE = 20
+
+#: Seconds before a test is stopped (`timeout` in pyproject.toml for all others).
+NOTEBOOK_S, SLOW_S = 600, 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    search = settings.get_current_profile_name() == "search"
+    for item in items:
+        if item.path.suffix == ".ipynb":
+            item.add_marker(pytest.mark.timeout(NOTEBOOK_S))
+        elif search or item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(SLOW_S))
+        if search and isinstance(item, pytest.Function) and item.get_closest_marker("hypothesis"):
+            multiply_cases(item.function)
+
+
+def multiply_cases(test: object) -> None:
+    """Raise the number of cases that the test asks for by itself, which no profile changes."""
+    name = "_hypothesis_internal_use_settings"
+    cases: settings = getattr(test, name)
+    setattr(test, name, settings(cases, max_examples=MORE * cases.max_examples))
