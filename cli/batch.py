@@ -26,17 +26,27 @@ class Batch:
     files
         Instance files, each once.
     options
-        ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``compare``: what may change an answer.
+        What may change an answer: ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``compare``, and if given
+        ``memory_limit_mb``, ``solver``, ``threads``, ``seed``.
     journal
         Where results go, open; None keeps nothing.
     jobs
         Worker processes.
     resume
         Skip what the journal holds.
+    log
+        Show the solvers' logs on standard error.
     """
 
     def __init__(
-        self, files: Sequence[Path], options: dict[str, Any], *, journal: Journal | None, jobs: int, resume: bool
+        self,
+        files: Sequence[Path],
+        options: dict[str, Any],
+        *,
+        journal: Journal | None,
+        jobs: int,
+        resume: bool,
+        log: bool = False,
     ) -> None:
         self.options, self.journal = options, journal
         self.before: list[Finished] = []
@@ -54,7 +64,6 @@ class Batch:
         self.finished = self.unsolved = self._misused = 0
         self.jobs = min(jobs, max(1, len(todo)))
         self._prepare(todo)
-        threads = 1 if self.jobs > 1 else None
         for path in todo:
             solution = self._solutions.get(path)
             self.tasks.append(
@@ -62,7 +71,8 @@ class Batch:
                     "instance": str(path),
                     "path": str(path),
                     **options,
-                    "threads": threads,
+                    "spare_threads": self.jobs > 1,
+                    "log": log,
                     "solution": None if journal is None else str(journal.folder / str(solution)),
                     "display": self.total <= _DISPLAYED,
                     "mark": vars(self.marks[path]),
@@ -105,6 +115,9 @@ class Batch:
         if self.journal is None:
             return
         torn = self.journal.dropped
+        if self.journal.differing:
+            names = ", ".join(sorted(self.journal.differing))
+            note(f"earlier results were made with other options ({names}); these instances are solved again")
         again = {self.marks[path].path for path in todo}
         if self.journal.begin(again):
             note(f"earlier results of these instances are now in {self.journal.folder / 'results.previous.jsonl'}")

@@ -9,13 +9,18 @@ solution files (``*.solution.json``) and whatever is no regular file are left ou
 from __future__ import annotations
 
 import gzip
+import os
 import re
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Inputs", "discover", "has_instance_name"]
+import typer
+
+__all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
 
 _SUFFIXES = (".json", ".min", ".dimacs", ".net")
 SOLUTION_SUFFIX = ".solution.json"
@@ -47,13 +52,14 @@ def discover(paths: Iterable[Path]) -> Inputs:
         if not path.exists() and not path.is_symlink():
             raise FileNotFoundError(f"{path} does not exist")
         if not path.is_dir():
-            files.setdefault(path.resolve(), path)
+            files.setdefault(_real(path), path)
             continue
         for member in sorted(path.iterdir()):
             if _never_an_instance(member):
                 continue
-            if member.is_file() and (has_instance_name(member) or _begins_like_dimacs(member)):
-                files.setdefault(member.resolve(), member)
+            named, broken_link = has_instance_name(member), member.is_symlink() and not member.exists()
+            if (named and broken_link) or (member.is_file() and (named or _begins_like_dimacs(member))):
+                files.setdefault(_real(member), member)
             else:
                 left_out.append(member)
     return Inputs(tuple(files.values()), tuple(left_out))
@@ -63,6 +69,39 @@ def has_instance_name(path: Path) -> bool:
     """Whether the name is one of an instance file."""
     name = path.name.lower()
     return name.removesuffix(".gz").endswith(_SUFFIXES) and not name.removesuffix(".gz").endswith(SOLUTION_SUFFIX)
+
+
+def is_standard_input(path: Path) -> bool:
+    """Whether a PATH means what is piped in; a worker process has another standard input."""
+    return str(path) in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def landing(context: typer.Context, output: Path | None, name: str) -> Path:
+    """Where an instance that is no file yet is written: the folder of results, else one that ends with the command."""
+    if output is not None:
+        return output / name
+    folder = tempfile.TemporaryDirectory(prefix="flowlex-")
+    context.call_on_close(folder.cleanup)
+    return Path(folder.name) / name
+
+
+def save_standard_input(context: typer.Context, output: Path | None) -> Path:
+    """Write standard input to a file, so that it can be read by a worker (and solved again).
+
+    Raises
+    ------
+    InstanceError
+        It is longer than an unpacked instance file may be.
+    """
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import MAX_UNPACKED, write_atomically
+
+    data = sys.stdin.buffer.read(MAX_UNPACKED + 1)
+    if len(data) > MAX_UNPACKED:
+        raise InstanceError(f"holds more than {MAX_UNPACKED >> 20} MB; write it to a file", path="standard input")
+    path = landing(context, output, "stdin")
+    write_atomically(path, data)
+    return path
 
 
 def solution_name(path: Path, taken: set[str]) -> str:
@@ -75,6 +114,11 @@ def solution_name(path: Path, taken: set[str]) -> str:
         count += 1
         name = f"{stem}-{count}{SOLUTION_SUFFIX}"
     return name
+
+
+def _real(path: Path) -> Path:
+    """The file behind all links; a link that leads in a circle stands for itself."""
+    return Path(os.path.realpath(path))
 
 
 def _never_an_instance(path: Path) -> bool:

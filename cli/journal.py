@@ -44,7 +44,7 @@ class Fingerprint:
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
         """Look at a file; one that cannot be looked at has no size."""
-        resolved = str(path.resolve())
+        resolved = os.path.realpath(path)
         try:
             seen = path.stat()
         except OSError:
@@ -64,11 +64,14 @@ class Journal:
         Results found when it was opened, by resolved path of the instance file.
     dropped
         Lines found that were no results (torn by a killed run).
+    differing
+        Names of options that kept a result from being taken for `done`.
     """
 
     folder: Path
     records: dict[str, Record] = field(default_factory=dict)
     dropped: int = 0
+    differing: set[str] = field(default_factory=set)
     _lock: int = -1
     _stream: int = -1
 
@@ -78,6 +81,8 @@ class Journal:
         return self.folder / "results.jsonl"
 
     def __enter__(self) -> Journal:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise JournalError(f"{self.folder} is a file; -o names a folder, for solution files and results.jsonl")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
@@ -117,6 +122,8 @@ class Journal:
         record = self.records.get(file.path)
         if record is None or record["status"] == "error":
             return None
+        before = record["options"]
+        self.differing |= {name for name in {*before, *options} if before.get(name) != options.get(name)}
         same = record["input"] == vars(file) and record["options"] == options
         solution = record.get("solution")
         return record if same and (solution is None or (self.folder / solution).exists()) else None

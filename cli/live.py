@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import typer
 
+from flowlex.cli.inputs import landing
 from flowlex.cli.output import note
 
 __all__ = ["snapshot"]
@@ -32,12 +32,7 @@ def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s
         instance = from_telemetry(url, token=os.environ.get(TOKEN_VARIABLE) or None, max_age_s=max_age_s)
     except InstanceError as error:
         raise typer.BadParameter(str(error), param_hint="--from-telemetry") from error
-    if output is None:
-        folder = tempfile.TemporaryDirectory(prefix="flowlex-live-")
-        context.call_on_close(folder.cleanup)
-        path = Path(folder.name) / "live.json"
-    else:
-        path = output / "live.json"
+    path = landing(context, output, "live.json")
     write_instance(instance, path)
     note(instance.comment)
     return path

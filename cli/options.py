@@ -10,7 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Engine", "EngineOption", "GapOption", "InstanceFile", "PolicyOption", "SettingsOption", "TimeLimitOption"]
+__all__ = [
+    "Engine",
+    "EngineOption",
+    "GapOption",
+    "InstanceFile",
+    "LogOption",
+    "MemoryLimitOption",
+    "PolicyOption",
+    "SeedOption",
+    "SettingsOption",
+    "SolverOption",
+    "ThreadsOption",
+    "TimeLimitOption",
+    "parse_settings",
+    "solver_options",
+]
 
 
 class Engine(StrEnum):
@@ -51,6 +66,20 @@ GapOption = Annotated[
     typer.Option("--gap", metavar="G", callback=_gap, help="Relative gap at which an integer program may stop."),
 ]
 
+SolverOption = Annotated[
+    str | None,
+    typer.Option("--solver", metavar="NAME", help="Another PuLP solver by its PuLP name, such as COIN_CMD (pulp)."),
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each solver; one with several jobs.")
+]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, metavar="N", help="Random seed of the solver.")]
+LogOption = Annotated[bool, typer.Option("--log", help="Show the solver's own log on standard error.")]
+MemoryLimitOption = Annotated[
+    int | None,
+    typer.Option("--memory-limit", min=1, metavar="MB", help="Memory that an instance may take, in megabytes."),
+]
+
 
 def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str, Any]:
     """Read ``key=value`` texts, and options that are short for one; a value in brackets or braces is JSON.
@@ -82,15 +111,17 @@ def _value(text: str) -> Any:
         raise typer.BadParameter(f"{text!r} is not JSON ({error})", param_hint="--set") from error
 
 
-def solver_options(
-    engine: Engine, *, time_limit_s: float | None, gap: float, threads: int | None = None
-) -> dict[str, Any]:
-    """Keywords for `Model.solve`, only those that differ from the defaults (an engine refuses what it lacks)."""
-    options: dict[str, Any] = {}
-    if time_limit_s is not None:
-        options["time_limit_s"] = time_limit_s
-    if gap:
-        options["gap"] = gap
-    if threads is not None and engine is not Engine.NETWORK:
-        options["threads"] = threads
+def solver_options(engine: Engine, *, spare_threads: bool = False, **given: Any) -> dict[str, Any]:
+    """Keywords for `Model.solve`: those that were given (an engine refuses what it lacks).
+
+    Parameters
+    ----------
+    spare_threads
+        Use one thread if no number was given (``network`` never uses more).
+    given
+        Fields of `flowlex.formulations.SolveOptions`; None, 0 and False stand for not given.
+    """
+    options = {name: value for name, value in given.items() if value}
+    if spare_threads and engine is not Engine.NETWORK:
+        options.setdefault("threads", 1)
     return options

@@ -54,14 +54,14 @@ def grace_s(time_limit_s: float) -> float:
 class _Worker:
     """One process and what it is doing."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, *, show_log: bool) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
         command = [sys.executable, "-P", "-m", "flowlex.cli.worker", str(os.getpid()), engine]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.log,
+            stderr=None if show_log else self.log,
             start_new_session=True,
         )
         assert self.process.stdin is not None and self.process.stdout is not None  # we asked for pipes
@@ -177,7 +177,7 @@ class _Pool:
         starting = sum(not worker.ready for worker in self.workers)
         while len(self.workers) < self.jobs and starting < len(self.waiting):
             try:
-                worker = _Worker(self.waiting[0]["engine"])
+                worker = _Worker(self.waiting[0]["engine"], show_log=self.waiting[0]["log"])
             except OSError as error:
                 raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
             self.workers.append(worker)

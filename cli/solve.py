@@ -15,8 +15,13 @@ from flowlex.cli.options import (
     Engine,
     EngineOption,
     GapOption,
+    LogOption,
+    MemoryLimitOption,
     PolicyOption,
+    SeedOption,
     SettingsOption,
+    SolverOption,
+    ThreadsOption,
     TimeLimitOption,
     parse_settings,
 )
@@ -28,7 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["solve"]
 
-_PATHS = "Instance files, or folders: then every instance file directly in them (*.json, *.min, *.dimacs, *.net, .gz)."
+_PATHS = (
+    "Instance files, '-' for standard input, or folders: then every instance file directly in them "
+    "(*.json, *.min, *.dimacs, *.net, .gz)."
+)
 
 
 def solve(
@@ -38,6 +46,11 @@ def solve(
     engine: EngineOption = Engine.PULP,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
+    memory_limit: MemoryLimitOption = None,
+    solver: SolverOption = None,
+    threads: ThreadsOption = None,
+    seed: SeedOption = None,
+    log: LogOption = False,
     settings: SettingsOption = None,
     output: Annotated[
         Path | None,
@@ -64,14 +77,15 @@ def solve(
     limit, error). 2: wrong usage, such as a path that does not exist, or options that no instance understands.
 
     The time limit covers reading, building and solving one instance; a process that does not stop by itself is
-    killed a little later (2 s and a tenth of the limit). With several jobs each solver uses one thread.
+    killed a little later (2 s and a tenth of the limit). The memory limit covers what an instance takes beyond what
+    its process held before.
 
     With --resume, instances are skipped whose file (path, size, time of change) and options are those of a line in
     results.jsonl; errors are tried again. Without it, everything is solved anew and the old lines of these instances
     move to results.previous.jsonl.
     """
     from flowlex.cli.batch import Batch
-    from flowlex.cli.inputs import discover
+    from flowlex.cli.inputs import discover, is_standard_input, save_standard_input
     from flowlex.cli.journal import Journal, JournalError
     from flowlex.cli.pool import PoolError
 
@@ -87,6 +101,9 @@ def solve(
         raise typer.BadParameter("name an instance file or folder, or give --from-telemetry URL", param_hint="PATH")
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
+    if any(map(is_standard_input, paths)):
+        saved = save_standard_input(context, output)
+        paths = [saved if is_standard_input(path) else path for path in paths]
     try:
         inputs = discover(paths)
     except FileNotFoundError as error:
@@ -103,10 +120,12 @@ def solve(
         "gap": gap,
         "compare": compare,
     }
+    extra = {"memory_limit_mb": memory_limit, "solver": solver, "threads": threads, "seed": seed}
+    options |= {name: value for name, value in extra.items() if value is not None}
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))
-            batch = Batch(inputs.files, options, journal=journal, jobs=jobs, resume=resume)
+            batch = Batch(inputs.files, options, journal=journal, jobs=jobs, resume=resume, log=log)
             code = _run(batch, json_lines=json_lines)
         except (JournalError, PoolError) as error:
             complain(str(error))

@@ -12,9 +12,11 @@ import ctypes
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -49,11 +51,12 @@ def main() -> None:
     os.register_at_fork(after_in_child=die_with_parent)  # engines may fork; nothing outlives a killed run
     if os.getppid() != parent:
         return
-    channel = Channel(os.fdopen(os.dup(1), "wb"))
+    tasks, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
     _preload(Engine(sys.argv[2]))
     channel.send("ready")
-    for line in sys.stdin.buffer:
+    for line in tasks:
         task = json.loads(line)
         channel.send("done", **solve_task(task, channel))
 
@@ -82,8 +85,9 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     Parameters
     ----------
     task
-        ``path``, ``instance``, ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``threads``, ``solution`` (path of
-        the solution file or None), ``compare``, ``display``.
+        ``path``, ``instance``, ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``solution`` (path of the
+        solution file or None), ``compare``, ``display``, ``spare_threads``, ``log``, and if given ``memory_limit_mb``,
+        ``solver``, ``threads``, ``seed``.
 
     Returns
     -------
@@ -93,13 +97,32 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """
     record = blank(task["instance"], task["engine"])
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False}
+    limit_mb = task.get("memory_limit_mb")
     try:
-        _solve(task, channel, reply)
+        with _memory_limit(limit_mb):
+            _solve(task, channel, reply)
     except MemoryError:
-        record |= {"status": "error", "message": "not enough memory"}
+        message = "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
+        record |= {"status": "error", "message": message}
     except Exception as error:  # a batch goes on whatever one instance does
         record |= {"status": "error", "message": _explained(error)}
     return reply
+
+
+@contextlib.contextmanager
+def _memory_limit(limit_mb: int | None) -> Iterator[None]:
+    """Let the system refuse memory beyond what this process holds now and so many megabytes."""
+    if limit_mb is None:
+        yield
+        return
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("VmData:")[2].split()[0]) << 10
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (held + (limit_mb << 20), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
 def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
@@ -127,7 +150,8 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     limit = task["time_limit_s"]
     left = None if limit is None else max(limit - (built - started), 0.001)
     engine = Engine(task["engine"])
-    solver = solver_options(engine, time_limit_s=left, gap=task["gap"], threads=task["threads"])
+    given = {name: task.get(name) for name in ("gap", "solver", "threads", "seed", "log")}
+    solver = solver_options(engine, spare_threads=task["spare_threads"], time_limit_s=left, **given)
     solution = model.solve(engine.value, **solver)
     fill(record, solution, built - loaded)
     if task["display"]:

@@ -140,7 +140,7 @@ def test_summary_of_a_batch(run, write):
         (["a.json", "--policy", "FS", "--set", "policy=FSP"], "'policy' is given twice"),
         (["a.json", "--policy", "FS"], "the model of 'min-cost-flow' has no option 'policy'"),
         (["a.json", "--tme-limit", "1"], "--tme-limit"),
-        (["a.json", "-o", "a.json"], "cannot write results there"),
+        (["a.json", "-o", "a.json"], "a.json is a file; -o names a folder"),
         ([], "PATH"),
     ],
 )

@@ -1,0 +1,108 @@
+"""Inputs and limits of a batch: links, standard input, memory, what reaches the solver, what -o may be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flowlex.instances import generate, write_instance
+
+
+@pytest.fixture
+def solve_piped(tmp_path):
+    def piped(data: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "flowlex", "solve", *words]
+        return subprocess.run(command, input=data, cwd=tmp_path, capture_output=True)
+
+    return piped
+
+
+def test_links_that_lead_nowhere_or_in_a_circle_end_their_line_only(run, write):
+    write("a.json")
+    Path("loop.json").symlink_to("loop.json")
+    Path("gone.json").symlink_to("nowhere.json")
+    Path("in").mkdir()
+    Path("in/round.json").symlink_to("round.json")
+    Path("in/b.json").symlink_to("../a.json")
+    Path("in/c.json").symlink_to("../absent.json")
+    result = run("solve", "loop.json", "gone.json", "in", "--json", "-o", "out")
+    assert result.exit_code == 1
+    records = {record["instance"]: record for record in map(json.loads, result.stdout.splitlines())}
+    assert {name: record["status"] for name, record in records.items()} == {
+        "loop.json": "error",
+        "gone.json": "error",
+        "in/b.json": "optimal",
+        "in/c.json": "error",
+        "in/round.json": "error",
+    }
+    assert "loop.json: cannot be read: Too many levels of symbolic links" in records["loop.json"]["message"]
+    assert "cannot be read: No such file" in records["gone.json"]["message"]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_an_instance_from_standard_input(solve_piped, write, tmp_path, name):
+    data = write("a.json").read_bytes()
+    for content in (data, gzip.compress(data)):
+        done = solve_piped(content, name, "--json", "-o", "out")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["objective"] == 11
+    assert (tmp_path / "out" / "stdin.solution.json").exists()
+    assert json.loads(solve_piped(b"p min 2 1\nn 1 5\nn 2 -5\na 1 2 0 9 3\n", name, "--json").stdout)["objective"] == 15
+    empty = solve_piped(b"", name, "--json")
+    assert empty.returncode == 1 and "the file is empty" in json.loads(empty.stdout)["message"]
+
+
+def test_a_memory_limit_ends_one_instance(run, write, tmp_path):
+    write("a.json")
+    write_instance(generate("network-random", seed=1, nodes=2000, arcs=200_000), tmp_path / "big.json")
+    result = run("solve", "big.json", "a.json", "--memory-limit", 60, "--json")
+    assert result.exit_code == 1
+    big, small = sorted(
+        map(json.loads, result.stdout.splitlines()), key=lambda record: record["instance"], reverse=True
+    )
+    assert big["status"] == "error"
+    assert "memory limit of 60 MB" in big["message"]
+    assert small["status"] == "optimal"
+
+
+def test_options_of_the_solver_reach_it_or_are_refused(run, write):
+    write("a.json")
+    result = run("solve", "a.json", "--solver", "PULP_CBC_CMD", "--seed", 3, "--json")
+    record = json.loads(result.stdout)
+    assert record["options"]["solver"] == "PULP_CBC_CMD" and record["options"]["seed"] == 3
+    refused = run("solve", "a.json", "--solver", "NONE_SUCH", "--json")
+    assert refused.exit_code == 1 and "NONE_SUCH" in json.loads(refused.stdout)["message"]
+    refused = run("solve", "a.json", "--engine", "network", "--threads", 2, "--json")
+    assert "engine 'network' has no option 'threads'" in json.loads(refused.stdout)["message"]
+    assert run("solve", "a.json", "--engine", "highs", "--threads", 1, "--seed", 7, "--json").exit_code == 0
+
+
+def test_the_log_of_the_solver_is_shown_on_standard_error(start, write):
+    process = start("solve", write("a.json"), "--engine", "highs", "--log", "--json")
+    stdout, stderr = process.communicate(timeout=120)
+    assert json.loads(stdout)["objective"] == 11
+    assert "HiGHS" in stderr
+
+
+def test_o_is_a_folder(run, write):
+    write("a.json")
+    Path("file.json").write_text("")
+    result = run("solve", "a.json", "-o", "file.json")
+    assert result.exit_code == 2
+    assert "file.json is a file; -o names a folder" in result.stderr
+
+
+def test_resume_says_why_it_solves_again(run, write):
+    write("a.json")
+    run("solve", "a.json", "-o", "out", "--time-limit", 60)
+    result = run("solve", "a.json", "-o", "out", "--resume")
+    assert (
+        "earlier results were made with other options (time_limit_s); these instances are solved again" in result.stderr
+    )
+    result = run("solve", "a.json", "-o", "out", "--resume")
+    assert "1 of 1 were done before" in result.stderr
