@@ -12,7 +12,7 @@ import numpy as np
 from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
 from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
 
-__all__ = ["choose_algorithm", "highs_model", "pass_model", "solve_arrays", "solve_program"]
+__all__ = ["choose_algorithm", "highs_model", "pass_model", "run", "solve_arrays", "solve_program"]
 
 #: Above this many columns an interior-point method with crossover is tried first; networks are another matter.
 _LARGE = 20_000
@@ -54,10 +54,12 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     if _is_network(arrays):
         solver.setOptionValue("presolve_rule_off", _NO_DEPENDENT_EQUATIONS)
     pass_model(solver, arrays)
-    solver.run()
+    run(solver)
     outcome = _outcome(solver, arrays, engine, algorithm, time.perf_counter() - started)
     ray = outcome.status is Status.UNBOUNDED and arrays.is_mip  # of the relaxation only
-    if not ray and solver.getModelStatus() != highspy.HighsModelStatus.kUnboundedOrInfeasible:
+    # Presolve of HiGHS 1.15 calls some unbounded programs infeasible (tests/formulations: seed 3111).
+    hasty = outcome.status is Status.INFEASIBLE and outcome.iterations == 0 and arrays.cost.any()
+    if not ray and not hasty and solver.getModelStatus() != highspy.HighsModelStatus.kUnboundedOrInfeasible:
         return outcome
     # One of the two; a run without objective tells which.
     answer = solve_arrays(replace(arrays, cost=np.zeros_like(arrays.cost), offset=0.0), options, engine)
@@ -65,6 +67,15 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     reason = Infeasibility(str(verdict)) if verdict is Status.INFEASIBLE else None
     seconds = time.perf_counter() - started
     return replace(outcome, status=verdict, message=str(verdict).capitalize(), infeasibility=reason, seconds=seconds)
+
+
+def run(solver: highspy.Highs) -> highspy.HighsStatus:
+    """Run HiGHS, which refuses where an earlier run of the process had another number of threads."""
+    status = solver.run()
+    if status == highspy.HighsStatus.kError:
+        highspy.Highs.resetGlobalScheduler(True)
+        status = solver.run()
+    return status
 
 
 def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:

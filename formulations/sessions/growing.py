@@ -13,6 +13,7 @@ import highspy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from flowlex.formulations.engines.highs import run
 from flowlex.formulations.expression import Floats
 from flowlex.formulations.outcome import Status
 
@@ -114,10 +115,10 @@ class GrowingProgram:
         self._highs.setOptionValue("time_limit", limit)
         self._highs.setOptionValue("mip_rel_gap", gap)
         self._highs.setOptionValue("mip_abs_gap", max(absolute_gap, 1e-9))
-        failed = self._highs.run() == highspy.HighsStatus.kError
+        failed = run(self._highs) == highspy.HighsStatus.kError
         if failed:  # HiGHS may find its own answer infeasible by a rounding; it does not without presolve
             self._highs.setOptionValue("presolve", "off")
-            failed = self._highs.run() == highspy.HighsStatus.kError
+            failed = run(self._highs) == highspy.HighsStatus.kError
             self._highs.setOptionValue("presolve", "choose")
         if failed:
             return Round(Status.ERROR, math.inf, -math.inf, None, None)  # proves nothing, and claims nothing

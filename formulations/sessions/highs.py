@@ -10,6 +10,7 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
+from flowlex.formulations.engines.highs import run
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.outcome import EngineError
 from flowlex.formulations.sessions.network import Violations
@@ -150,7 +151,7 @@ class HighsSession:
         self._apply()
         if cold:
             self._highs.clearSolver()
-        self._highs.run()
+        run(self._highs)
         status = self._highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             raise EngineError(f"HiGHS ends with {self._highs.modelStatusToString(status)}")

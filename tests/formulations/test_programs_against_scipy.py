@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -43,12 +43,14 @@ def check(dense: Any, seed: int, engine: str, integer: bool) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS)
+@example(3111)  # presolve of HiGHS 1.15 calls this unbounded program infeasible
 def test_linear_programs_by_highs(dense: Any, seed: int) -> None:
     check(dense, seed, "highs", False)
 
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
+@example(3111)  # presolve of HiGHS 1.15 calls this unbounded program infeasible
 def test_linear_programs_by_pulp(dense: Any, seed: int) -> None:
     check(dense, seed, "pulp", False)
 

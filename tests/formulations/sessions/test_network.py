@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.formulations import EngineError, solve
+from flowlex.formulations import EngineError, LinearProgram, solve
 from flowlex.formulations.sessions import network as network_session
+from flowlex.formulations.sessions.growing import GrowingProgram
 from flowlex.formulations.sessions.highs import HighsSession
 from flowlex.formulations.sessions.network import NetworkSession, Violations
 from flowlex.validation.certificates import certify_network
@@ -163,6 +164,25 @@ def test_highs_session_agrees():
             life.session.solve()
         assert two.violations() == NONE
         assert one.objective == two.objective
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_sessions_go_on_after_a_solve_with_other_threads(threads):
+    """HiGHS refuses to run with another number of threads than the last run of the process."""
+    session, growing = HighsSession(), GrowingProgram()
+    node = session.add_node()
+    session.add_arc(node, 0, 5, 2)
+    growing.add_column(-1.0, 5.0)
+    lp = LinearProgram("other")
+    lp.maximize(lp.variables("x", 1, upper=3).sum())
+    for step in (1, 2):
+        solve(lp, "highs", threads=threads)
+        session.add_supply(node, 1)
+        session.solve()
+        assert session.objective == 2 * step
+        for _ in range(2):
+            solve(lp, "highs", threads=threads)
+            assert growing.solve().objective == -5
 
 
 def test_negative_costs_and_cold_start():
