@@ -69,13 +69,12 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     return replace(outcome, status=verdict, message=str(verdict).capitalize(), infeasibility=reason, seconds=seconds)
 
 
-def run(solver: highspy.Highs) -> highspy.HighsStatus:
-    """Run HiGHS, which refuses where an earlier run of the process had another number of threads."""
-    status = solver.run()
-    if status == highspy.HighsStatus.kError:
-        highspy.Highs.resetGlobalScheduler(True)
-        status = solver.run()
-    return status
+def run(solver: highspy.Highs) -> bool:
+    """Run HiGHS, which fails where an earlier run of the process had another number of threads; whether it went."""
+    if solver.run() != highspy.HighsStatus.kError:
+        return True
+    highspy.Highs.resetGlobalScheduler(True)
+    return bool(solver.run() != highspy.HighsStatus.kError)
 
 
 def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:

@@ -115,10 +115,10 @@ class GrowingProgram:
         self._highs.setOptionValue("time_limit", limit)
         self._highs.setOptionValue("mip_rel_gap", gap)
         self._highs.setOptionValue("mip_abs_gap", max(absolute_gap, 1e-9))
-        failed = run(self._highs) == highspy.HighsStatus.kError
+        failed = not run(self._highs)
         if failed:  # HiGHS may find its own answer infeasible by a rounding; it does not without presolve
             self._highs.setOptionValue("presolve", "off")
-            failed = run(self._highs) == highspy.HighsStatus.kError
+            failed = not run(self._highs)
             self._highs.setOptionValue("presolve", "choose")
         if failed:
             return Round(Status.ERROR, math.inf, -math.inf, None, None)  # proves nothing, and claims nothing
