@@ -7,8 +7,10 @@ data are also offered to models as NumPy arrays (a cached ``arrays`` property of
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -94,6 +96,11 @@ class Instance(Part):
             return self
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self).model_validate({**fields, **update})
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the instance's content: what a solution file is bound to. Comments do not count."""
+        return "sha256:" + hashlib.sha256(self.model_dump_json(exclude={"comment"}).encode()).hexdigest()
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals for `flowlex show`, in the order they should be printed."""

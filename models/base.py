@@ -3,161 +3,59 @@
 from __future__ import annotations
 
 import time
+import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from importlib.metadata import EntryPoint
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from flowlex.formulations.engines import solve, solve_options
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions
 from flowlex.instances.base import Instance
+from flowlex.models.answer import Dual, ModelError, Seconds, Solution
+from flowlex.models.mathematics import Equation, Symbol, docstring, equation_table, html_table, latex
+from flowlex.models.options import check_option, option_types, plain_options
 from flowlex.validation.certificates import Certificate, Check, certify_network, certify_program
 
 if TYPE_CHECKING:
     import pandas as pd
     import pulp
-    from matplotlib.axes import Axes
 
-__all__ = ["Equation", "Model", "ModelError", "Seconds", "Solution", "Symbol"]
+__all__ = ["Dual", "Equation", "Model", "ModelError", "Run", "Seconds", "Solution", "Symbol"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a solve leaves: the outcome that becomes the answer. A model with stages of its own adds fields."""
+
+    outcome: Outcome
+
 
 InstanceT = TypeVar("InstanceT", bound=Instance)
-SolutionT = TypeVar("SolutionT", bound="Solution")
-
-
-class ModelError(ValueError):
-    """An instance breaks an assumption of a model, or options contradict each other; names the offender."""
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A set, parameter or variable of a model: its LaTeX and what it stands for."""
-
-    latex: str
-    says: str
-
-
-@dataclass(frozen=True)
-class Equation:
-    """One family of constraints.
-
-    Attributes
-    ----------
-    name
-        The constraint's name in the formulation, in exported files and in ``solution.duals``.
-    latex
-        The equation.
-    says
-        In words.
-    dual
-        What its dual means; empty when it has none.
-    """
-
-    name: str
-    latex: str
-    says: str
-    dual: str = ""
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Where the time went."""
-
-    compile: float = 0.0
-    solve: float = 0.0
-    check: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.compile + self.solve + self.check
-
-
-@dataclass(frozen=True, kw_only=True)
-class Solution:
-    """What every solution tells; a model adds its domain result.
-
-    Attributes
-    ----------
-    model, instance, engine
-        Who solved what.
-    status
-        `Status`; only ``optimal`` and ``feasible`` come with an answer.
-    objective, bound, gap
-        In the model's units; ``bound`` is proven.
-    duals
-        Arrays by constraint name, see the model's equation table.
-    certificate
-        The recomputed checks; always attached to an answer.
-    infeasibility
-        Why there is no answer, when there is none.
-    """
-
-    model: str
-    instance: str
-    engine: str
-    status: Status
-    objective: float | int | None = None
-    bound: float | int | None = None
-    gap: float | None = None
-    duals: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
-    certificate: Certificate | None = field(default=None, repr=False)
-    seconds: Seconds = Seconds()
-    message: str = ""
-    infeasibility: Infeasibility | None = field(default=None, repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """The answer as a table."""
-        raise NotImplementedError(f"{type(self).__name__} has no table")
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The answer as a picture."""
-        raise NotImplementedError(f"{type(self).__name__} has no picture")
-
-    def metrics(self) -> dict[str, float | int | str]:
-        """The figures by which the answer is judged, in the order they should be printed."""
-        return {}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for a solution file; a model adds its placements."""
-        return {
-            "model": self.model,
-            "instance": self.instance,
-            "engine": self.engine,
-            "status": str(self.status),
-            "objective": self.objective,
-            "bound": self.bound,
-            "gap": self.gap,
-            "message": self.message,
-            "metrics": self.metrics() if self.status.has_answer else {},
-            "certificate": None if self.certificate is None else self.certificate.to_dict(),
-        }
-
-    def require_answer(self) -> None:
-        """Raise `ModelError` saying why, unless there is an answer to look at."""
-        if not self.status.has_answer:
-            raise ModelError(f"{self.instance}: there is no answer ({self.status}). {self.message}".strip())
-
-    def _repr_html_(self) -> str:
-        facts = {"status": self.status, "objective": self.objective, "gap": self.gap, "engine": self.engine}
-        if self.status.has_answer:
-            facts |= self.metrics()
-        if self.certificate is not None:
-            facts["certificate"] = str(self.certificate).splitlines()[0]
-        return _table(f"{self.model}: {self.instance}", facts)
+SolutionT = TypeVar("SolutionT", bound=Solution)
+RunT = TypeVar("RunT", bound=Run, default=Run)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(ABC, Generic[InstanceT, SolutionT]):
+class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
     """A scheduling problem stated as mathematics. Immutable; options are typed fields of the subclass.
 
-    A subclass declares its mathematics once, as class variables, and gives ``_formulate`` (instance to
-    formulation) and ``_interpret`` (outcome to solution). ``_verify`` recomputes the answer from the instance.
+    A subclass declares its mathematics once, as class variables, and gives
+
+    - ``_check``: refuse an instance that breaks an assumption, and options that contradict each other;
+    - ``_formulate``: instance to formulation;
+    - ``_run``: engine and options to a `Run` (by default the formulation is solved, once);
+    - ``_interpret``: run to solution;
+    - ``_certify``: run and solution to a certificate.
+
+    Options and the type of the instance are checked when the model is made, from their declared types.
     """
 
     instance: InstanceT
@@ -167,11 +65,58 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
     sets: ClassVar[tuple[Symbol, ...]] = ()
     parameters: ClassVar[tuple[Symbol, ...]] = ()
     unknowns: ClassVar[tuple[Symbol, ...]] = ()
-    objective: ClassVar[str] = ""
+    #: ``module:function`` that tabulates policies and baselines on one instance; empty when there are none.
+    comparison: ClassVar[str] = ""
+    objective_latex: ClassVar[str] = ""
     equations: ClassVar[tuple[Equation, ...]] = ()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "equations" in cls.__dict__:
+            symbols = {"Sets": cls.sets, "Parameters": cls.parameters, "Variables": cls.unknowns}
+            notes = docstring(cls.objective_latex, symbols, cls.equations)
+            cls.__doc__ = f"{cleandoc(cls.__doc__ or '')}\n\n{notes}"
+
+    def __post_init__(self) -> None:
+        wanted = self.instance_type()
+        if not isinstance(self.instance, wanted):
+            kind = getattr(self.instance, "kind", None)
+            got = f"an instance of kind {kind!r}" if isinstance(kind, str) else repr(self.instance)[:80]
+            hint = "`model_for(instance)` finds its model" if kind else "read a file with `read_instance(path)` first"
+            raise ModelError(f"{type(self).__name__} takes a {wanted.__name__}, got {got}; {hint}")
+        for name in option_types(type(self)):
+            object.__setattr__(self, name, check_option(type(self), name, getattr(self, name)))
+        self._check()
+
+    @classmethod
+    def instance_type(cls) -> type[Instance]:
+        """The class of instances that the model solves, as its declaration ``Model[...]`` says."""
+        for base in cls.__mro__:
+            for parent in getattr(base, "__orig_bases__", ()):
+                first = next(iter(typing.get_args(parent)), None)
+                if isinstance(first, type) and issubclass(first, Instance):
+                    return first
+        raise TypeError(f"{cls.__name__} does not say which instances it solves: class ...(Model[MyInstance, ...])")
+
+    @classmethod
+    def compare(cls, instance: InstanceT, **options: Any) -> pd.DataFrame:
+        """One table of the problem's policies and baselines on one instance.
+
+        Raises
+        ------
+        ModelError
+            The model has nothing to compare with.
+        """
+        if not cls.comparison:
+            raise ModelError(f"{cls.__name__} has nothing to compare with")
+        tabulate: Callable[..., pd.DataFrame] = EntryPoint("compare", cls.comparison, "flowlex.models").load()
+        return tabulate(instance, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.instance.kind} {self.instance.name!r}>"
+
+    def _check(self) -> None:
+        """Raise `ModelError` for an instance that breaks an assumption, or options that contradict each other."""
 
     @cached_property
     def formulation(self) -> LinearProgram | FlowNetwork:
@@ -181,11 +126,18 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
     @abstractmethod
     def _formulate(self) -> LinearProgram | FlowNetwork: ...
 
-    def _facts(self, outcome: Outcome) -> dict[str, Any]:
-        """The fields that every solution takes from an outcome; objective and bound in the formulation's units."""
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of the formulation may have."""
+        return frozenset(equation.name for equation in cls.equations)
+
+    def _facts(self, run: RunT) -> dict[str, Any]:
+        """The fields that every solution takes from a run; objective and bound in the formulation's units."""
+        outcome = run.outcome
         return {
             "model": self.name,
-            "instance": self.instance.name,
+            "source": self.instance,
+            "options": plain_options(type(self), self),
             "engine": outcome.engine,
             "status": outcome.status,
             "objective": outcome.objective,
@@ -195,24 +147,28 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
             "infeasibility": outcome.infeasibility,
         }
 
+    def _run(self, engine: EngineName, options: SolveOptions) -> RunT:
+        """Solve; a model with several stages overrides this and returns its own kind of `Run`."""
+        return typing.cast(RunT, Run(solve(self.formulation, engine, options)))
+
     @abstractmethod
-    def _interpret(self, outcome: Outcome) -> SolutionT:
-        """Turn an outcome (with or without an answer) into the model's solution, in its units."""
+    def _interpret(self, run: RunT) -> SolutionT:
+        """Turn a run (with or without an answer) into the model's solution, in its units."""
 
     def _verify(self, solution: SolutionT) -> tuple[Check, ...]:
         """Recompute the answer from the instance, not from the formulation."""
         return ()
 
-    def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
-        """Solve the formulation; a model with several stages overrides this."""
-        return solve(self.formulation, engine, options)
-
-    def _certify(self, outcome: Outcome) -> Certificate:
-        """Certificate of the formulation's outcome; a model with several stages overrides this."""
-        formulation = self.formulation
+    def _certify(self, run: RunT, solution: SolutionT) -> Certificate | None:
+        """Certificate of a run and its solution; None when there is nothing to certify."""
+        formulation, outcome = self.formulation, run.outcome
         if isinstance(formulation, FlowNetwork):
-            return certify_network(formulation, outcome)
-        return certify_program(formulation, outcome)
+            certificate = certify_network(formulation, outcome)
+        elif outcome.status.has_answer:
+            certificate = certify_program(formulation, outcome)
+        else:
+            return None  # an irreducible infeasible set names rows; it proves nothing by itself
+        return certificate.including(self._verify(solution)) if outcome.status.has_answer else certificate
 
     def compile(self) -> pulp.LpProblem:
         """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver."""
@@ -239,25 +195,19 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
         started = time.perf_counter()
         self._prepare()
         compiled = time.perf_counter()
-        outcome = self._optimise(engine, chosen)
+        run = self._run(engine, chosen)
         solved = time.perf_counter()
-        solution = self._interpret(outcome)
-        if outcome.status.has_answer or outcome.infeasibility is not None:
-            solution = replace(solution, certificate=self._certificate(outcome, solution))
+        solution = self._interpret(run)
+        if solution.status.has_answer or solution.infeasibility is not None:
+            certificate = self._certify(run, solution)
+            if certificate is not None:
+                solution = replace(solution, certificate=certificate.require(f"{self.name}: {self.instance.name}"))
         done = time.perf_counter()
         return replace(solution, seconds=Seconds(compiled - started, solved - compiled, done - solved))
 
     def _prepare(self) -> None:
         """Build what solving needs; a model that is not solved as one program builds less."""
         _ = self.formulation
-
-    def _certificate(self, outcome: Outcome, solution: SolutionT) -> Certificate | None:
-        if not outcome.status.has_answer and not isinstance(self.formulation, FlowNetwork):
-            return None  # an irreducible infeasible set names rows; it proves nothing by itself
-        certificate = self._certify(outcome)
-        if outcome.status.has_answer:
-            certificate = certificate.including(self._verify(solution))
-        return certificate.require(f"{self.name}: {self.instance.name}")
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the formulation."""
@@ -274,35 +224,17 @@ class Model(ABC, Generic[InstanceT, SolutionT]):
     @classmethod
     def to_latex(cls) -> str:
         """The model as LaTeX: objective and constraints, with their names."""
-        lines = [rf"\text{{minimise}}\quad & {cls.objective} &&"] if cls.objective else []
-        lines += [rf"& {e.latex} && \text{{{e.name.replace('_', chr(92) + '_')}}}" for e in cls.equations]
-        return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+        return latex(cls.objective_latex, cls.equations)
 
     def _repr_latex_(self) -> str:
         return f"$$\n{self.to_latex()}\n$$"
 
     def _repr_html_(self) -> str:
-        parts = [_table(f"{self.title}: {self.instance.name}", {**self.instance.summary(), **self.sizes()})]
+        parts = [
+            html_table(f"{self.title}: {self.instance.name}", self.instance.summary()),
+            html_table("Formulation", self.sizes()),
+        ]
         for caption, symbols in (("Sets", self.sets), ("Parameters", self.parameters), ("Variables", self.unknowns)):
             if symbols:
-                parts.append(_table(caption, {f"${s.latex}$": s.says for s in symbols}))
-        head = "<tr><th>equation</th><th>name</th><th>says</th><th>dual</th></tr>"
-        rows = "".join(
-            f"<tr><td>${escape(e.latex)}$</td><td><code>{escape(e.name)}</code></td>"
-            f"<td>{escape(e.says)}</td><td>{escape(e.dual)}</td></tr>"
-            for e in self.equations
-        )
-        return "".join(parts) + f"<table>{head}{rows}</table>"
-
-
-def _table(caption: str, facts: Mapping[str, Any]) -> str:
-    left = "style='text-align:left'"
-    rows = "".join(
-        f"<tr><th {left}>{escape(str(key))}</th><td {left}>{escape(_text(value))}</td></tr>"
-        for key, value in facts.items()
-    )
-    return f"<table><caption>{escape(caption)}</caption>{rows}</table>"
-
-
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+                parts.append(html_table(caption, {f"${s.latex}$": s.says for s in symbols}))
+        return "".join(parts) + equation_table(e for e in self.equations if e.exists(self))

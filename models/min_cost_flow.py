@@ -1,13 +1,7 @@
 r"""What is the cheapest way to send all supplies to all demands through a network?
 
-Any directed network with integer data: lower bounds, negative costs, parallel arcs, several sources and sinks.
-
-=====================================================  ==========  ==================================================
-equation                                               name        dual means
-=====================================================  ==========  ==================================================
-sum_{a out of v} f_a - sum_{a into v} f_a = b_v        ``node``    potential of v: cost of one more unit there
-l_a <= f_a <= u_a                                      ``flow``    reduced cost of a; negative: price of its capacity
-=====================================================  ==========  ==================================================
+Any directed network with integer data: lower bounds, negative costs, parallel arcs, several sources and sinks. The
+equations are declared once, in `MinCostFlow`.
 """
 
 from __future__ import annotations
@@ -19,21 +13,20 @@ import numpy as np
 
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.outcome import Outcome
 from flowlex.instances.network import NetworkInstance
-from flowlex.models.base import Equation, Model, Solution, Symbol
+from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["FlowSolution", "MinCostFlow"]
+__all__ = ["MinCostFlow", "NetworkFlow"]
 
 _DRAWABLE = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowSolution(Solution):
+class NetworkFlow(Solution):
     """Flows of least cost.
 
     Attributes
@@ -47,11 +40,10 @@ class FlowSolution(Solution):
     flow: Integers | None = field(default=None, repr=False)
     network: FlowNetwork = field(repr=False)
 
-    def to_frame(self) -> pd.DataFrame:
+    def _frame(self) -> pd.DataFrame:
         """One row per arc: tail, head, bounds, cost, flow, reduced cost."""
         import pandas as pd
 
-        self.require_answer()
         network = self.network
         names = np.array(network.node_names, dtype=object)
         columns: dict[str, Any] = {
@@ -63,30 +55,29 @@ class FlowSolution(Solution):
             "flow": self.flow,
         }
         if "flow" in self.duals:
-            columns["reduced_cost"] = self.duals["flow"]
+            columns["reduced_cost"] = self.duals["flow"].values
         return pd.DataFrame(columns)
 
-    def metrics(self) -> dict[str, float | int | str]:
+    def _metrics(self) -> dict[str, float | int | str]:
         """Total cost and how many arcs carry flow."""
         assert self.flow is not None
         return {
             "cost": self.objective if self.objective is not None else "unknown",
-            "arcs with flow": int(np.count_nonzero(self.flow)),
-            "arcs at capacity": int(np.count_nonzero(self.flow == self.network.upper)),
+            "arcs_with_flow": int(np.count_nonzero(self.flow)),
+            "arcs_at_capacity": int(np.count_nonzero(self.flow == self.network.upper)),
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``flow`` is in the order of the instance's arcs, ``potential`` in that of its nodes."""
-        answer = super().to_dict()
-        if self.flow is not None:
-            answer["flow"] = self.flow.tolist()
-        if "node" in self.duals:
-            answer["potential"] = self.duals["node"].tolist()
-        return answer
+    def _answer(self) -> dict[str, Any]:
+        """``flow`` is in the order of the instance's arcs."""
+        assert self.flow is not None
+        return {"flow": self.flow.tolist()}
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def _proof(self) -> dict[str, Any]:
+        """``potential`` is in the order of the instance's nodes."""
+        return {"potential": self.duals["node"].values.tolist()} if "node" in self.duals else {}
+
+    def _draw(self, ax: Axes | None) -> Axes:
         """Draw the arcs that carry flow, their width by amount; a histogram of flows for a large network."""
-        self.require_answer()
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(figsize=(8, 6))[1] if ax is None else ax
@@ -95,11 +86,11 @@ class FlowSolution(Solution):
             axes.hist(self.flow[self.flow != 0], bins=40)
             axes.set(xlabel="flow on an arc", ylabel="arcs", title=f"{self.instance}: arcs that carry flow")
             return axes
-        return _draw(self.network, self.flow, axes, f"{self.instance}: cost {self.objective}")
+        return _draw_network(self.network, self.flow, axes, f"{self.instance}: cost {self.objective}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MinCostFlow(Model[NetworkInstance, FlowSolution]):
+class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     """Minimum-cost flow over any network (see the module)."""
 
     name: ClassVar[str] = "min-cost-flow"
@@ -111,19 +102,21 @@ class MinCostFlow(Model[NetworkInstance, FlowSolution]):
         Symbol("c_a", "cost of one unit on arc a"),
     )
     unknowns: ClassVar[tuple[Symbol, ...]] = (Symbol("f_a", "flow on arc a"),)
-    objective: ClassVar[str] = r"\sum_{a \in A} c_a f_a"
+    objective_latex: ClassVar[str] = r"\sum_{a \in A} c_a f_a"
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation(
             "node",
             r"\sum_{a \in \delta^+(v)} f_a - \sum_{a \in \delta^-(v)} f_a = b_v \quad \forall v \in V",
             "what enters a node leaves it",
             "potential: cost of one more unit entering at v",
+            "cost per unit",
         ),
         Equation(
             "flow",
             r"l_a \le f_a \le u_a \quad \forall a \in A",
             "bounds of an arc",
-            "reduced cost: what one more unit of capacity changes",
+            "reduced cost: what one more unit of flow forced over the arc costs",
+            "cost per unit",
         ),
     )
 
@@ -140,21 +133,22 @@ class MinCostFlow(Model[NetworkInstance, FlowSolution]):
             node_labels=self.instance.node_names,
         )
 
-    def _interpret(self, outcome: Outcome) -> FlowSolution:
-        network = self.formulation
+    def _interpret(self, run: Run) -> NetworkFlow:
+        network, outcome = self.formulation, run.outcome
         assert isinstance(network, FlowNetwork)
         duals = {}
         if outcome.duals is not None and outcome.reduced_costs is not None:
-            duals = {**network.split_nodes(outcome.duals), **network.split_arcs(outcome.reduced_costs)}
-        return FlowSolution(
-            **self._facts(outcome),
+            node, flow = network.node_blocks["node"], network.arc_blocks["flow"]
+            duals = {"node": Dual.of_block(node, outcome.duals), "flow": Dual.of_block(flow, outcome.reduced_costs)}
+        return NetworkFlow(
+            **self._facts(run),
             duals=duals,
             flow=outcome.values,
             network=network,
         )
 
 
-def _draw(network: FlowNetwork, flow: Integers, axes: Axes, title: str) -> Axes:
+def _draw_network(network: FlowNetwork, flow: Integers, axes: Axes, title: str) -> Axes:
     import networkx as nx
 
     graph = nx.DiGraph()

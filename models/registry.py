@@ -1,69 +1,88 @@
-"""Which model solves which kind of instance, and how options from outside are read."""
+"""Which model solves which kind of instance; the two doors `model_for` and `solve`.
+
+Models of other packages are found through the entry-point group ``flowlex.models``: the name is the kind of
+instance, the value ``module:Class``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import typing
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
-from pydantic import TypeAdapter, ValidationError
-
+from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.base import Instance
-from flowlex.models.base import Model, ModelError
+from flowlex.models.answer import ModelError, Solution
+from flowlex.models.base import Model
+from flowlex.models.options import check_option, option_types, require_known
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["compare", "model_class", "model_for", "model_options", "read_options"]
+    from flowlex.instances import (
+        FlowInstance,
+        GpuInstance,
+        JitInstance,
+        LoadPartitionInstance,
+        NetworkInstance,
+        PodInstance,
+    )
+    from flowlex.models.flow.model import FlowScheduling
+    from flowlex.models.flow.solution import FlowSolution
+    from flowlex.models.gpu.model import GpuAssignment
+    from flowlex.models.gpu.solution import GpuSolution
+    from flowlex.models.jit.model import JitBandwidth
+    from flowlex.models.jit.solution import JitSolution
+    from flowlex.models.load.model import LoadPartition
+    from flowlex.models.load.solution import PartitionSolution
+    from flowlex.models.min_cost_flow import MinCostFlow, NetworkFlow
+    from flowlex.models.pods.model import PodPlacement
+    from flowlex.models.pods.solution import PlacementSolution
 
-#: Kind of instance: module and class of its model (imported when used).
-_MODELS = {
-    "flow-scheduling": ("flowlex.models.flow.model", "FlowScheduling"),
-    "gpu-assignment": ("flowlex.models.gpu.model", "GpuAssignment"),
-    "jit-bandwidth": ("flowlex.models.jit.model", "JitBandwidth"),
-    "load-partition": ("flowlex.models.load.model", "LoadPartition"),
-    "min-cost-flow": ("flowlex.models.min_cost_flow", "MinCostFlow"),
-    "pod-placement": ("flowlex.models.pods.model", "PodPlacement"),
+__all__ = ["compare", "model_class", "model_for", "model_options", "read_options", "solve"]
+
+_GROUP = "flowlex.models"
+#: Our own models, by kind of instance; imported when used.
+_OWN = {
+    "flow-scheduling": "flowlex.models.flow.model:FlowScheduling",
+    "gpu-assignment": "flowlex.models.gpu.model:GpuAssignment",
+    "jit-bandwidth": "flowlex.models.jit.model:JitBandwidth",
+    "load-partition": "flowlex.models.load.model:LoadPartition",
+    "min-cost-flow": "flowlex.models.min_cost_flow:MinCostFlow",
+    "pod-placement": "flowlex.models.pods.model:PodPlacement",
 }
-#: Kind of instance: module and function that tabulates its policies and baselines.
-_COMPARISONS = {
-    "gpu-assignment": ("flowlex.models.gpu.baselines", "compare"),
-    "load-partition": ("flowlex.models.load.baselines", "compare"),
-    "pod-placement": ("flowlex.models.pods.baselines", "compare"),
-}
 
 
-def model_class(kind: str) -> type[Model[Any, Any]]:
-    """The model class for a kind of instance."""
-    if kind not in _MODELS:
-        raise ModelError(
-            f"no model solves instances of kind {kind!r}; those that are solved: {', '.join(sorted(_MODELS))}"
-        )
-    module, name = _MODELS[kind]
-    return typing.cast(type[Model[Any, Any]], getattr(importlib.import_module(module), name))
+@cache
+def _foreign() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _OWN}
 
 
-def model_options(kind: str) -> dict[str, Any]:
-    """Options of a kind's model: name to type."""
-    cls = model_class(kind)
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "instance" and f.init}
-
-
-def model_for(instance: Instance, **options: Any) -> Model[Any, Any]:
-    """Make the model of an instance; options given as text are read as the option's declared type.
+@cache
+def model_class(kind: str) -> type[Model[Any, Any, Any]]:
+    """The model class for a kind of instance.
 
     Raises
     ------
     ModelError
-        Unknown option or value, or an instance that breaks one of the model's assumptions.
+        No model solves that kind.
     """
-    return model_class(instance.kind)(instance, **read_options(instance.kind, options))
+    point = EntryPoint(kind, _OWN[kind], _GROUP) if kind in _OWN else _foreign().get(kind)
+    if point is None:
+        have = ", ".join(sorted({*_OWN, *_foreign()}))
+        raise ModelError(f"no model solves instances of kind {kind!r}; those that are solved: {have}")
+    return typing.cast(type[Model[Any, Any, Any]], point.load())
 
 
-def read_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def model_options(kind: str) -> dict[str, Any]:
+    """Options of a kind's model: name to type."""
+    return dict(option_types(model_class(kind)))
+
+
+def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]:
     """Read options of a kind's model as their declared types.
 
     Raises
@@ -71,27 +90,95 @@ def read_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     ModelError
         Unknown kind, option or value.
     """
-    known = model_options(kind)
-    values: dict[str, Any] = {}
-    for key, value in options.items():
-        if key not in known:
-            have = ", ".join(known) or "none"
-            raise ModelError(f"the model of {kind!r} has no option {key!r}; it has: {have}")
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(known[key]):
-            fields = [field.name for field in dataclasses.fields(known[key])]
-            if odd := [name for name in value if name not in fields]:
-                raise ModelError(f"{key} has no field {odd[0]!r}; it has: {', '.join(fields)}")
-        try:
-            values[key] = TypeAdapter(known[key]).validate_python(value)
-        except ValidationError as error:
-            raise ModelError(f"{key}={value!r}: {error.errors()[0]['msg']}") from error
-    return values
+    cls = model_class(kind)
+    require_known(cls, options)
+    return {name: check_option(cls, name, value) for name, value in options.items()}
+
+
+@overload
+def model_for(instance: GpuInstance, **options: Any) -> GpuAssignment: ...
+@overload
+def model_for(instance: JitInstance, **options: Any) -> JitBandwidth: ...
+@overload
+def model_for(instance: FlowInstance, **options: Any) -> FlowScheduling: ...
+@overload
+def model_for(instance: LoadPartitionInstance, **options: Any) -> LoadPartition: ...
+@overload
+def model_for(instance: PodInstance, **options: Any) -> PodPlacement: ...
+@overload
+def model_for(instance: NetworkInstance, **options: Any) -> MinCostFlow: ...
+@overload
+def model_for(instance: Instance, **options: Any) -> Model[Any, Any, Any]: ...
+def model_for(instance: Instance, **options: Any) -> Model[Any, Any, Any]:
+    """Make the model of an instance; options given as text are read as the option's declared type.
+
+    Raises
+    ------
+    ModelError
+        Not an instance, an unknown option or value, or an instance that breaks one of the model's assumptions.
+    """
+    if not isinstance(instance, Instance):
+        raise ModelError(f"model_for takes an instance, got {instance!r:.80}; read a file with `read_instance(path)`")
+    cls = model_class(instance.kind)
+    require_known(cls, options)
+    return cls(instance, **options)
+
+
+@overload
+def solve(instance: GpuInstance, engine: EngineName = ..., **options: Any) -> GpuSolution: ...
+@overload
+def solve(instance: JitInstance, engine: EngineName = ..., **options: Any) -> JitSolution: ...
+@overload
+def solve(instance: FlowInstance, engine: EngineName = ..., **options: Any) -> FlowSolution: ...
+@overload
+def solve(instance: LoadPartitionInstance, engine: EngineName = ..., **options: Any) -> PartitionSolution: ...
+@overload
+def solve(instance: PodInstance, engine: EngineName = ..., **options: Any) -> PlacementSolution: ...
+@overload
+def solve(instance: NetworkInstance, engine: EngineName = ..., **options: Any) -> NetworkFlow: ...
+@overload
+def solve(instance: Instance | str | Path, engine: EngineName = ..., **options: Any) -> Solution: ...
+def solve(instance: Instance | str | Path, engine: EngineName = "pulp", **options: Any) -> Solution:
+    """Solve an instance, or the instance in a file, to a certified answer.
+
+    Parameters
+    ----------
+    instance
+        What to solve.
+    engine
+        ``pulp``, ``highs`` or (networks) ``network``.
+    options
+        Options of the model and of the solver (`SolveOptions`), by name.
+
+    Raises
+    ------
+    InstanceError
+        The file holds no instance.
+    ModelError
+        An unknown option or value, or an instance that breaks one of the model's assumptions.
+
+    Examples
+    --------
+    >>> from flowlex import generate, solve
+    >>> solve(generate("gpu-figure-1"), policy="FSP").status
+    <Status.OPTIMAL: 'optimal'>
+    """
+    if not isinstance(instance, Instance):
+        from flowlex.instances.files import read_instance
+
+        instance = read_instance(instance)
+    names = {field.name for field in dataclasses.fields(SolveOptions)}
+    solver = {name: options.pop(name) for name in names & options.keys()}
+    solution: Solution = model_for(instance, **options).solve(engine, **solver)
+    return solution
 
 
 def compare(instance: Instance, **options: Any) -> pd.DataFrame:
-    """One table of a problem's policies and baselines on one instance."""
-    if instance.kind not in _COMPARISONS:
-        raise ModelError(f"nothing to compare for kind {instance.kind!r}; it has: {', '.join(sorted(_COMPARISONS))}")
-    module, name = _COMPARISONS[instance.kind]
-    function: Callable[..., pd.DataFrame] = getattr(importlib.import_module(module), name)
-    return function(instance, **options)
+    """One table of a problem's policies and baselines on one instance.
+
+    Raises
+    ------
+    ModelError
+        The problem's model has nothing to compare with.
+    """
+    return model_class(instance.kind).compare(instance, **options)

@@ -4,14 +4,7 @@ Sets and data: tasks t of jobs j, machines m with K_m slots, groups g of machine
 a label). Every task sends one unit to the sink, through a machine (it runs) or through its job's unscheduled
 vertex (it waits).
 
-equation | name | dual means
---- | --- | ---
-every task runs or waits | ``task`` | what the task costs the schedule
-running + waiting of a job | ``unscheduled`` | price of letting one more of the job wait
-units through a group leave to its machines | ``group`` | price of a slot in the group
-units into a machine leave by its slots | ``machine`` | price of a slot on the machine
-
-All are balance rows of one node-arc incidence matrix, which is totally unimodular: an integer optimum always
+All rows are balance rows of one node-arc incidence matrix, which is totally unimodular: an integer optimum always
 exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
 machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
 Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
@@ -26,13 +19,14 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import InstanceOf
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork, exact_dot
 from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions
+from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import Equation, Model, ModelError, Symbol
+from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.goals.scale import common_scale
@@ -49,8 +43,15 @@ __all__ = ["FlowScheduling"]
 _WEIGHT_LIMIT = 2**53
 
 
+@dataclass(frozen=True)
+class FlowRun(Run):
+    """The last stage's outcome, and all stages where goals are solved one after the other."""
+
+    stages: tuple[Stage, ...] = ()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowScheduling(Model[FlowInstance, FlowSolution]):
+class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     """The model; see the module.
 
     Parameters
@@ -71,7 +72,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         Real-valued costs are multiplied by it; found from the data when None.
     """
 
-    goals: tuple[Goal, ...] | None = None
+    goals: tuple[InstanceOf[Goal], ...] | None = None
     preset: Preset = "borg"
     wait_cost: float | None = None
     method: Literal["auto", "weights", "phases"] = "auto"
@@ -96,19 +97,36 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         Symbol("y_{gm}", "tasks of group g that run on machine m"),
         Symbol("z_t", "task t waits"),
     )
-    objective: ClassVar[str] = r"\sum_{t,a} c_{ta} x_{ta} + \sum_t w_t z_t + \sum_m f_m\Big(\sum x + y\Big)"
+    objective_latex: ClassVar[str] = r"\sum_{t,a} c_{ta} x_{ta} + \sum_t w_t z_t + \sum_m f_m\Big(\sum x + y\Big)"
     equations: ClassVar[tuple[Equation, ...]] = (
-        Equation("task", r"\sum_a x_{ta} + z_t = 1", "every task runs or waits", "what the task costs"),
-        Equation("unscheduled", r"l_j \le \sum_{t \in j} z_t \le u_j", "waiting tasks of a job", "price of waiting"),
-        Equation("group", r"\sum_t x_{tg} = \sum_m y_{gm}", "groups hand tasks to machines", "price of its slots"),
-        Equation("machine", r"\sum_t x_{tm} + \sum_g y_{gm} \le K_m", "slots of a machine", "price of a slot"),
+        Equation("task", r"\sum_a x_{ta} + z_t = 1", "every task runs or waits", "what the task costs", "cost"),
+        Equation(
+            "unscheduled",
+            r"l_j \le \sum_{t \in j} z_t \le u_j",
+            "waiting tasks of a job",
+            "price of letting one more task of the job wait",
+            "cost",
+        ),
+        Equation(
+            "group",
+            r"\sum_t x_{tg} = \sum_m y_{gm}",
+            "groups hand tasks to machines",
+            "price of a slot in the group",
+            "cost",
+        ),
+        Equation(
+            "machine",
+            r"\sum_t x_{tm} + \sum_g y_{gm} \le K_m",
+            "slots of a machine",
+            "price of a slot on the machine",
+            "cost",
+        ),
+        Equation("sink", r"\sum_m k_m + \sum_t z_t = |T|", "every task ends at the sink"),
     )
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
-        if self.method not in ("auto", "weights", "phases"):
-            raise ModelError(f"no method is called {self.method!r}; one of: auto, weights, phases")
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:
@@ -167,42 +185,29 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         goals = [cost for cost in columns.ranks if cost.any()]
         return [*costs, *goals] or [columns.ordinary]
 
-    @cached_property
-    def _stages(self) -> dict[int, list[Stage]]:
-        return {}
-
-    def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
+    def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         if self._solved_by[0] == "weights":
-            return solve(self.formulation, engine, options)
+            return FlowRun(solve(self.formulation, engine, options))
         if engine != "network":
             raise EngineError("strict orders by phases are solved in exact integers; use engine='network'")
         stages = solve_lexicographic(self.schedule.network, self._stage_costs(), "network", options)
-        outcome = stages[-1].outcome
-        self._stages[id(outcome)] = stages
-        return outcome
+        return FlowRun(stages[-1].outcome, tuple(stages))
 
-    def _certify(self, outcome: Outcome) -> Certificate:
-        stages = self._stages.pop(id(outcome), None)
-        if stages is None:
-            return super()._certify(outcome)
-        parts = [certify_network(stage.network, stage.outcome) for stage in stages]
+    def _certify(self, run: FlowRun, solution: FlowSolution) -> Certificate | None:
+        if not run.stages:
+            return super()._certify(run, solution)
+        parts = [certify_network(stage.network, stage.outcome) for stage in run.stages]
         checks = tuple(
             replace(check, name=f"stage {index}: {check.name}")
             for index, part in enumerate(parts, 1)
             for check in part.checks
         )
-        return Certificate(parts[-1].claim, True, checks)
+        certificate = Certificate(parts[-1].claim, True, checks)
+        return certificate.including(self._verify(solution)) if solution.status.has_answer else certificate
 
-    def _interpret(self, outcome: Outcome) -> FlowSolution:
-        base = FlowSolution(
-            model=self.name,
-            instance=self.instance.name,
-            engine=outcome.engine,
-            status=outcome.status,
-            message=outcome.message,
-            infeasibility=outcome.infeasibility,
-            method=self._solved_by[1],
-        )
+    def _interpret(self, run: FlowRun) -> FlowSolution:
+        outcome = run.outcome
+        base = FlowSolution(**self._facts(run), method=self._solved_by[1])
         if not outcome.status.has_answer:
             return base
         assert outcome.values is not None
@@ -211,12 +216,13 @@ class FlowScheduling(Model[FlowInstance, FlowSolution]):
         views = task_views(self.instance)
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
-        duals = {} if outcome.duals is None else self.schedule.network.split_nodes(outcome.duals)
+        blocks = self.schedule.network.node_blocks
+        promised = [e.name for e in self.equations if e.dual and e.name in blocks]
+        duals = {}
+        if outcome.duals is not None:
+            duals = {name: Dual.of_block(blocks[name], outcome.duals[blocks[name].slice]) for name in promised}
         return replace(
             base,
-            objective=outcome.objective,
-            bound=outcome.bound,
-            gap=outcome.gap,
             duals=duals,
             machine_of=machine_of,
             waiting=waiting_reasons(self.instance, self.rules, machine_of, shares),

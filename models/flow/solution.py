@@ -69,14 +69,14 @@ class FlowSolution(Solution):
     job_of: Mapping[str, str] = field(default_factory=dict, repr=False)
     method: str = "weights"
 
-    def to_frame(self) -> pd.DataFrame:
+    def _frame(self) -> pd.DataFrame:
         """One row per task: its job, machine (missing when it waits), and why it waits."""
         import pandas as pd
 
         rows = [(task, job, self.machine_of.get(task), self.waiting.get(task, "")) for task, job in self.job_of.items()]
         return pd.DataFrame(rows, columns=["task", "job", "machine", "waits because"])
 
-    def metrics(self) -> dict[str, float | int | str]:
+    def _metrics(self) -> dict[str, float | int | str]:
         """Running and waiting tasks, utilisation, moves, and what was minimised."""
         assert self.score is not None
         total = sum(self.slots.values())
@@ -87,21 +87,20 @@ class FlowSolution(Solution):
             "placed": len(self.placed),
             "moved": len(self.moved),
             "stopped": len(self.stopped),
-            "share shortfall": self.score.shortfall,
-            "waiting by class": "; ".join(f"{name}: {count}" for name, count in self.score.waiting),
-            **{f"cost of {goal}": cost for goal, cost in self.score.by_goal},
+            "share_shortfall": self.score.shortfall,
+            "waiting_by_class": "; ".join(f"{name}: {count}" for name, count in self.score.waiting),
+            **{f"cost_of_{goal}": cost for goal, cost in self.score.by_goal},
             "cost": self.score.cost,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for a solution file."""
-        return {**super().to_dict(), "placements": dict(self.machine_of), "waiting": dict(self.waiting)}
+    def _answer(self) -> dict[str, Any]:
+        """Machine by running task, reason by waiting task."""
+        return {"placements": dict(self.machine_of), "waiting": dict(self.waiting)}
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def _draw(self, ax: Axes | None) -> Axes:
         """Tasks per machine, coloured by job."""
         from matplotlib import pyplot as plt
 
-        self.require_answer()
         ax = ax or plt.subplots(figsize=(9, 3))[1]
         machines = list(self.slots)[:200]
         at = {name: index for index, name in enumerate(machines)}

@@ -8,15 +8,6 @@ Sets: jobs J, tasks T (T_j of job j), free GPUs G. Parameters: N_j candidates of
 task t on g's node, A^min_j and A^max_j floor and ceiling of the max-min fair share less what j keeps running,
 alpha the price of waiting. Variables: x_tg (t runs on g), w_j (tasks of j that wait).
 
-=========================================  ===============  ==================================================
-equation                                   name             dual means
-=========================================  ===============  ==================================================
-sum_g x_tg <= 1 for t in T                 ``task``         value of one more copy of the task's claim
-sum_t x_tg <= 1 for g in G                 ``gpu_out``      price of a GPU: seconds one more like it saves
-sum_{t in T_j} sum_g x_tg + w_j = N_j      ``job``          cost of one more task of job j
-N_j - A^max_j <= w_j <= N_j - A^min_j      ``share``        price of the share: seconds it costs the others
-=========================================  ===============  ==================================================
-
 Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022 (flow network; fair share; policies). Ours: the
 odd GPUs of a fractional share go where they cost least; the compact network; ties stop the fewest tasks.
 """
@@ -28,12 +19,11 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.outcome import Outcome
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import Equation, Model, ModelError, Symbol
+from flowlex.models.base import Dual, Equation, Model, Run, Symbol
 from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.network import AssignmentNetwork, build_compact, build_paper
 from flowlex.models.gpu.placement import Placement
@@ -67,6 +57,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
 
     name: ClassVar[str] = "gpu-assignment"
     title: ClassVar[str] = "GPU assignment"
+    comparison: ClassVar[str] = "flowlex.models.gpu.baselines:compare"
     sets: ClassVar[tuple[Symbol, ...]] = (
         Symbol("J", "jobs"),
         Symbol("T, T_j", "tasks that may run, tasks of job j"),
@@ -82,33 +73,37 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
         Symbol("x_{tg}", "1 when task t runs on GPU g; exists only when t fits g"),
         Symbol("w_j", "tasks of job j that wait"),
     )
-    objective: ClassVar[str] = r"\sum_{t \in T} \sum_{g \in G} c_{tg}\, x_{tg} + \alpha \sum_{j \in J} w_j"
+    objective_latex: ClassVar[str] = r"\sum_{t \in T} \sum_{g \in G} c_{tg}\, x_{tg} + \alpha \sum_{j \in J} w_j"
     equations: ClassVar[tuple[Equation, ...]] = (
-        Equation("task", r"\sum_{g \in G} x_{tg} \le 1 \quad \forall t \in T", "a task runs at most once"),
+        Equation(
+            "task",
+            r"\sum_{g \in G} x_{tg} \le 1 \quad \forall t \in T",
+            "a task runs at most once",
+            "value of the task's claim",
+            "s",
+        ),
         Equation(
             "gpu_out",
             r"\sum_{t \in T} x_{tg} \le 1 \quad \forall g \in G",
             "a GPU runs at most one task",
-            "price of a GPU: seconds that one more like it saves",
+            "price of a GPU while the number of running tasks stays as it is",
+            "s",
         ),
         Equation(
             "job",
             r"\sum_{t \in T_j} \sum_{g \in G} x_{tg} + w_j = N_j \quad \forall j \in J",
             "a task runs or waits",
-            "seconds that one more task of the job costs",
+            "what one more task of the job costs",
+            "s per task",
         ),
         Equation(
             "share",
             r"N_j - A^{\max}_j \le w_j \le N_j - A^{\min}_j \quad \forall j \in J",
             "a job runs its fair share",
-            "price of the share: seconds that one GPU more for this job costs (negative: saves)",
+            "price of the share: what one GPU more for this job costs (negative: saves)",
+            "s per GPU",
         ),
     )
-
-    def __post_init__(self) -> None:
-        if self.network not in ("compact", "paper"):
-            raise ModelError(f"unknown network {self.network!r}; one of: compact, paper")
-        object.__setattr__(self, "policy", Policy(self.policy))
 
     @cached_property
     def costs(self) -> TransferCosts:
@@ -129,13 +124,13 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
     def _formulate(self) -> FlowNetwork:
         return self.assignment.network
 
-    def _interpret(self, outcome: Outcome) -> GpuSolution:
-        plan, built = self.round, self.assignment
+    def _interpret(self, run: Run) -> GpuSolution:
+        plan, built, outcome = self.round, self.assignment, run.outcome
         tasks = len(plan.view.task_job)
         gpu = np.full(tasks, -1)
         objective = bound = None
         transfer = 0
-        duals: dict[str, NDArray[np.float64]] = {}
+        duals: dict[str, Dual] = {}
         if outcome.values is not None and outcome.objective is not None:
             gpu[plan.kept] = plan.view.task_running_gpu[plan.kept]
             gpu[plan.candidates] = built.gpus_of_flow(outcome.values)
@@ -147,24 +142,25 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
             bound = objective if outcome.bound is not None else None
             duals = self._duals(outcome)
         return GpuSolution(
-            **{**self._facts(outcome), "objective": objective, "bound": bound},
+            **{**self._facts(run), "objective": objective, "bound": bound},
             duals=duals,
             placement=Placement(plan.view, self.costs, gpu),
             round=plan,
             transfer_units=transfer,
         )
 
-    def _duals(self, outcome: Outcome) -> dict[str, NDArray[np.float64]]:
+    def _duals(self, outcome: Outcome) -> dict[str, Dual]:
         """Duals in seconds, by the names of the equation table; prices of capacities are not negative."""
         if outcome.duals is None or outcome.reduced_costs is None:
             return {}
         network, second = self.assignment.network, float(self.costs.unit_s) / self.assignment.factor
         nodes, arcs = network.split_nodes(outcome.duals), network.split_arcs(outcome.reduced_costs)
+        blocks = {**network.arc_blocks, **network.node_blocks}
         duals = {"job": nodes["job"] * second, "task": nodes["task"] * second}
         duals["gpu_out"] = np.maximum(-arcs["gpu_out"], 0) * second
         if "share" in arcs:
             duals["share"] = -arcs["share"] * second
-        return duals
+        return {name: Dual.of_block(blocks[name], values) for name, values in duals.items()}
 
     def _verify(self, solution: GpuSolution) -> tuple[Check, ...]:
         return check_placements(

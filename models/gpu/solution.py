@@ -52,9 +52,8 @@ class GpuSolution(Solution):
         """Names of the tasks that go on waiting."""
         return self._names(self.placement.waiting)
 
-    def to_frame(self) -> pd.DataFrame:
+    def _frame(self) -> pd.DataFrame:
         """One row per task: job, state, GPU, node, rack, transfer seconds, MB by level, reason."""
-        self.require_answer()
         return self.placement.task_frame().assign(reason=self.reasons())
 
     def job_frame(self) -> pd.DataFrame:
@@ -84,16 +83,14 @@ class GpuSolution(Solution):
                 reasons[task] = f"needs {need:g} GB; the largest idle GPU has {largest_idle:g} GB"
         return reasons
 
-    def metrics(self) -> dict[str, float | int | str]:
+    def _metrics(self) -> dict[str, float | int | str]:
         """Figures of the placement, and the rounding of costs where there was any."""
         rounded = self.placement.costs.rounded_s
         return {**self.placement.metrics(), **({"cost_rounding_at_most_s": rounded} if rounded else {})}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data: placements, preempted and waiting tasks with reasons, jobs, prices."""
-        answer = super().to_dict()
-        if not self.status.has_answer:
-            return answer
+    def _answer(self) -> dict[str, Any]:
+        """Placements, preempted and waiting tasks with reasons, jobs."""
+        answer: dict[str, Any] = {}
         view, reasons = self.placement.view, self.reasons()
         running = np.flatnonzero(self.gpu >= 0).tolist()
         answer["placements"] = {view.task_names[t]: view.gpu_names[int(self.gpu[t])] for t in running}
@@ -102,14 +99,12 @@ class GpuSolution(Solution):
         jobs = self.job_frame().reset_index().to_dict(orient="records")
         answer["jobs"] = [{key: None if value != value else value for key, value in job.items()} for job in jobs]
         answer["cost_unit_s"] = str(self.placement.costs.unit_s)
-        answer["duals"] = {name: values.tolist() for name, values in self.duals.items()}
         return answer
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def _draw(self, ax: Axes | None) -> Axes:
         """Who runs where: one cell per GPU, coloured by where the task's data come from."""
         from flowlex.models.gpu.plots import plot_placements
 
-        self.require_answer()
         return plot_placements(self.placement, self.instance, ax)
 
     def _names(self, tasks: Integers) -> tuple[str, ...]:

@@ -8,36 +8,26 @@ Programs of the paper, by name: ``P1`` minimises the largest load; ``P2`` is the
 with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u``, in increments; ``P4`` the same in
 lambda form. All can be compiled as printed. P3 and P4 refuse sizes at which their weights lose precision.
 
-====================================================  ============  ================================================
-equation                                              name          dual means
-====================================================  ============  ================================================
-sum_{f out of i} x_f^t <= C                      (4)  ``egress``    gain per unit of capacity of the egress
-sum_{f into j} x_f^t <= C                        (5)  ``ingress``   gain per unit of capacity of the ingress
-sum_t x_f^t = d_f                                (6)  ``size``      what one more unit of f costs
-delta_u = sum_s y_u^s, 0 <= y_u^s <= 1           (P2) ``level_link``  price of one unit of load u
-====================================================  ============  ================================================
-
 Source: Shi, Wen, Fei, Zhang 2021, and the findings of shared/papers/jit-bandwidth.md: the constraint matrix is not
 totally unimodular, so integers are tested, not assumed; and the weights overflow, so the stages have none.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.engines import solve, solve_options
+from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic.lambda_representation import increments
 from flowlex.formulations.lexicographic.levels import WHOLE, Integrality, copy_program
 from flowlex.formulations.lexicographic.weighted import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, Status
+from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
-from flowlex.models.base import Equation, Model, ModelError, Seconds, Symbol
+from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.jit.grid import Grid, Load, Windows, make_grid
 from flowlex.models.jit.levels import Plan, Search, find_plan
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program, rates_of_cells
@@ -54,8 +44,15 @@ __all__ = ["JitBandwidth", "ProgramName"]
 ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
 
 
+@dataclass(frozen=True)
+class JitRun(Run):
+    """A plan, whatever programs it took."""
+
+    plan: Plan
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class JitBandwidth(Model[JitInstance, JitSolution]):
+class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     """Just-in-time bandwidth (see the module).
 
     Parameters
@@ -106,35 +103,35 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         Symbol(r"\delta_u", "load: sum of the rates of a pair (or port) in a slot"),
         Symbol("y_u^s", "1 if load u is at least s"),
     )
-    objective: ClassVar[str] = r"\operatorname{lex} \Big( \sum_u y_u^C, \sum_u y_u^{C-1}, \dots, \sum_u y_u^1 \Big)"
+    objective_latex: ClassVar[str] = r"\operatorname{lex} ( \sum_u y_u^C, \sum_u y_u^{C-1}, \dots, \sum_u y_u^1 )"
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation(
             "egress",
             r"\sum_{f \text{ out of } i} x_f^t \le C \quad \forall i \in M, t \in T",
             "a port sends at most its capacity",
-            "minus what one more unit of capacity saves at this level",
+            "minus what one more unit of capacity saves at the highest level it matters for",
+            "loads per unit",
         ),
         Equation(
             "ingress",
             r"\sum_{f \text{ into } j} x_f^t \le C \quad \forall j \in M, t \in T",
             "a port receives at most its capacity",
-            "minus what one more unit of capacity saves at this level",
+            "minus what one more unit of capacity saves at the highest level it matters for",
+            "loads per unit",
         ),
         Equation(
             "size",
             r"\sum_{t=s_f}^{l_f - 1} x_f^t = d_f \quad \forall f \in F",
             "all of a transfer arrives within its window",
-            "what one more unit of the transfer adds at this level",
         ),
         Equation(
             "level_link",
             r"\delta_u = \sum_{s=1}^{C} y_u^s, \quad 0 \le y_u^s \le 1 \quad \forall u \in U",
             "a load is cut into levels",
-            "price of one unit of load",
         ),
     )
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.share <= 1:
             raise ModelError(f"share must lie above 0 and at most at 1, got {self.share}")
         if self.presolve and self.program in ("P3", "P4"):
@@ -173,34 +170,31 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         program.minimize(largest)
         return program
 
-    def solve(self, engine: EngineName = "highs", **options: Any) -> JitSolution:
-        """Solve to a certified schedule (see `flowlex.models.base.Model.solve`).
+    def _prepare(self) -> None:
+        """The grid; the named program is compiled only when it is the one to be solved."""
+        _ = self.grid
 
-        The default engine is ``highs``; ``pulp`` gives the same answer. The named program is compiled only when it
-        is the one to be solved (P3, P4, and P1 without presolve).
-        """
+    def _run(self, engine: EngineName, options: SolveOptions) -> JitRun:
+        """Find a plan: the named program itself for P3, P4, and P1 without presolve."""
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
-        chosen = solve_options(options)
         presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
-        started = time.perf_counter()
-        grid = self.grid
-        gridded = time.perf_counter()
         if self.program == "P2" or (self.program == "P1" and presolve):
-            search = Search(self.load, self.horizon, self.windows, self.integrality, presolve, engine, chosen)
-            plan = find_plan(grid, search)
+            search = Search(self.load, self.horizon, self.windows, self.integrality, presolve, engine, options)
+            plan = find_plan(self.grid, search)
         else:
-            plan = self._solve_printed(engine, chosen)
-        solved = time.perf_counter()
-        solution = JitSolution.of(self.name, self.instance.name, engine, grid, plan, self.load, self.program)
-        if plan.status.has_answer:
-            certificate = certify_schedule(self.instance, self._schedule(plan))
-            if plan.weighted is not None:
-                certificate = self._weighted_claim(certificate, solution)
-            certificate = certificate.require(f"{self.name}: {self.instance.name}")
-            solution = replace(solution, certificate=certificate)
-        done = time.perf_counter()
-        return replace(solution, seconds=Seconds(gridded - started, solved - gridded, done - solved))
+            plan = self._solve_printed(engine, options)
+        outcome = Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility)
+        return JitRun(outcome, plan)
+
+    def _interpret(self, run: JitRun) -> JitSolution:
+        return JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
+
+    def _certify(self, run: JitRun, solution: JitSolution) -> Certificate | None:
+        if not solution.status.has_answer:
+            return None
+        certificate = certify_schedule(self.instance, self._schedule(run.plan))
+        return certificate if run.plan.weighted is None else self._weighted_claim(certificate, solution)
 
     def _weighted_claim(self, certificate: Certificate, solution: JitSolution) -> Certificate:
         """P3 and P4: the sum of weights, recomputed from the loads, against the solver's bound (quoted)."""
@@ -245,7 +239,7 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
                 return self._no_plan(relaxed)
             outcome = solve(self._whole_rates(program), engine, options)
             route = "mip"
-        answer = outcome.values  # noqa: PD011  # an Outcome, not a frame
+        answer = outcome.values
         if answer is None:
             return self._no_plan(outcome)
         values = answer[: cells.columns.count]
@@ -274,7 +268,7 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         )
 
     def _whole(self, outcome: Outcome) -> bool:
-        answer = outcome.values  # noqa: PD011  # an Outcome, not a frame
+        answer = outcome.values
         if answer is None:
             return False
         values = answer[: self.cells.columns.count]
@@ -299,6 +293,3 @@ class JitBandwidth(Model[JitInstance, JitSolution]):
         frame = self.grid.latest.to_frame()
         frame["planned"] = np.isin(np.arange(len(frame)), self.grid.transfer)
         return [("Latest arrival times", frame.drop(columns=["rank"]))]
-
-    def _interpret(self, outcome: Outcome) -> JitSolution:
-        raise NotImplementedError("JitBandwidth.solve builds its solution from a plan")

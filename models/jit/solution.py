@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.outcome import Status
-from flowlex.models.base import Solution
+from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.grid import Grid, Load, Runs
 from flowlex.models.jit.levels import Plan
@@ -52,10 +52,8 @@ class JitSolution(Solution):
     mip_solves: int = 0
 
     @classmethod
-    def of(
-        cls, model: str, instance: str, engine: str, grid: Grid, plan: Plan, load: Load, program: str
-    ) -> JitSolution:
-        """Build the solution from a plan."""
+    def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
+        """Build the solution from the facts that every solution tells, and a plan."""
         loads = sorted_loads(grid, plan.runs, plan.rate, load)
         largest = _number(loads[0]) if len(loads) else 0
         answer = plan.status.has_answer
@@ -65,16 +63,13 @@ class JitSolution(Solution):
         if plan.weighted is not None:
             objective, bound = plan.weighted
         return cls(
-            model=model,
-            instance=instance,
-            engine=engine,
-            status=plan.status,
-            objective=objective if answer else None,
-            bound=bound,
-            gap=None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
-            duals=_port_duals(grid, plan),
-            message=plan.message,
-            infeasibility=plan.infeasibility,
+            **facts
+            | {
+                "objective": objective if answer else None,
+                "bound": bound,
+                "gap": None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
+            },
+            duals=_port_duals(grid, plan) if proven else {},
             grid=grid,
             runs=plan.runs,
             rate=plan.rate,
@@ -150,11 +145,10 @@ class JitSolution(Solution):
             }
         )
 
-    def to_frame(self) -> pd.DataFrame:
+    def _frame(self) -> pd.DataFrame:
         """One row per transfer and slot with a rate: units and Mbit/s."""
         import pandas as pd
 
-        self.require_answer()
         grid, instance = self.grid, self.grid.instance
         used = np.flatnonzero(self.rate)
         names = np.array([grid.name(k) for k in range(grid.count)], dtype=object)
@@ -218,30 +212,27 @@ class JitSolution(Solution):
         """Sorted loads of the schedule that sends as early and as fast as possible, for comparison."""
         return sorted_loads(self.grid, self.grid.columns, greedy_schedule(self.grid)[0], self.load)
 
-    def metrics(self) -> dict[str, float | int | str]:
+    def _metrics(self) -> dict[str, float | int | str]:
         """Levels, lateness, remaining bandwidth, and how the answer was come by."""
         left = self.remaining
         cost = self.grid.cost()
         levels = ", ".join(f"{count} at {s}" for s, count in list(self.levels.items())[:4])
         return {
-            "largest load": _number(self.sorted_loads[0]) if len(self.sorted_loads) else 0,
-            "loads by level (at least)": levels or "none",
+            "largest_load": _number(self.sorted_loads[0]) if len(self.sorted_loads) else 0,
+            "loads_by_level": levels or "none",
             "route": ", ".join(self.route),
-            "linear programs": self.lp_solves,
-            "integer programs": self.mip_solves,
-            "transfers planned": self.grid.count,
-            "transfers left to the background": len(self.grid.rest),
-            "total lateness (units x slots)": self.lateness,
-            "windows widened by the grid": cost.widened,
-            "remaining egress, least": float(left[:, 0].min()),
-            "remaining egress, median": float(np.median(left[:, 0])),
+            "linear_programs": self.lp_solves,
+            "integer_programs": self.mip_solves,
+            "planned_transfers": self.grid.count,
+            "background_transfers": len(self.grid.rest),
+            "lateness_unit_slots": self.lateness,
+            "windows_widened_by_grid": cost.widened,
+            "least_remaining_egress": float(left[:, 0].min()),
+            "median_remaining_egress": float(np.median(left[:, 0])),
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``schedule`` holds slots and units per transfer that sends anything."""
-        answer = super().to_dict()
-        if not self.status.has_answer:
-            return answer
+    def _answer(self) -> dict[str, Any]:
+        """``schedule`` holds slots and units per transfer that sends anything."""
         schedule = {}
         for k in range(self.grid.count):
             run = slice(int(self.runs.offset[k]), int(self.runs.offset[k + 1]))
@@ -250,17 +241,16 @@ class JitSolution(Solution):
                 "slots": (self.runs.slot[run][used]).tolist(),
                 "units": self.rate[run][used].tolist(),
             }
-        return answer | {
+        return {
             "slot_s": self.grid.instance.slot_s,
             "unit_mb": self.grid.instance.unit_mb,
             "schedule": schedule,
         }
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def _draw(self, ax: Axes | None) -> Axes:
         """Gantt chart of the transfers with their latest arrival times."""
         from flowlex.models.jit.plots import plot_gantt
 
-        self.require_answer()
         return plot_gantt(self, ax)
 
     def plot_ports(self, ax: Axes | None = None) -> Axes:
@@ -296,14 +286,20 @@ def sorted_loads(grid: Grid, runs: Runs, rate: NDArray[Any], load: Load) -> NDAr
     return np.asarray(np.sort(found)[::-1])
 
 
-def _port_duals(grid: Grid, plan: Plan) -> dict[str, NDArray[np.float64]]:
-    """(M, horizon) by side: what one more unit of capacity changes at the highest level it matters for."""
+def _port_duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
+    """By side and ``machine,slot``, where not zero: what one more unit of capacity changes at its highest level."""
     machines = len(grid.out_units)
     price = np.zeros((2 * machines, int(plan.runs.last.max(initial=0))))
     for part in plan.parts:
         for proof in sorted(part.proofs, key=lambda p: p.level):
             price[proof.port, proof.port_slot] = -proof.pi
-    return {"egress": price[:machines], "ingress": price[machines:]}
+    names = [machine.name for machine in grid.instance.machines]
+    duals = {}
+    for side, prices in (("egress", price[:machines]), ("ingress", price[machines:])):
+        where = np.nonzero(prices)
+        labels = [f"{names[m]},{t}" for m, t in zip(*(index.tolist() for index in where), strict=True)]
+        duals[side] = Dual(prices[where], labels)
+    return duals
 
 
 def _number(value: Any) -> int | float:

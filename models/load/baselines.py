@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,6 +72,7 @@ def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") 
         name = next(node.name for node in instance.nodes if node.true_items_per_s is None)
         raise ModelError(f"node {name!r} has no true_items_per_s; comparing evaluations needs the true speeds")
     truth = np.array([node.true_items_per_s for node in instance.nodes], np.float64)
+    make: Callable[..., LoadPartition] = LoadPartition
     rows = [_row("none", "as it lies", finish_times(instance.arrays.load, truth), 0, 0)]
     missing = ""
     for evaluation in EVALUATIONS:
@@ -81,12 +83,13 @@ def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") 
             continue
         greedy = algorithm1(instance, capacity)
         rows.append(_row(evaluation, "algorithm 1", finish_times(greedy.after, truth), greedy.moved_items, greedy.cost))
-        for label, options in (
-            ("targets", {}),
-            ("targets, replicas", {"level": "item"}),
-            ("makespan, replicas", {"level": "item", "objective": "makespan"}),
-        ):
-            solution = LoadPartition(instance, capacity=evaluation, **options).solve(engine)  # type: ignore[arg-type]
+        variants: dict[str, dict[str, Any]] = {
+            "targets": {},
+            "targets, replicas": {"level": "item"},
+            "makespan, replicas": {"level": "item", "objective": "makespan"},
+        }
+        for label, options in variants.items():
+            solution = make(instance, capacity=evaluation, **options).solve(engine)
             cost = round((solution.objective or 0) * MICROSECONDS)
             finish = finish_times(solution.after, truth)
             rows.append(_row(evaluation, label, finish, solution.moved_items, cost))

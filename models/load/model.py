@@ -9,14 +9,6 @@ Sets: nodes N, groups K of items that lie on the same nodes. Parameters: n_k ite
 target (quota C_i / sum C * sum n, by largest remainder), u_i most items node i ends by the least makespan, c_ki
 seconds to bring one item of k to i (0 on a holder). Variables: y_ki items of k processed on i, z_i load of i.
 
-=======================================  ============  ==========================================================
-equation                                 name          dual means
-=======================================  ============  ==========================================================
-sum_i y_ki = n_k  for k in K             ``group``     seconds that one more item of the group costs
-sum_k y_ki = t_i  for i in N (targets)   ``node``      price of the target: seconds one item more there costs
-sum_k y_ki = z_i <= u_i (makespan)       ``node``      price of the node's deadline
-=======================================  ============  ==========================================================
-
 The matrix is a node-arc incidence matrix (totally unimodular): whole items move without integer programming.
 With ``level="node"`` replicas are not used, and ``targets`` is the paper's problem: only nodes above their target
 send, only nodes below receive, so that the least volume moves.
@@ -36,9 +28,8 @@ import numpy as np
 
 from flowlex.formulations.expression import Floats, Integers
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
-from flowlex.formulations.outcome import Outcome
 from flowlex.instances.load import MICROSECONDS, LoadNode, LoadPartitionInstance
-from flowlex.models.base import Equation, Model, ModelError, Symbol
+from flowlex.models.base import Dual, Equation, Model, Run, Symbol
 from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.validation.certificates import Check
@@ -71,11 +62,12 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     """
 
     capacity: Capacity = "configuration"
-    objective: Literal["targets", "makespan"] = "targets"  # type: ignore[misc]
+    objective: Literal["targets", "makespan"] = "targets"
     level: Literal["node", "item"] = "node"
 
     name: ClassVar[str] = "load-partition"
     title: ClassVar[str] = "Load partition"
+    comparison: ClassVar[str] = "flowlex.models.load.baselines:compare"
     sets: ClassVar[tuple[Symbol, ...]] = (
         Symbol("N", "nodes"),
         Symbol("K", "groups of items that lie on the same nodes"),
@@ -91,35 +83,40 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         Symbol("y_{ki}", "items of group k processed on node i"),
         Symbol("z_i", "items processed on node i"),
     )
+    objective_latex: ClassVar[str] = r"\sum_{k \in K} \sum_{i \in N} c_{ki}\, y_{ki}"
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation(
             "group",
             r"\sum_{i \in N} y_{ki} = n_k \quad \forall k \in K",
             "every item is processed once",
-            "seconds that one more item of the group costs",
+            "what one more item of the group costs",
+            "s per item",
         ),
         Equation(
             "node",
-            r"\sum_{k \in K} y_{ki} = t_i \text{ (targets)}, \; = z_i \le u_i \text{ (makespan)} \quad \forall i \in N",
+            r"\sum_{k \in K} y_{ki} = t_i \text{ (targets)}, \; = z_i \text{ (makespan)} \quad \forall i \in N",
             "a node gets its share",
-            "seconds that one more item for the node costs",
+            "what one more item for the node costs",
+            "s per item",
+        ),
+        Equation(
+            "finish",
+            r"z_i \le u_i \quad \forall i \in N",
+            "a node ends within the least makespan",
+            when="objective='makespan'",
+            exists=lambda model: model.objective == "makespan",
+        ),
+        Equation(
+            "end",
+            r"\sum_{i \in N} z_i = \sum_{k \in K} n_k",
+            "all items are processed",
+            when="objective='makespan'",
+            exists=lambda model: model.objective == "makespan",
         ),
     )
 
-    def __post_init__(self) -> None:
-        for option, value, choices in (
-            ("objective", self.objective, ("targets", "makespan")),
-            ("level", self.level, ("node", "item")),
-        ):
-            if value not in choices:
-                raise ModelError(f"unknown {option} {value!r}; one of: {', '.join(choices)}")
+    def _check(self) -> None:
         _ = self.capacities
-
-    @classmethod
-    def to_latex(cls) -> str:
-        """The model as LaTeX."""
-        objective = r"\text{minimise}\quad & \sum_{k \in K} \sum_{i \in N} c_{ki}\, y_{ki} &&"
-        return super().to_latex().replace(rf"\text{{minimise}}\quad & {cls.objective} &&", objective)
 
     @cached_property
     def capacities(self) -> Floats:
@@ -184,8 +181,8 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             net.arcs("finish", nodes, end, upper=most, labels=names)
         return net.build()
 
-    def _interpret(self, outcome: Outcome) -> PartitionSolution:
-        network = self.formulation
+    def _interpret(self, run: Run) -> PartitionSolution:
+        network, outcome = self.formulation, run.outcome
         assert isinstance(network, FlowNetwork)
         view = self.instance.arrays
         size = len(self.instance.nodes)
@@ -198,11 +195,11 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
                 moves[holders[view.cost[holders, n].argmin()], n] += share[b, n]
         scale = None if outcome.objective is None else float(outcome.objective) / MICROSECONDS
         bound = None if outcome.bound is None else float(outcome.bound) / MICROSECONDS
-        duals = {} if outcome.duals is None else network.split_nodes(outcome.duals / MICROSECONDS)
+        prices = {} if outcome.duals is None else network.split_nodes(outcome.duals / MICROSECONDS)
+        duals = {name: Dual.of_block(network.node_blocks[name], prices[name]) for name in prices if name != "end"}
         return PartitionSolution(
-            **{**self._facts(outcome), "objective": scale, "bound": bound},
+            **{**self._facts(run), "objective": scale, "bound": bound},
             duals=duals,
-            source=self.instance,
             capacity=self.capacities,
             before=view.load,
             after=after,

@@ -32,8 +32,6 @@ class PartitionSolution(Solution):
 
     Attributes
     ----------
-    source
-        The instance.
     capacity
         (N,) as evaluated.
     before, after
@@ -74,11 +72,10 @@ class PartitionSolution(Solution):
         """Items that change their node."""
         return int(self.moves.sum())
 
-    def to_frame(self) -> pd.DataFrame:
+    def _frame(self) -> pd.DataFrame:
         """One row per node: capacity, items before and after, sent, received, expected finish, true finish."""
         import pandas as pd
 
-        self.require_answer()
         columns: dict[str, Any] = {
             "capacity": self.capacity,
             "before": self.before,
@@ -104,36 +101,31 @@ class PartitionSolution(Solution):
         ]
         return pd.DataFrame(rows, columns=["source", "target", "items", "seconds"])
 
-    def metrics(self) -> dict[str, float | int | str]:
+    def _metrics(self) -> dict[str, float | int | str]:
         """Moved items and cost, expected and true makespan."""
         figures: dict[str, float | int | str] = {
-            "moved items": self.moved_items,
-            "moved cost s": float(self.objective or 0.0),
-            "expected finish, latest": float(self.finish.max()),
-            "expected finish, earliest": float(self.finish.min()),
+            "moved_items": self.moved_items,
+            "moved_cost_s": float(self.objective or 0.0),
+            "latest_finish": float(self.finish.max()),
+            "earliest_finish": float(self.finish.min()),
         }
         if self.true_finish is not None:
-            figures["true finish s, latest"] = float(self.true_finish.max())
-            figures["true finish s, earliest"] = float(self.true_finish.min())
+            figures["latest_true_finish_s"] = float(self.true_finish.max())
+            figures["earliest_true_finish_s"] = float(self.true_finish.min())
         return figures
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data with items by node, moves, and the split of every block that is split or moved."""
-        answer = super().to_dict()
-        if self.share is None:
-            return answer
+    def _answer(self) -> dict[str, Any]:
+        """Items by node, moves, and the split of every block."""
+        assert self.share is not None
         names = [node.name for node in self.source.nodes]
-        answer["items"] = self.targets
-        answer["moves"] = self.move_frame().to_dict("records")
-        answer["blocks"] = {
+        blocks = {
             block.name: {names[n]: int(self.share[b, n]) for n in np.flatnonzero(self.share[b])}
             for b, block in enumerate(self.source.blocks)
         }
-        return answer
+        return {"items": self.targets, "moves": self.move_frame().to_dict("records"), "blocks": blocks}
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def _draw(self, ax: Axes | None) -> Axes:
         """Items per node before and after, with the expected finish above each bar."""
-        self.require_answer()
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(figsize=(8, 4.5))[1] if ax is None else ax

@@ -8,23 +8,6 @@ what node i has, g_pi GB on each of m_p cards, w_ir weight of r on i (the node's
 normalised over the row), A_k admitted pods of class k. Variables: x_pi (p on i), y_pc (p uses card c). Equal pods
 are one column that counts them.
 
-==================================================  =================  ================================================
-equation                                            name               says
-==================================================  =================  ================================================
-sum_i x_pi <= 1                                     ``pod``            a pod runs at most once
-sum_i x_pi = 1 for running p                        ``running``        what runs goes on
-sum_p a_pr x_pi <= b_ir                             ``cpu memory``     resources of a node
-sum_p g_pi y_pc <= size of c                        ``card``           memory of a card
-sum_{c in C_i} y_pc = m_p x_pi                      ``card_link``      a GPU pod gets its cards
-y_pc <= x_pi when m_p > 1                           ``card_distinct``  each of them once
-sum_p g_pi m_p x_pi <= b_i,gpu (cards=False)        ``gpu``            the paper's total per node
-sum_{moved} cost_p x_pi <= budget                   ``move_budget``    running pods move at a cost
-sum_{p in P_k} x_pi = A_k                           ``admitted``       phase 1 is kept
-t_i >= 2 a (u_i - c) - a^2 for tangent points a     ``tangent``        t_i is at least the square of u_i - c
-u_i <= z                                            ``largest``        (balance="max_load")
-+-(u_i - mean u) <= e_i                             ``above below``    (balance="mean_absolute")
-==================================================  =================  ================================================
-
 with the load u_i = sum_r w_ir used_ir / b_ir. The paper's fitness is sigma = sqrt(sum_i (u_i - mean u)^2 / n); since
 the mean minimises the sum of squares over c, minimising over c as well keeps the program convex, and outer tangents
 make it linear; they are added where the last answer lay until bound and answer meet.
@@ -45,7 +28,7 @@ from flowlex.formulations.expression import Floats, Integers
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
-from flowlex.models.base import Equation, Model, ModelError, Symbol
+from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.pods.admission import LARGEST, admit
 from flowlex.models.pods.balance import TANGENTS, balance_outcome
 from flowlex.models.pods.moves import fewest_moves, move_cost_of
@@ -68,8 +51,8 @@ _EXACT = 2.0**40
 
 
 @dataclass(frozen=True)
-class PlacementOutcome(Outcome):
-    """An outcome with the cluster it leaves and, by priority, the proven most pods."""
+class PlacementRun(Run):
+    """The outcome with the cluster it leaves and, by priority, the proven most pods."""
 
     cluster: Cluster | None = field(default=None, repr=False)
     most: dict[int, int] = field(default_factory=dict)
@@ -77,7 +60,7 @@ class PlacementOutcome(Outcome):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PodPlacement(Model[PodInstance, PlacementSolution]):
+class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     """Admission by strict priority, then balance (see the module).
 
     Parameters
@@ -121,6 +104,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
 
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
+    comparison: ClassVar[str] = "flowlex.models.pods.baselines:compare"
     sets: ClassVar[tuple[Symbol, ...]] = (
         Symbol("P, P_k", "pods, those of priority k"),
         Symbol("N", "nodes"),
@@ -137,7 +121,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         Symbol("y_{pc}", "1 when pod p uses card c"),
         Symbol("u_i", "load of node i: weighted utilisation"),
     )
-    objective: ClassVar[str] = r"\Big(\tfrac{1}{|N|} \sum_{i \in N} (u_i - \bar u)^2\Big)^{1/2}"
+    objective_latex: ClassVar[str] = r"\Big(\tfrac{1}{|N|} \sum_{i \in N} (u_i - \bar u)^2\Big)^{1/2}"
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation("pod", r"\sum_{i \in N} x_{pi} \le 1 \quad \forall p", "a pod runs at most once"),
         Equation("running", r"\sum_{i \in N} x_{pi} = 1 \quad \forall p \text{ running}", "what runs goes on"),
@@ -154,13 +138,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
         Equation("tangent", r"t_i \ge 2 a (u_i - c) - a^2", "outer tangents of the squared deviation"),
     )
 
-    def __post_init__(self) -> None:
-        if self.balance not in ("deviation", "max_load", "mean_absolute"):
-            raise ModelError(f"unknown balance {self.balance!r}; one of: deviation, max_load, mean_absolute")
-        if self.moves not in ("free", "least"):
-            raise ModelError(f"unknown moves {self.moves!r}; one of: free, least")
-        if self.phase not in ("admission", "balance"):
-            raise ModelError(f"unknown phase {self.phase!r}; one of: admission, balance")
+    def _check(self) -> None:
         if self.window < 0 or not self.window_moves >= 0:
             raise ModelError(f"window and window_moves must be at least 0, got {self.window}, {self.window_moves}")
         if self.window and (self.move_budget or self.moves != "free" or not self.aggregate):
@@ -237,29 +215,28 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             return {"formulation": "integer program", "columns": self.builder.columns, "rows": "not built"}
         return super().sizes()
 
-    def _optimise(self, engine: EngineName, options: SolveOptions) -> Outcome:
+    def _run(self, engine: EngineName, options: SolveOptions) -> PlacementRun:
         limit = DEFAULT_LIMIT_S if options.time_limit_s is None else options.time_limit_s
         if 0 < self.window < int((self.instance.arrays.running < 0).sum()):
             return self._roll(engine, replace(options, time_limit_s=limit))
         until = time.perf_counter() + limit
         first = admit(self, engine, options, until)
         if first.failed is not None:
-            return first.failed
+            return PlacementRun(first.failed)
         assert first.cluster is not None
         admitted, most = first.admitted, first.most
-        outcome = balance_outcome(self, self.balance, first.cluster, admitted, engine, options, until)
+        found = balance_outcome(self, self.balance, first.cluster, admitted, engine, options, until)
         if self.moves == "least":
-            outcome = fewest_moves(self, self.balance, admitted, outcome, engine, options, until)
+            found = fewest_moves(self, self.balance, admitted, found, engine, options, until)
         if any(most[k] > admitted[k] for k in most):
-            message = "more pods may be placeable than phase 1 has proven; " + outcome.outcome.message
-            outcome = replace(outcome, outcome=replace(outcome.outcome, status=Status.FEASIBLE, message=message))
+            message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
+            found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
         if options.time_limit_s is None and time.perf_counter() >= until - 0.1:
             message = f"stopped by the default limit of {DEFAULT_LIMIT_S:g} s (give a time limit to change it); "
-            outcome = replace(outcome, outcome=replace(outcome.outcome, message=message + outcome.outcome.message))
-        facts = {name: getattr(outcome.outcome, name) for name in Outcome.__dataclass_fields__}
-        return PlacementOutcome(**facts, cluster=outcome.cluster, most=most, checks=outcome.checks)
+            found = replace(found, outcome=replace(found.outcome, message=message + found.outcome.message))
+        return PlacementRun(found.outcome, found.cluster, most, found.checks)
 
-    def _roll(self, engine: EngineName, options: SolveOptions) -> Outcome:
+    def _roll(self, engine: EngineName, options: SolveOptions) -> PlacementRun:
         """Place window by window."""
         from flowlex.models.pods.rolling import place_rolling
 
@@ -277,7 +254,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             f"rolling horizon, {len(rolled.windows)} windows: a heuristic; the bound is that of the relaxation, for "
             "placements that admit as many pods of each priority"
         )
-        return PlacementOutcome(
+        outcome = Outcome(
             Status.FEASIBLE,
             engine,
             objective=rolled.balance,
@@ -285,9 +262,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             values=rolled.node,
             seconds=time.perf_counter() - started,
             message=message,
-            cluster=rolled.cluster,
-            most={priority: most for priority, (_, _, most) in rolled.admitted.items()},
         )
+        most = {priority: most for priority, (_, _, most) in rolled.admitted.items()}
+        return PlacementRun(outcome, rolled.cluster, most)
 
     def expand(self, values: Floats) -> Cluster:
         """Turn values of the program's columns (x, then y) into pods on nodes and cards."""
@@ -325,19 +302,17 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
 
     # Answering
 
-    def _interpret(self, outcome: Outcome) -> PlacementSolution:
+    def _interpret(self, run: PlacementRun) -> PlacementSolution:
         view = self.instance.arrays
-        cluster = outcome.cluster if isinstance(outcome, PlacementOutcome) else None
+        cluster, outcome = run.cluster, run.outcome
         node = np.full(len(view.cpu), -1) if cluster is None else cluster.node
         admitted = {}
-        if isinstance(outcome, PlacementOutcome):
-            for priority, most in outcome.most.items():
-                of_class = (view.priority == priority) & (view.running < 0)
-                admitted[priority] = (int((node[of_class] >= 0).sum()), int(of_class.sum()), most)
-        facts = self._facts(outcome) | {"gap": share_of(outcome.objective, outcome.bound)}
+        for priority, most in run.most.items():
+            of_class = (view.priority == priority) & (view.running < 0)
+            admitted[priority] = (int((node[of_class] >= 0).sum()), int(of_class.sum()), most)
+        facts = self._facts(run) | {"gap": share_of(outcome.objective, outcome.bound)}
         return PlacementSolution(
             **facts,
-            source=self.instance,
             node=node,
             cluster=cluster,
             admitted=admitted,
@@ -345,12 +320,15 @@ class PodPlacement(Model[PodInstance, PlacementSolution]):
             moved_cost=move_cost_of(view, node),
         )
 
-    def _certify(self, outcome: Outcome) -> Certificate:
+    def _certify(self, run: PlacementRun, solution: PlacementSolution) -> Certificate | None:
+        outcome = run.outcome
+        if not outcome.status.has_answer:
+            return None
         assert outcome.objective is not None and outcome.bound is not None
         ahead = float(outcome.bound) - float(outcome.objective)
         check = Check("bound at most the balance", ahead <= EPSILON, max(0.0, ahead))
-        behind = outcome.checks if isinstance(outcome, PlacementOutcome) else ()
-        return Certificate("bounded", exact=False, checks=(check, *behind), tolerance=1e-6)
+        checks = (check, *run.checks, *self._verify(solution))
+        return Certificate("bounded", exact=False, checks=checks, tolerance=1e-6)
 
     def _verify(self, solution: PlacementSolution) -> tuple[Check, ...]:
         cluster = solution.cluster

@@ -106,8 +106,6 @@ class PlacementSolution(Solution):
 
     Attributes
     ----------
-    source
-        The instance.
     node
         (P,) node of each pod, -1 when it waits.
     cluster
@@ -159,11 +157,10 @@ class PlacementSolution(Solution):
         index = {pod.name: p for p, pod in enumerate(self.source.pods)}
         return {name: waiting_reason(self.source, self.cluster, index[name]) for name in self.queue}
 
-    def to_frame(self) -> pd.DataFrame:
+    def _frame(self) -> pd.DataFrame:
         """One row per pod: priority, node, cards, moved from, place in the queue, reason for waiting."""
         import pandas as pd
 
-        self.require_answer()
         assert self.cluster is not None
         reasons, queue = self.reasons(), {name: i + 1 for i, name in enumerate(self.queue)}
         rows = []
@@ -206,7 +203,7 @@ class PlacementSolution(Solution):
         }
         return pd.DataFrame(columns, index=pd.Index([node.name for node in self.source.nodes], name="node"))
 
-    def metrics(self) -> dict[str, float | int | str]:
+    def _metrics(self) -> dict[str, float | int | str]:
         """Admitted and waiting pods, balance, gap."""
         fresh = self.source.arrays.running < 0
         return {
@@ -214,17 +211,16 @@ class PlacementSolution(Solution):
             "waiting": int((self.node < 0).sum()),
             self.balance: float(self.objective or 0.0),
             "sigma": deviation(self.loads),
-            "largest load": float(self.loads.max()),
-            "gap of the balance, relative": "unknown" if self.gap is None else self.gap,
-            "gap of the balance, absolute": "unknown" if self.absolute_gap is None else self.absolute_gap,
-            "cost of moves": self.moved_cost,
+            "largest_load": float(self.loads.max()),
+            "relative_gap": "unknown" if self.gap is None else self.gap,
+            "absolute_gap": "unknown" if self.absolute_gap is None else self.absolute_gap,
+            "move_cost": self.moved_cost,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data with the place of every pod and the queue."""
-        answer = super().to_dict()
-        if self.cluster is None:
-            return answer
+    def _answer(self) -> dict[str, Any]:
+        """The place of every pod and the queue."""
+        assert self.cluster is not None
+        answer: dict[str, Any] = {}
         answer["placement"] = {
             pod.name: self.source.nodes[n].name
             for pod, n in zip(self.source.pods, self.node.tolist(), strict=True)
@@ -242,9 +238,8 @@ class PlacementSolution(Solution):
         }
         return answer
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def _draw(self, ax: Axes | None) -> Axes:
         """Used share of each resource per node and the weighted load, with its mean."""
-        self.require_answer()
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(figsize=(9, 4.5))[1] if ax is None else ax

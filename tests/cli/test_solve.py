@@ -42,7 +42,7 @@ def test_one_file_for_a_person(run, write):
         assert text in result.stdout
     solution = json.loads(Path("out/a.solution.json").read_text())
     assert solution["kind"] == "min-cost-flow-solution"
-    assert solution["flow"] == [3, 1, 3]
+    assert solution["answer"]["flow"] == [3, 1, 3]
     assert solution["certificate"]["ok"] is True
 
 
@@ -138,7 +138,7 @@ def test_summary_of_a_batch(run, write):
         (["a.json", "--set", "policy"], "'policy' is not KEY=VALUE"),
         (["a.json", "--set", "penalties={rack"], "'{rack' is not JSON"),
         (["a.json", "--policy", "FS", "--set", "policy=FSP"], "'policy' is given twice"),
-        (["a.json", "--policy", "FS"], "the model of 'min-cost-flow' has no option 'policy'"),
+        (["a.json", "--policy", "FS"], "MinCostFlow has no option 'policy'"),
         (["a.json", "--tme-limit", "1"], "--tme-limit"),
         (["a.json", "-o", "a.json"], "a.json is a file; -o names a folder"),
         ([], "PATH"),
@@ -182,7 +182,7 @@ def test_a_comparison_that_does_not_exist_says_so(run, write):
     write("a.json")
     result = run("solve", "a.json", "--compare", "--json")
     assert result.exit_code == 0
-    assert "nothing to compare for kind 'min-cost-flow'" in json.loads(result.stdout)["comparison"]["message"]
+    assert "MinCostFlow has nothing to compare with" in json.loads(result.stdout)["comparison"]["message"]
     assert "nothing to compare" in run("solve", "a.json", "--compare").stdout
 
 

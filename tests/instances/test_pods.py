@@ -93,7 +93,7 @@ def test_a_placement_of_the_trace(files: tuple[Path, Path]) -> None:
     from flowlex.models.pods.model import PodPlacement
 
     solution = PodPlacement(read_openb(*files)).solve("highs")
-    placement = solution.to_dict()["placement"]
+    placement = solution.to_dict()["answer"]["placement"]
     assert placement["p1"] == "n2" and placement["p0"] in ("n0", "n2") and len(placement) == 3
 
 

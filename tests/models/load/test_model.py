@@ -174,12 +174,12 @@ def test_evaluations() -> None:
     [
         ({"capacity": "history"}, "node 'n0' has no run history"),
         ({"capacity": "cpu_load"}, "node 'n0' has no cpu_free"),
-        ({"capacity": "speed"}, "unknown capacity 'speed'; one of: configuration, cpu_load, history"),
+        ({"capacity": "speed"}, "capacity='speed'\\): Input should be 'configuration', 'cpu_load' or 'history'"),
         ({"capacity": lambda node: -1.0}, "capacity of node 'n0' is -1.0; it must be a number of at least 0"),
         ({"capacity": lambda node: float("nan")}, "capacity of node 'n0' is nan"),
         ({"capacity": lambda node: 0.0}, "all capacities are zero"),
-        ({"objective": "cost"}, "unknown objective 'cost'"),
-        ({"level": "rack"}, "unknown level 'rack'"),
+        ({"objective": "cost"}, "objective='cost'\\): Input should be 'targets' or 'makespan'"),
+        ({"level": "rack"}, "level='rack'\\): Input should be 'node' or 'item'"),
     ],
 )
 def test_what_a_model_refuses(options: dict[str, object], message: str) -> None:
@@ -206,5 +206,5 @@ def test_frames_pictures_and_plain_data() -> None:
     assert solution.move_frame()["items"].sum() == solution.moved_items
     assert solution.plot().get_ylabel() == "items"
     data = solution.to_dict()
-    assert sum(sum(split.values()) for split in data["blocks"].values()) == 400
+    assert sum(sum(split.values()) for split in data["answer"]["blocks"].values()) == 400
     assert r"\sum_{i \in N} c_{ki}\, y_{ki}" in LoadPartition.to_latex() and "group" in LoadPartition.to_latex()

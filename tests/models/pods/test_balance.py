@@ -127,7 +127,7 @@ def test_running_pods_and_moves_in_patterns() -> None:
         Pod(name="new", cpu_cores=4, memory_gb=4),
     ]
     instance = PodInstance(nodes=tuple(nodes), pods=tuple(pods))
-    stays = PodPlacement(instance).solve("highs").to_dict()["placement"]
+    stays = PodPlacement(instance).solve("highs").to_dict()["answer"]["placement"]
     assert stays["fixed"] == stays["mobile"] == "a"
     moves = PodPlacement(instance, move_budget=2.0).solve("highs")
     assert moves.objective == pytest.approx(0) and moves.status is Status.OPTIMAL and moves.moved_cost == 2.0
@@ -274,4 +274,4 @@ def test_the_cheapest_moves_that_keep_the_balance(measure: Any) -> None:
     least = PodPlacement(instance, balance=measure, move_budget=9.0, moves="least").solve("highs")
     assert least.objective == pytest.approx(free.objective, abs=2e-6)
     assert least.moved_cost == 1.0 <= free.moved_cost
-    assert least.to_dict()["placement"]["cheap"] == "b" and least.metrics()["cost of moves"] == 1.0
+    assert least.to_dict()["answer"]["placement"]["cheap"] == "b" and least.metrics()["move_cost"] == 1.0

@@ -36,7 +36,7 @@ def solved(nodes: list[PodNode], pods: list[Pod], **options: Any) -> Any:
 
 
 def place(solution: Any) -> dict[str, str]:
-    return dict(solution.to_dict()["placement"])
+    return dict(solution.to_dict()["answer"]["placement"])
 
 
 def test_more_important_pods_go_first_and_the_rest_wait_in_order() -> None:
@@ -75,14 +75,18 @@ def test_gpu_memory_has_to_fit_a_card() -> None:
     assert len(place(solved(nodes, pods, cards=False))) == 3
     # 7 and 3 share a card, so that two cards take 7, 3 and 10.
     full = solved(nodes, [pod("x", gpu=3), pod("y", gpu=10), pod("z", gpu=7)])
-    assert full.to_dict()["cards"]["x"] == full.to_dict()["cards"]["z"] != full.to_dict()["cards"]["y"]
+    assert (
+        full.to_dict()["answer"]["cards"]["x"]
+        == full.to_dict()["answer"]["cards"]["z"]
+        != full.to_dict()["answer"]["cards"]["y"]
+    )
 
 
 def test_several_cards_and_shares_of_cards() -> None:
     nodes = [node("a", cards=2, gb=10), node("b", cards=4, gb=10)]
     pods = [pod("four", gpu=5, gpu_cards=4), pod("three", gpu=5, gpu_cards=3), pod("two", gpu=5, gpu_cards=2)]
     solution = solved(nodes, [*pods, Pod(name="half", gpu_share=0.5)])
-    cards = solution.to_dict()["cards"]
+    cards = solution.to_dict()["answer"]["cards"]
     assert [len(cards[p.name]) for p in pods] == [4, 3, 2] and len(cards["half"]) == 1
     assert place(solution)["four"] == place(solution)["three"] == "b"
 
@@ -263,7 +267,7 @@ def test_a_gap_is_kept_and_a_time_limit_is_told() -> None:
 @pytest.mark.parametrize(
     ("pods", "options", "message"),
     [
-        ([], {"balance": "even"}, "unknown balance 'even'"),
+        ([], {"balance": "even"}, "balance='even'\\): Input should be 'deviation'"),
         ([], {"move_budget": -1}, "move_budget must be at least 0"),
         ([pod("p", 9, node="a")], {}, "node 'a': running pods use 9 cores, it has 8"),
         ([pod("p", gpu=1, node="a")], {}, "pod 'p' runs on 'a', which its labels, taints or GPU exclude"),

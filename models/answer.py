@@ -1,0 +1,242 @@
+"""What every solution tells, whichever model made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.outcome import Infeasibility, Status
+from flowlex.instances.base import Instance
+from flowlex.models.mathematics import html_table
+from flowlex.validation.certificates import Certificate
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Dual", "ModelError", "Seconds", "Solution"]
+
+
+class _Block(Protocol):
+    @property
+    def name(self) -> str: ...
+    def names(self) -> list[str]: ...
+
+
+class ModelError(ValueError):
+    """An instance breaks an assumption of a model, or options contradict each other; names the offender."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """The duals of one family of constraints: one value per row, each with the row's label.
+
+    Behaves like an array (``numpy.asarray(dual)``) and answers by label (``dual["gpu3"]``).
+
+    Attributes
+    ----------
+    values
+        (k,) duals, in the unit that the model's equation states.
+    names
+        (k,) names of the rows, or how to make them; see `labels`.
+    """
+
+    values: NDArray[Any]
+    names: Sequence[str] | Callable[[], Sequence[str]] = field(repr=False)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """(k,) names of the rows, in the instance's own names."""
+        labels = tuple(self.names() if callable(self.names) else self.names)
+        if len(labels) != len(self.values):
+            raise ValueError(f"{len(labels)} labels for {len(self.values)} duals")
+        return labels
+
+    @classmethod
+    def of_block(cls, block: _Block, values: NDArray[Any]) -> Dual:
+        """Duals of a block of rows or arcs of a formulation, labelled as the block is."""
+        start = len(block.name) + 1
+        return cls(values, lambda: [name[start:-1] for name in block.names()])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def __getitem__(self, label: str) -> Any:
+        try:
+            return self.values[self.labels.index(label)].item()
+        except ValueError:
+            known = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
+            raise KeyError(f"no dual for {label!r}; there are: {known}") from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values.tolist())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}: {v:g}" for k, v in zip(self.labels[:6], self.values[:6].tolist(), strict=True))
+        return f"<Dual {shown}{', ...' if len(self) > 6 else ''}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Label to value."""
+        return dict(zip(self.labels, self.values.tolist(), strict=True))
+
+    def to_series(self) -> pd.Series:
+        """A pandas series indexed by label."""
+        import pandas as pd
+
+        return pd.Series(self.values, index=list(self.labels))
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Where the time went."""
+
+    compile: float = 0.0
+    solve: float = 0.0
+    check: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.compile + self.solve + self.check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """What every solution tells; a model adds its domain result through the methods with an underscore.
+
+    Attributes
+    ----------
+    model, engine
+        Who solved it.
+    source
+        The instance that was solved.
+    options
+        The model's options, as plain data.
+    status
+        `Status`; only ``optimal`` and ``feasible`` come with an answer.
+    objective, bound, gap
+        In the model's units; ``bound`` is proven.
+    stages
+        Objective of each stage by name, where solving takes stages.
+    duals
+        `Dual` by name of the constraint, exactly those that the model's equations promise.
+    certificate
+        The recomputed checks; always attached to an answer.
+    infeasibility
+        Why there is no answer, when there is none.
+    """
+
+    model: str
+    engine: str
+    source: Instance = field(repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    status: Status
+    objective: float | int | None = None
+    bound: float | int | None = None
+    gap: float | None = None
+    stages: Mapping[str, float | int] = field(default_factory=dict)
+    duals: Mapping[str, Dual] = field(default_factory=dict, repr=False)
+    certificate: Certificate | None = field(default=None, repr=False)
+    seconds: Seconds = Seconds()
+    message: str = ""
+    infeasibility: Infeasibility | None = field(default=None, repr=False)
+
+    @property
+    def instance(self) -> str:
+        """The instance's name."""
+        return self.source.name
+
+    def to_frame(self) -> pd.DataFrame:
+        """The answer as a table.
+
+        Raises
+        ------
+        ModelError
+            There is no answer.
+        """
+        self.require_answer()
+        return self._frame()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The answer as a picture, drawn on ``ax`` or on a new figure.
+
+        Raises
+        ------
+        ModelError
+            There is no answer.
+        """
+        self.require_answer()
+        return self._draw(ax)
+
+    def metrics(self) -> dict[str, float | int | str]:
+        """The figures by which the answer is judged, with units in their names, in the order to be printed.
+
+        Raises
+        ------
+        ModelError
+            There is no answer.
+        """
+        self.require_answer()
+        return self._metrics()
+
+    def _frame(self) -> pd.DataFrame:
+        raise NotImplementedError(f"{type(self).__name__} has no table")
+
+    def _draw(self, ax: Axes | None) -> Axes:
+        raise NotImplementedError(f"{type(self).__name__} has no picture")
+
+    def _metrics(self) -> dict[str, float | int | str]:
+        return {}
+
+    def _answer(self) -> dict[str, Any]:
+        """What was decided, in the instance's own names; only called when there is an answer."""
+        return {}
+
+    def _proof(self) -> dict[str, Any]:
+        """What `flowlex.validation.certificates` needs to prove the claim beside the answer."""
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The solution file: plain data from which `flowlex verify` proves or refuses the answer."""
+        answered = self.status.has_answer
+        return {
+            "kind": f"{self.source.kind}-solution",
+            "version": 1,
+            "instance": self.instance,
+            "fingerprint": self.source.fingerprint,
+            "model": self.model,
+            "options": dict(self.options),
+            "engine": self.engine,
+            "status": str(self.status),
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "stages": dict(self.stages),
+            "message": self.message,
+            "metrics": self.metrics() if answered else {},
+            "answer": self._answer() if answered else {},
+            "duals": {name: dual.to_dict() for name, dual in self.duals.items()},
+            "proof": self._proof(),
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+
+    def require_answer(self) -> None:
+        """Raise `ModelError` saying why, unless there is an answer to look at."""
+        if not self.status.has_answer:
+            raise ModelError(f"{self.instance}: there is no answer ({self.status}). {self.message}".strip())
+
+    def _repr_html_(self) -> str:
+        facts = {"status": self.status, "objective": self.objective, "gap": self.gap, "engine": self.engine}
+        if self.status.has_answer:
+            facts |= self.metrics()
+        if self.certificate is not None:
+            facts["certificate"] = str(self.certificate).splitlines()[0]
+        return html_table(f"{self.model}: {self.instance}", facts)
