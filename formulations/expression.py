@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from flowlex.formulations.arrays import Floats, Integers
 
 __all__ = ["Expression", "Floats", "Integers", "Variables"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
 
 
 class Expression:
@@ -97,6 +96,12 @@ class Expression:
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def evaluate(self, values: ArrayLike) -> Floats:
+        """(count,) value of every expression where the program's columns have these values."""
+        x = np.asarray(values, np.float64)
+        terms = np.bincount(self.row, weights=self.value * x[self.column], minlength=self.count)
+        return np.asarray(terms + self.constant)
+
     def sum(self) -> Expression:
         """The sum of all expressions, as one."""
         return Expression(np.zeros(len(self.row), np.int64), self.column, self.value, np.array([self.constant.sum()]))
@@ -171,6 +176,12 @@ class Variables:
 
     __radd__ = __add__
     __rmul__ = __mul__
+
+    def repeated(self, count: int) -> Variables:
+        """A single variable in each of so many rows."""
+        if len(self) != 1:
+            raise ValueError(f"only a single variable can be repeated, there are {len(self)}")
+        return Variables(np.repeat(self.column, count))
 
     def sum(self) -> Expression:
         """The sum of all variables."""

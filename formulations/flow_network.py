@@ -11,7 +11,7 @@ name is the name of its balance constraints (nodes) or of its flow variables (ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from flowlex.formulations.expression import Floats, Integers, Variables
-from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays, block_names, check_labels
+from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, frozen
+from flowlex.formulations.expression import Variables
+from flowlex.formulations.linear_program import Labels, LinearProgram, block_names, check_declared, check_labels
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -40,7 +41,7 @@ class Block:
     name: str
     start: int
     count: int
-    labels: Sequence[Any] | NDArray[Any] | tuple[NDArray[Any], ...] | None = None
+    labels: Labels = None
 
     @property
     def slice(self) -> slice:
@@ -55,6 +56,8 @@ class Block:
 @dataclass(frozen=True, eq=False)
 class FlowNetwork:
     """A minimum-cost-flow problem (see the module). Build one with `NetworkBuilder` or `from_arrays`.
+
+    Its arrays are read-only; another network is made with `dataclasses.replace`.
 
     Attributes
     ----------
@@ -75,6 +78,10 @@ class FlowNetwork:
     supply: Integers
     node_blocks: dict[str, Block]
     arc_blocks: dict[str, Block]
+
+    def __post_init__(self) -> None:
+        for name in ("tail", "head", "lower", "upper", "cost", "supply"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     @classmethod
     def from_arrays(
@@ -118,6 +125,14 @@ class FlowNetwork:
         """Names of all arcs, in order."""
         return [name for block in self.arc_blocks.values() for name in block.names()]
 
+    def row_names(self) -> list[str]:
+        """Names of the rows of every lowered form: the nodes."""
+        return self.node_names
+
+    def column_names(self) -> list[str]:
+        """Names of the columns of every lowered form: the arcs."""
+        return self.arc_names()
+
     def describe_arc(self, arc: int) -> str:
         """Name an arc by its two ends, for messages."""
         return f"{self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]}"
@@ -137,6 +152,17 @@ class FlowNetwork:
     def total_cost(self, flow: Integers) -> int:
         """Return the exact cost of a flow, as a Python integer."""
         return exact_dot(self.cost, flow)
+
+    def excess(self, flow: Integers) -> Integers:
+        """(N,) what is left at each node: supply, less what the flow takes out, plus what it brings in."""
+        left = self.supply.copy()
+        np.subtract.at(left, self.tail, flow)
+        np.add.at(left, self.head, flow)
+        return left
+
+    def is_flow(self, flow: Integers) -> bool:
+        """Whether a flow keeps all bounds and balances every node."""
+        return bool((flow >= self.lower).all() and (flow <= self.upper).all() and not self.excess(flow).any())
 
     def split_nodes(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Cut a vector over all nodes (potentials) into one array per block of nodes."""
@@ -182,7 +208,9 @@ class FlowNetwork:
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same problem as a PuLP problem."""
-        return self.to_linear_program().to_pulp()
+        from flowlex.formulations.convert import to_pulp
+
+        return to_pulp(self.arrays(), self.name, self.column_names(), self.row_names())[0]
 
     def to_networkx(self) -> nx.MultiDiGraph:
         """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, ``weight`` on arcs.
@@ -212,10 +240,19 @@ class NetworkBuilder:
     sink = net.nodes("sink", 1, supply=-3)
     net.arcs("works", worker, sink, upper=1, cost=[4, 2, 7])
     network = net.build()
+
+    Parameters
+    ----------
+    name
+        Name of the problem; appears in exported files.
+    rows, columns
+        Names that blocks of nodes and of arcs may have (those of a model's equations); any when None.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, *, rows: Collection[str] | None = None, columns: Collection[str] | None = None
+    ) -> None:
+        self.name, self.rows, self.columns = name, rows, columns
         self._node_blocks: dict[str, Block] = {}
         self._arc_blocks: dict[str, Block] = {}
         self._supply: list[Integers] = []
@@ -230,6 +267,7 @@ class NetworkBuilder:
         """Declare ``count`` nodes and return their numbers."""
         if name in self._node_blocks:
             raise ValueError(f"{self.name}: nodes named {name!r} exist already")
+        check_declared(self.name, "nodes", name, self.rows)
         check_labels(name, count, labels)
         block = Block(name, self.node_count, count, labels)
         if labels is not None and len(set(block.names())) < count:
@@ -253,6 +291,7 @@ class NetworkBuilder:
         """Declare arcs (tails and heads broadcast against each other) and return their numbers."""
         if name in self._arc_blocks:
             raise ValueError(f"{self.name}: arcs named {name!r} exist already")
+        check_declared(self.name, "arcs", name, self.columns)
         tails, heads = (
             np.atleast_1d(_integers(v, None, f"{what} of {name}")) for v, what in ((tail, "tail"), (head, "head"))
         )
@@ -282,6 +321,8 @@ class NetworkBuilder:
         columns = [np.concatenate(c) for c in zip(*self._arcs, strict=True)] if self._arcs else [none] * 5
         tail, head, lower, upper, cost = columns
         supply = np.concatenate(self._supply) if self._supply else none
+        for array in (*columns, supply):  # made here, so the network need not copy them
+            array.flags.writeable = False
         blocks = dict(self._node_blocks), dict(self._arc_blocks)
         network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks)
         _check(network)

@@ -15,15 +15,16 @@ Every block has a name that joins equation, code and dual; every row and column 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from flowlex.formulations.expression import Expression, Floats, Variables
+from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
+from flowlex.formulations.expression import Expression, Variables
 
 if TYPE_CHECKING:
     import highspy
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConstraintBlock",
+    "Labels",
     "LinearProgram",
-    "LinearProgramArrays",
     "Relation",
     "VariableBlock",
     "block_names",
+    "check_declared",
     "check_labels",
 ]
 
@@ -92,38 +94,6 @@ class ConstraintBlock:
         return block_names(self.name, self.count, self.labels)
 
 
-@dataclass(frozen=True)
-class LinearProgramArrays:
-    """A program ready for a solver: optimise ``cost @ x + offset``, ``row_lower <= A x <= row_upper``.
-
-    Attributes
-    ----------
-    matrix
-        (m, n) CSC, duplicates summed, no stored zeros.
-    row_lower, row_upper
-        (m,), infinite where a row has no such side.
-    column_lower, column_upper, cost
-        (n,).
-    integrality
-        (n,) bool.
-    """
-
-    matrix: sparse.csc_array
-    row_lower: Floats
-    row_upper: Floats
-    column_lower: Floats
-    column_upper: Floats
-    cost: Floats
-    offset: float
-    integrality: NDArray[np.bool_]
-    maximize: bool
-
-    @property
-    def is_mip(self) -> bool:
-        """Whether any column must be integer."""
-        return bool(self.integrality.any())
-
-
 class LinearProgram:
     """A linear or mixed-integer program, built block by block (see the module's example).
 
@@ -131,10 +101,13 @@ class LinearProgram:
     ----------
     name
         Name of the problem; appears in exported files.
+    rows
+        Names that constraints may have (those of a model's equations); any when None.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rows: Collection[str] | None = None) -> None:
         self.name = name
+        self.rows = rows
         self.maximizing = False
         self.variable_blocks: dict[str, VariableBlock] = {}
         self.constraint_blocks: dict[str, ConstraintBlock] = {}
@@ -189,14 +162,8 @@ class LinearProgram:
             _broadcast(lower, count, f"lower bounds of {name}"),
             _broadcast(upper, count, f"upper bounds of {name}"),
         )
-        block = VariableBlock(name, self.column_count, count, low.copy(), high.copy(), integer, labels)
-        if (low == np.inf).any() or (high == -np.inf).any():
-            first = int(np.argmax((low == np.inf) | (high == -np.inf)))
-            raise ValueError(f"{block.names()[first]}: no number lies between bounds {low[first]} and {high[first]}")
-        if (low > high).any():
-            first = int(np.argmax(low > high))
-            raise ValueError(f"{block.names()[first]}: lower bound {low[first]} exceeds upper bound {high[first]}")
-        self.variable_blocks[name] = block
+        block = VariableBlock(name, self.column_count, count, frozen(low), frozen(high), integer, labels)
+        self.variable_blocks[name] = _checked(block)
         return Variables(np.arange(block.start, block.start + count))
 
     def constrain(
@@ -218,6 +185,7 @@ class LinearProgram:
         """
         if name in self.constraint_blocks:
             raise ValueError(f"{self.name}: constraints named {name!r} exist already")
+        check_declared(self.name, "constraints", name, self.rows)
         if relation not in ("<=", ">=", "=="):
             raise ValueError(f"{name}: unknown relation {relation!r}; one of <=, >=, ==")
         rows = expression.expression() if isinstance(expression, Variables) else expression
@@ -226,9 +194,48 @@ class LinearProgram:
         right = _broadcast(rhs, rows.count, f"right-hand sides of {name}") - rows.constant
         if not np.isfinite(right).all():
             raise ValueError(f"{name}: row {int(np.argmin(np.isfinite(right)))} has no finite right-hand side")
-        block = ConstraintBlock(name, self.row_count, rows, relation, right, labels)
+        block = ConstraintBlock(name, self.row_count, rows, relation, frozen(right), labels)
         self.constraint_blocks[name] = block
         return block
+
+    def variable(self, name: str) -> Variables:
+        """The variables declared under a name."""
+        block = self._block(name)
+        return Variables(np.arange(block.start, block.start + block.count))
+
+    def with_integer(self, *names: str) -> LinearProgram:
+        """The same program with these variables (all, when none is named) required to be integer."""
+        chosen = [self._block(name) for name in names] or self.variable_blocks.values()
+        return self._with_variables(replace(block, integer=True) for block in chosen)
+
+    def with_upper(self, name: str, upper: ArrayLike) -> LinearProgram:
+        """The same program with other upper bounds on the variables of a name.
+
+        Raises
+        ------
+        ValueError
+            There is no such name, or bounds of another length, NaN, or below the lower bounds.
+        """
+        block = self._block(name)
+        high = frozen(_broadcast(upper, block.count, f"upper bounds of {name}"))
+        return self._with_variables([_checked(replace(block, upper=high))])
+
+    def copy(self) -> LinearProgram:
+        """A program with the same blocks and objective, to which more can be added."""
+        return self._with_variables(())
+
+    def _block(self, name: str) -> VariableBlock:
+        if name not in self.variable_blocks:
+            known = ", ".join(self.variable_blocks) or "none"
+            raise ValueError(f"{self.name}: there are no variables named {name!r}; there are: {known}")
+        return self.variable_blocks[name]
+
+    def _with_variables(self, blocks: Iterable[VariableBlock]) -> LinearProgram:
+        program = LinearProgram(self.name, self.rows)
+        program.variable_blocks = self.variable_blocks | {block.name: block for block in blocks}
+        program.constraint_blocks = dict(self.constraint_blocks)
+        program._objective, program.maximizing = self._objective, self.maximizing
+        return program
 
     def minimize(self, expression: Expression | Variables) -> None:
         """Set the objective (an expression of one row; a longer one is an error)."""
@@ -306,15 +313,26 @@ class LinearProgram:
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same program as a PuLP problem, for reading, exporting or any other PuLP solver."""
-        from flowlex.formulations.engines.pulp import to_pulp
+        from flowlex.formulations.convert import to_pulp
 
-        return to_pulp(self)
+        return to_pulp(self.arrays(), self.name, self.column_names(), self.row_names())[0]
 
     def to_highs(self) -> highspy.HighsLp:
         """The same program as a HiGHS model with names."""
-        from flowlex.formulations.engines.highs import highs_model
+        from flowlex.formulations.convert import to_highs
 
-        return highs_model(self.arrays(), self.name, self.column_names(), self.row_names())
+        return to_highs(self.arrays(), self.name, self.column_names(), self.row_names())
+
+
+def _checked(block: VariableBlock) -> VariableBlock:
+    low, high = block.lower, block.upper
+    if (low == np.inf).any() or (high == -np.inf).any():
+        first = int(np.argmax((low == np.inf) | (high == -np.inf)))
+        raise ValueError(f"{block.names()[first]}: no number lies between bounds {low[first]} and {high[first]}")
+    if (low > high).any():
+        first = int(np.argmax(low > high))
+        raise ValueError(f"{block.names()[first]}: lower bound {low[first]} exceeds upper bound {high[first]}")
+    return block
 
 
 def block_names(name: str, count: int, labels: Labels) -> list[str]:
@@ -327,6 +345,13 @@ def block_names(name: str, count: int, labels: Labels) -> list[str]:
         ]
     items = labels.tolist() if isinstance(labels, np.ndarray) else labels
     return [f"{name}[{','.join(map(str, item)) if isinstance(item, tuple) else item}]" for item in items]
+
+
+def check_declared(owner: str, what: str, name: str, declared: Collection[str] | None) -> None:
+    """Raise unless a name is among those declared (or nothing was declared)."""
+    if declared is not None and name not in declared:
+        known = ", ".join(sorted(declared)) or "none"
+        raise ValueError(f"{owner}: {what} named {name!r} belong to no declared equation; declare it beside: {known}")
 
 
 def check_labels(name: str, count: int, labels: Labels) -> None:

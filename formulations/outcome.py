@@ -9,7 +9,18 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
-__all__ = ["Algorithm", "EngineError", "EngineName", "Infeasibility", "Outcome", "SolveOptions", "Status"]
+from flowlex.formulations.arrays import Booleans, Floats
+
+__all__ = [
+    "Algorithm",
+    "EngineError",
+    "EngineName",
+    "Infeasibility",
+    "Outcome",
+    "SolveOptions",
+    "Status",
+    "Unboundedness",
+]
 
 EngineName: TypeAlias = Literal["pulp", "highs", "network"]
 Algorithm: TypeAlias = Literal["auto", "simplex", "ipm", "hipo", "pdlp"]
@@ -27,7 +38,7 @@ class Status(StrEnum):
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
-    #: The time limit came before any feasible answer.
+    #: A limit (of time or steps) came before any feasible answer.
     TIME_LIMIT = "time_limit"
     ERROR = "error"
 
@@ -45,6 +56,9 @@ class SolveOptions:
     ----------
     time_limit_s
         Stop after this many seconds; the answer is then ``feasible`` or ``time_limit``, never ``optimal``.
+    max_steps
+        Stop after this much work, whatever the clock says: iterations of a linear program, nodes of the search tree of
+        an integer program. The same seed then gives the same answer on a busy machine. Ends like ``time_limit_s``.
     gap
         Relative gap at which an integer program may stop (0 asks for a proven optimum).
     seed
@@ -56,20 +70,24 @@ class SolveOptions:
     algorithm
         For linear programs; ``auto`` chooses by size.
     solver
-        Another PuLP solver by its PuLP name (``pulp`` engine only), such as ``"COIN_CMD"``.
+        Another PuLP solver (``pulp`` engine only): by its PuLP name, such as ``"COIN_CMD"``, or as an object with its
+        own options, such as ``pulp.GUROBI(msg=False, timeLimit=60)``; other options are then refused.
     """
 
     time_limit_s: float | None = None
+    max_steps: int | None = None
     gap: float = 0.0
     seed: int = 0
     threads: int | None = None
     log: bool = False
     algorithm: Algorithm = "auto"
-    solver: str | None = None
+    solver: Any = None
 
     def __post_init__(self) -> None:
         if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
             raise ValueError(f"time_limit_s must be a positive number of seconds, got {self.time_limit_s}")
+        if self.max_steps is not None and (not isinstance(self.max_steps, int) or self.max_steps < 1):
+            raise ValueError(f"max_steps must be a whole number of at least 1, got {self.max_steps}")
         if not (self.gap >= 0 and math.isfinite(self.gap)):
             raise ValueError(f"gap must be a finite number of at least 0, got {self.gap}")
         if self.seed < 0 or self.seed > 2**31 - 1:
@@ -79,12 +97,13 @@ class SolveOptions:
         if self.algorithm not in ("auto", "simplex", "ipm", "hipo", "pdlp"):
             raise ValueError(f"unknown algorithm {self.algorithm!r}; one of auto, simplex, ipm, hipo, pdlp")
 
-    def only(self, engine: str, *supported: str) -> None:
-        """Raise if an option that ``engine`` cannot honour was changed from its default."""
+        if self.solver is not None and not isinstance(self.solver, str) and not hasattr(self.solver, "actualSolve"):
+            raise ValueError(f"solver must be a PuLP solver or the name of one, got {self.solver!r}")
+
+    def changed(self) -> list[str]:
+        """Names of the options that differ from their defaults."""
         default = SolveOptions()
-        for name in self.__dataclass_fields__:
-            if name not in supported and getattr(self, name) != getattr(default, name):
-                raise EngineError(f"engine {engine!r} has no option {name!r}; drop it or use another engine")
+        return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(default, name)]
 
 
 @dataclass(frozen=True)
@@ -101,12 +120,42 @@ class Infeasibility:
         Names of the columns whose bounds take part.
     nodes
         Names of the nodes on the overloaded side of a cut (networks).
+    farkas
+        (m,) multipliers y of the rows (linear programs, when found): within the column bounds ``y'Ax`` stays below
+        what the rows ask of it, the sum of ``y_i`` times the lower side (the upper one where ``y_i < 0``).
+    cut
+        (N,) nodes that must send out more than the arcs out of them carry (networks).
     """
 
     message: str
     constraints: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    farkas: Floats | None = field(default=None, repr=False)
+    cut: Booleans | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Unboundedness:
+    """Why there is no best answer.
+
+    Attributes
+    ----------
+    message
+        One sentence for a person.
+    point
+        (n,) a feasible answer.
+    ray
+        (n,) a direction in which one may go from there without end, every step better than the last.
+    cycle
+        (k,) arcs without capacity that follow one another and cost less than nothing (networks; the ray sends one unit
+        along them).
+    """
+
+    message: str
+    point: NDArray[Any] | None = field(default=None, repr=False)
+    ray: NDArray[Any] | None = field(default=None, repr=False)
+    cycle: NDArray[Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -142,6 +191,7 @@ class Outcome:
     seconds: float = 0.0
     message: str = ""
     infeasibility: Infeasibility | None = field(default=None, repr=False)
+    unboundedness: Unboundedness | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float | None:

@@ -6,24 +6,68 @@
     The same arrays handed to HiGHS whole.
 ``network``
     Network simplex, for flow networks: exact integers throughout.
+
+An engine declares what it can do (`Engine`); refusals are made from that, and other packages may `register` theirs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
+from flowlex.formulations.engines.explanation import explained
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions
+from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions
 
-__all__ = ["ENGINES", "solve"]
+__all__ = ["ENGINES", "Engine", "register", "solve", "solve_options"]
 
-ENGINES: tuple[EngineName, ...] = ("pulp", "highs", "network")
+Kind: TypeAlias = Literal["flow networks", "linear programs", "integer programs"]
+Gift: TypeAlias = Literal["duals", "bound", "exact integers"]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to solve formulations, and what it can do.
+
+    Attributes
+    ----------
+    name
+        How `solve` is asked for it.
+    solves
+        Kinds of formulation it takes.
+    gives
+        What comes with an optimum: ``duals`` (not of integer programs), a proven ``bound``, ``exact integers`` (of any
+        size; engines without work in floating point).
+    options
+        Names of `SolveOptions` that it honours; the others are refused.
+    run
+        Solves a formulation of these kinds with such options. It never looks for reasons: `solve` does, in one place.
+    """
+
+    name: str
+    solves: frozenset[Kind]
+    gives: frozenset[Gift]
+    options: frozenset[str]
+    run: Callable[[Any, SolveOptions], Outcome]
+
+
+#: Engines by name, in the order in which they are offered.
+ENGINES: dict[str, Engine] = {}
+
+
+def register(engine: Engine) -> Engine:
+    """Offer an engine; a name that is taken is an error."""
+    if engine.name in ENGINES:
+        raise ValueError(f"an engine named {engine.name!r} exists already")
+    ENGINES[engine.name] = engine
+    return engine
 
 
 def solve(
     formulation: LinearProgram | FlowNetwork,
-    engine: EngineName = "pulp",
+    engine: str = "pulp",
     options: SolveOptions | None = None,
     **keywords: Any,
 ) -> Outcome:
@@ -38,6 +82,11 @@ def solve(
     options, keywords
         `SolveOptions`, whole or as keywords; an unknown keyword raises.
 
+    Returns
+    -------
+    Outcome
+        Without an answer it says why, with what proves it from the formulation's own data.
+
     Raises
     ------
     EngineError
@@ -47,26 +96,19 @@ def solve(
     """
     if options is not None and keywords:
         raise TypeError("pass either options or keywords, not both")
-    chosen = options or solve_options(keywords)
+    wanted = options or solve_options(keywords)
     if engine not in ENGINES:
         raise EngineError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
-    if engine == "network":
-        if not isinstance(formulation, FlowNetwork):
-            raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
-        from flowlex.formulations.engines.network import solve_network
-
-        return solve_network(formulation, chosen)
-    if isinstance(formulation, FlowNetwork):
-        from flowlex.formulations.engines.network_as_program import solve_network_as_program
-
-        return solve_network_as_program(formulation, engine, chosen)
-    if engine == "highs":
-        from flowlex.formulations.engines.highs import solve_program
-
-        return solve_program(formulation, chosen)
-    from flowlex.formulations.engines.pulp import solve_with_pulp
-
-    return solve_with_pulp(formulation, chosen)
+    chosen, kind = ENGINES[engine], _kind(formulation)
+    if kind not in chosen.solves:
+        able = [name for name, other in ENGINES.items() if kind in other.solves]
+        own = ", ".join(sorted(chosen.solves))
+        raise EngineError(f"engine {engine!r} solves {own} only; for {kind} use {_one_of(able)}")
+    for name in wanted.changed():
+        if name not in chosen.options:
+            able = [e for e, other in ENGINES.items() if name in other.options and kind in other.solves]
+            raise EngineError(f"engine {engine!r} has no option {name!r}; drop it or use {_one_of(able)}")
+    return explained(formulation, chosen.run(formulation, wanted), wanted)
 
 
 def solve_options(keywords: dict[str, Any]) -> SolveOptions:
@@ -76,3 +118,47 @@ def solve_options(keywords: dict[str, Any]) -> SolveOptions:
         if name not in known:
             raise TypeError(f"unknown solver option {name!r}; one of: {', '.join(known)}")
     return SolveOptions(**keywords)
+
+
+def _kind(formulation: LinearProgram | FlowNetwork) -> Kind:
+    if isinstance(formulation, FlowNetwork):
+        return "flow networks"
+    return "integer programs" if formulation.is_mip else "linear programs"
+
+
+def _one_of(engines: list[str]) -> str:
+    return " or ".join(map(repr, engines)) or "none: no engine can"
+
+
+# Solvers are imported when they are first used.
+def _pulp(formulation: LinearProgram | FlowNetwork, options: SolveOptions) -> Outcome:
+    from flowlex.formulations.engines.pulp import solve_with_pulp
+
+    return solve_with_pulp(formulation, options)
+
+
+def _highs(formulation: LinearProgram | FlowNetwork, options: SolveOptions) -> Outcome:
+    from flowlex.formulations.engines.highs import solve_with_highs
+
+    return solve_with_highs(formulation, options)
+
+
+def _network(formulation: FlowNetwork, options: SolveOptions) -> Outcome:
+    from flowlex.formulations.engines.network import solve_network
+
+    return solve_network(formulation, options)
+
+
+_ALL: frozenset[Kind] = frozenset(("flow networks", "linear programs", "integer programs"))
+_HIGHS = frozenset(("time_limit_s", "max_steps", "gap", "seed", "threads", "log", "algorithm"))
+register(Engine("pulp", _ALL, frozenset(("duals", "bound")), _HIGHS | {"solver"}, _pulp))
+register(Engine("highs", _ALL, frozenset(("duals", "bound")), _HIGHS, _highs))
+register(
+    Engine(
+        "network",
+        frozenset(("flow networks",)),
+        frozenset(("duals", "bound", "exact integers")),
+        frozenset(("time_limit_s",)),
+        _network,
+    )
+)

@@ -9,10 +9,13 @@ from functools import lru_cache
 import highspy
 import numpy as np
 
-from flowlex.formulations.linear_program import LinearProgram, LinearProgramArrays
-from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.arrays import LinearProgramArrays
+from flowlex.formulations.engines.rounding import check_floats, in_integers
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = ["choose_algorithm", "highs_model", "pass_model", "run", "solve_arrays", "solve_program"]
+__all__ = ["choose_algorithm", "pass_model", "quiet", "run", "solve_arrays", "solve_with_highs"]
 
 #: Above this many columns an interior-point method with crossover is tried first; networks are another matter.
 _LARGE = 20_000
@@ -28,22 +31,22 @@ _STATUS = {
     highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
     highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
     highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kSolutionLimit: Status.TIME_LIMIT,
 }
+_ITERATION_LIMITS = ("simplex_iteration_limit", "ipm_iteration_limit", "pdlp_iteration_limit")
 _FEASIBLE_POINT = 2  # HiGHS: kSolutionStatusFeasible
 #: An integer optimum whose relative gap to the bound is larger is not proven (HiGHS's own feasibility tolerance).
 _PROVEN = 1e-6
 
 
-def solve_program(program: LinearProgram, options: SolveOptions) -> Outcome:
-    """Solve a program with HiGHS; an infeasible one names an irreducible set of its constraints."""
-    options.only("highs", "time_limit_s", "gap", "seed", "threads", "log", "algorithm")
-    arrays = program.arrays()
-    outcome = solve_arrays(arrays, options)
-    if outcome.status is Status.INFEASIBLE:
-        from flowlex.formulations.engines.infeasibility import explain_program
-
-        return explain_program(program, arrays, outcome)
-    return outcome
+def solve_with_highs(formulation: LinearProgram | FlowNetwork, options: SolveOptions) -> Outcome:
+    """Solve a formulation with HiGHS; a network's answer comes in exact integers."""
+    if isinstance(formulation, LinearProgram):
+        return solve_arrays(formulation.arrays(), options)
+    started = time.perf_counter()
+    check_floats(formulation)
+    return in_integers(formulation, solve_arrays(formulation.arrays(), options), started)
 
 
 def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str = "highs") -> Outcome:
@@ -64,9 +67,8 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     # One of the two; a run without objective tells which.
     answer = solve_arrays(replace(arrays, cost=np.zeros_like(arrays.cost), offset=0.0), options, engine)
     verdict = answer.status if not answer.status.has_answer else Status.UNBOUNDED
-    reason = Infeasibility(str(verdict)) if verdict is Status.INFEASIBLE else None
     seconds = time.perf_counter() - started
-    return replace(outcome, status=verdict, message=str(verdict).capitalize(), infeasibility=reason, seconds=seconds)
+    return replace(outcome, status=verdict, message=str(verdict).capitalize(), seconds=seconds)
 
 
 def run(solver: highspy.Highs) -> bool:
@@ -105,38 +107,22 @@ def _is_network(arrays: LinearProgramArrays) -> bool:
     return bool((np.abs(matrix.sum(axis=0)) <= 1).all())
 
 
-def highs_model(
-    arrays: LinearProgramArrays, name: str, column_names: list[str], row_names: list[str]
-) -> highspy.HighsLp:
-    """Return a HiGHS model object with names."""
-    model = highspy.HighsLp()
-    model.model_name_ = name
-    model.num_col_, model.num_row_ = len(arrays.cost), len(arrays.row_lower)
-    model.col_cost_, model.offset_ = arrays.cost, arrays.offset
-    model.col_lower_, model.col_upper_ = arrays.column_lower, arrays.column_upper
-    model.row_lower_, model.row_upper_ = arrays.row_lower, arrays.row_upper
-    model.sense_ = highspy.ObjSense.kMaximize if arrays.maximize else highspy.ObjSense.kMinimize
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = arrays.matrix.indptr
-    model.a_matrix_.index_ = arrays.matrix.indices
-    model.a_matrix_.value_ = arrays.matrix.data
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    if arrays.is_mip:
-        model.integrality_ = [kinds[int(flag)] for flag in arrays.integrality]
-    model.col_names_, model.row_names_ = column_names, row_names
-    return model
+def quiet(**settings: bool | float | str) -> highspy.Highs:
+    """A HiGHS solver without a log."""
+    solver = highspy.Highs()
+    for key, value in {"output_flag": False, **settings}.items():
+        if solver.setOptionValue(key, value) != highspy.HighsStatus.kOk:
+            raise EngineError(f"HiGHS refuses option {key}={value!r}")
+    return solver
 
 
 @lru_cache(maxsize=1)
 def _has_hipo() -> bool:
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    return bool(solver.setOptionValue("solver", "hipo") == highspy.HighsStatus.kOk)
+    return bool(quiet().setOptionValue("solver", "hipo") == highspy.HighsStatus.kOk)
 
 
 def _configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highspy.Highs:
-    solver = highspy.Highs()
-    settings: dict[str, bool | int | float | str] = {
+    settings: dict[str, bool | float | str] = {
         "output_flag": options.log,
         "random_seed": options.seed,
         "mip_rel_gap": options.gap,
@@ -146,13 +132,12 @@ def _configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highs
     }
     if options.threads is not None:
         settings["threads"] = options.threads
-        highspy.Highs.resetGlobalScheduler(True)
     if options.time_limit_s is not None:
         settings["time_limit"] = float(options.time_limit_s)
-    for key, value in settings.items():
-        if solver.setOptionValue(key, value) != highspy.HighsStatus.kOk:
-            raise EngineError(f"HiGHS refuses option {key}={value!r}")
-    return solver
+    if options.max_steps is not None:
+        steps = min(options.max_steps, 2**31 - 1)
+        settings |= {"mip_max_nodes": steps} if is_mip else dict.fromkeys(_ITERATION_LIMITS, steps)
+    return quiet(**settings)
 
 
 def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
@@ -202,8 +187,7 @@ def _outcome(
         status, message = Status.INFEASIBLE, "Infeasible"
     common = {"engine": engine, "algorithm": algorithm, "iterations": iterations, "seconds": seconds}
     if not status.has_answer:
-        reason = Infeasibility(message) if status is Status.INFEASIBLE else None
-        return Outcome(status, message=message, infeasibility=reason, **common)  # type: ignore[arg-type]
+        return Outcome(status, message=message, **common)  # type: ignore[arg-type]
     solution = solver.getSolution()
     values = np.array(solution.col_value)
     objective = float(arrays.cost @ values) + arrays.offset

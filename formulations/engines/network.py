@@ -18,17 +18,14 @@ from typing import NoReturn
 
 import numpy as np
 import pylmcf
-from numpy.typing import NDArray
 
-from flowlex.formulations.engines.infeasibility import explain_cut
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.engines.magnitudes import check_magnitudes, finite_upper
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
 
-__all__ = ["NormalForm", "check_magnitudes", "infeasible_cut", "solve_exactly", "solve_network"]
+__all__ = ["NormalForm", "infeasible_cut", "solve_exactly", "solve_network"]
 
-#: Path costs and flows stay below this, so that no sum in the network simplex can leave 64 bits.
-_SAFE = 2**60
 #: ``poll`` counts milliseconds in 32 bits.
 _LONGEST_WAIT_S = 1e6
 
@@ -53,7 +50,7 @@ class NormalForm:
 
     network: FlowNetwork
     order: Integers
-    reverse: NDArray[np.bool_]
+    reverse: Booleans
     upper: Integers
     number: Integers
     tail: Integers
@@ -65,7 +62,7 @@ class NormalForm:
     @classmethod
     def of(cls, network: FlowNetwork) -> NormalForm:
         """Normalise a network whose magnitudes have been checked."""
-        upper = _finite_upper(network)
+        upper = finite_upper(network)
         reverse = network.cost < 0
         base = np.where(reverse, upper, network.lower)  # the flow that zero stands for
         supply = network.supply.copy()
@@ -109,7 +106,6 @@ class NormalForm:
 
 def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
     """Solve a network exactly. With a time limit it runs in a process of its own that can be stopped."""
-    options.only("network", "time_limit_s")
     check_magnitudes(network)
     if options.time_limit_s is None:
         return _solve(network)
@@ -162,17 +158,19 @@ def _solve(network: FlowNetwork) -> Outcome:
         inside = graph.infeasibility_cut()
         if inside is None:
             raise EngineError("network simplex finds no flow, yet there is no cut; please report this") from error
-        reason = explain_cut(network, np.asarray(inside, bool)[normal.number])
-        seconds = time.perf_counter() - started
-        return Outcome(Status.INFEASIBLE, "network", seconds=seconds, infeasibility=reason, message=reason.message)
+        return _infeasible(np.asarray(inside, bool)[normal.number], started)
     # pylmcf's reduced cost is cost + pi[tail] - pi[head]
     return _outcome(network, normal, graph.result(), -graph.potentials()[normal.number], started)
 
 
+def _infeasible(cut: Booleans, started: float) -> Outcome:
+    reason = Infeasibility("no flow", cut=cut)
+    return Outcome(Status.INFEASIBLE, "network", seconds=time.perf_counter() - started, infeasibility=reason)
+
+
 def _without_arcs(network: FlowNetwork, normal: NormalForm, started: float) -> Outcome:
     if normal.supply.any():
-        reason = explain_cut(network, normal.supply[normal.number] > 0)
-        return Outcome(Status.INFEASIBLE, "network", infeasibility=reason, message=reason.message)
+        return _infeasible(normal.supply[normal.number] > 0, started)
     none = np.zeros(0, np.int64)
     return _outcome(network, normal, none, np.zeros(network.node_count, np.int64), started)
 
@@ -182,11 +180,8 @@ def _outcome(
 ) -> Outcome:
     reduced, missing = network.reduced_costs(potentials), network.upper == UNBOUNDED
     # A bounded optimum stays below every stand-in capacity, so no optimal price can push against one.
-    endless = missing & (reduced < 0)
-    if endless.any():
-        arc = network.describe_arc(int(np.argmax(endless)))
-        message = f"a cycle of negative cost through {arc} has no capacity; bound one of its arcs"
-        return Outcome(Status.UNBOUNDED, "network", seconds=time.perf_counter() - started, message=message)
+    if (missing & (reduced < 0)).any():
+        return Outcome(Status.UNBOUNDED, "network", seconds=time.perf_counter() - started)
     flow = normal.flows(result)
     if (missing & (flow >= normal.upper)).any():
         # A cycle that costs nothing runs at its stand-in capacity; priced anew, no such arc starts out full.
@@ -207,60 +202,7 @@ def _outcome(
     )
 
 
-def check_magnitudes(network: FlowNetwork) -> None:
-    """Refuse costs or capacities whose sums could leave 64 bits, naming the largest.
-
-    Raises
-    ------
-    EngineError
-        With the offending arc and the limit.
-    """
-    cost = np.abs(network.cost.astype(np.float64))
-    if len(cost):
-        keep = min(len(cost), max(network.node_count - 1, 1))
-        path = float(np.partition(cost, len(cost) - keep)[len(cost) - keep :].sum())
-        if path >= _SAFE:
-            arc = int(np.argmax(cost))
-            raise EngineError(
-                f"integer overflow: costs along a path can reach {path:.3g}, the limit is {_SAFE}; the largest "
-                f"is {network.cost[arc]} on {network.describe_arc(arc)}. Use a coarser cost unit"
-            )
-    bounded = network.upper != UNBOUNDED
-    flows = np.abs(network.lower.astype(np.float64)) + np.where(bounded, np.abs(network.upper.astype(np.float64)), 0)
-    total = float(flows.sum()) + float(np.abs(network.supply.astype(np.float64)).sum())
-    if total >= _SAFE:
-        _check_large_capacities(network, total)
-
-
-def _check_large_capacities(network: FlowNetwork, total: float) -> None:
-    """Huge capacities are harmless unless they are saturated (negative cost) or must be summed."""
-    forced = (network.cost < 0) | (network.upper == UNBOUNDED) | (network.lower != 0)
-    sizes = np.maximum(np.abs(network.lower.astype(np.float64)), np.abs(network.upper.astype(np.float64)))
-    supplies = float(np.abs(network.supply.astype(np.float64)).sum())
-    if float(sizes[forced].sum()) + supplies >= _SAFE or (len(sizes) and float(sizes.max()) >= 4 * _SAFE):
-        arc = int(np.argmax(np.where(forced, sizes, 0)))
-        raise EngineError(
-            f"integer overflow: supplies and bounds sum to {total:.3g}, the limit is {_SAFE}; the largest is on "
-            f"{network.describe_arc(arc)}. Use a coarser unit of flow"
-        )
-
-
-def _finite_upper(network: FlowNetwork) -> Integers:
-    """Capacities with every missing one replaced by more than any bounded optimum can send."""
-    missing = network.upper == UNBOUNDED
-    if not missing.any():
-        return network.upper
-    sendable = int(np.abs(network.supply).sum() + np.abs(network.lower).sum() + np.abs(network.upper[~missing]).sum())
-    filled = int((missing & (network.cost < 0)).sum())  # start out full, so their capacities are summed
-    if (filled + 2) * (sendable + 1) >= _SAFE:
-        raise EngineError(
-            f"integer overflow: {filled} arcs of negative cost have no capacity and supplies and bounds sum to "
-            f"{sendable}; the limit of their product is {_SAFE}. Use a coarser unit of flow, or bound these arcs"
-        )
-    return np.where(missing, np.maximum(network.lower, 0) + sendable + 1, network.upper)
-
-
-def infeasible_cut(network: FlowNetwork) -> NDArray[np.bool_] | None:
+def infeasible_cut(network: FlowNetwork) -> Booleans | None:
     """Nodes that must send out more than their arcs carry, or None when the network is feasible."""
     check_magnitudes(network)
     normal = NormalForm.of(network)

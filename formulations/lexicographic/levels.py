@@ -24,11 +24,10 @@ Source: P2 to P4 of Shi et al. 2021; the staged form is finding 2 of shared/pape
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Expression, Floats, Variables
@@ -43,7 +42,6 @@ __all__ = [
     "Route",
     "Stage",
     "copy_program",
-    "evaluate",
     "first_program",
     "staged",
 ]
@@ -276,7 +274,8 @@ class _Run:
             "largest", 1, lower=min(self.at_least, self.problem.levels), upper=self.problem.levels, integer=integer
         )
         self._fix_first(program, first)
-        program.constrain("largest_link", self.problem.loads - _spread(largest, self.problem.width), "<=", 0.0)
+        width = self.problem.width
+        program.constrain("largest_link", self.problem.loads - largest.repeated(len(width)) * width, "<=", 0.0)
         program.minimize(largest.sum())
         return self._stage(program, 0, known)
 
@@ -295,9 +294,9 @@ class _Run:
         """The base; columns that no optimum of the first objective uses are closed."""
         program = copy_program(self.problem.base, integer)
         if self.first_prices is not None:
-            for name, block in program.variable_blocks.items():
+            for name, block in self.problem.base.variable_blocks.items():
                 closed = self.first_prices[0][block.columns] > WHOLE
-                program.variable_blocks[name] = replace(block, upper=np.where(closed, block.lower, block.upper))
+                program = program.with_upper(name, np.where(closed, block.lower, block.upper))
         return program
 
     def _opened(self, outcome: Outcome, own: dict[str, Floats], prices: dict[int, float]) -> None:
@@ -353,7 +352,7 @@ class _Run:
 
     def _counts(self, values: Floats, top: int) -> dict[int, float]:
         """How many of the equal loads behind each load reach each level."""
-        loads = evaluate(self.problem.loads, values)
+        loads = self.problem.loads.evaluate(values)
         width = self.problem.width
         return {s: float(np.clip(loads - (s - 1) * width, 0, width).sum()) for s in range(1, top + 1)}
 
@@ -371,23 +370,7 @@ def first_program(problem: LexicographicProgram, integer: bool = False) -> Linea
 
 
 def copy_program(base: LinearProgram, integer: bool = False) -> LinearProgram:
-    """A program with the same blocks, to which more can be added; optionally with all variables integer."""
-    program = LinearProgram(base.name)
-    program.variable_blocks = {
-        name: replace(block, integer=True) if integer else block for name, block in base.variable_blocks.items()
-    }
-    program.constraint_blocks = dict(base.constraint_blocks)
+    """A program with the same blocks and no objective, to which more can be added; optionally all integer."""
+    program = base.with_integer() if integer else base.copy()
+    program.minimize(Expression.empty(1))
     return program
-
-
-def evaluate(expression: Expression, values: ArrayLike) -> Floats:
-    """Value of every row of an expression."""
-    x = np.asarray(values, np.float64)
-    terms = np.bincount(expression.row, weights=expression.value * x[expression.column], minlength=expression.count)
-    return np.asarray(terms + expression.constant)
-
-
-def _spread(one: Variables, width: Floats) -> Expression:
-    """The same single variable in every row, times the width."""
-    count = len(width)
-    return Expression(np.arange(count), np.repeat(one.column, count), width.astype(np.float64), np.zeros(count))

@@ -31,11 +31,11 @@ class Stage:
 def optimal_face(network: FlowNetwork, outcome: Outcome) -> FlowNetwork:
     """The network whose feasible flows are the optimal flows of ``network``.
 
-    Engines that work in floating point may leave duals that are not whole; they are then refused.
+    Duals that are no integers are refused: rounded ones would prove nothing.
     """
     assert outcome.values is not None and outcome.duals is not None
-    potentials = np.rint(outcome.duals).astype(np.int64)
-    if not np.array_equal(potentials, outcome.duals):
+    potentials = outcome.duals
+    if potentials.dtype.kind != "i":
         raise ValueError("the duals are not whole numbers; solve the stages with engine='network'")
     reduced = network.reduced_costs(potentials)
     lower = np.where(reduced < 0, network.upper, network.lower)

@@ -13,8 +13,8 @@ import highspy
 import numpy as np
 from numpy.typing import ArrayLike
 
-from flowlex.formulations.engines.highs import run
-from flowlex.formulations.expression import Floats
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.engines.highs import quiet, run
 from flowlex.formulations.outcome import Status
 
 __all__ = ["GrowingProgram", "Round"]
@@ -54,11 +54,7 @@ class GrowingProgram:
     """A minimisation; columns and rows are numbered in the order in which they are added."""
 
     def __init__(self, *, seed: int = 0, threads: int | None = 1) -> None:
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        self._highs.setOptionValue("random_seed", seed)
-        if threads is not None:
-            self._highs.setOptionValue("threads", threads)
+        self._highs = quiet(random_seed=seed, **({} if threads is None else {"threads": threads}))
         self._mip = False
 
     @property

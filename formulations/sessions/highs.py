@@ -10,8 +10,8 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
-from flowlex.formulations.engines.highs import run
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.engines.highs import quiet, run
 from flowlex.formulations.outcome import EngineError
 from flowlex.formulations.sessions.network import Violations
 from flowlex.formulations.sessions.residual import ENDLESS
@@ -26,10 +26,7 @@ class HighsSession:
     """The interface of `NetworkSession` on a hot-started linear program."""
 
     def __init__(self) -> None:
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        self._highs.setOptionValue("presolve", "off")
-        self._highs.setOptionValue("threads", 1)
+        self._highs = quiet(presolve="off")
         self._arcs: list[tuple[int, int, int, int]] = []  # tail, head, capacity, cost by slot
         self._column: list[int] = []  # column by slot, -1 before it has one
         self._columns = 0

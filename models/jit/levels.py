@@ -221,8 +221,7 @@ def _face_point(state: _State, bands: Bands, members: Integers, ports: Ports) ->
     program.constrain("band_most", loads, "<=", (band + 1) * cells.length[cell])
     program.constrain("band_least", loads, ">=", np.maximum(band, 0) * cells.length[cell])
     closed = ~bands.allowed[grid.columns.entry(members[columns.row], cells.edges[columns.slot])]
-    block = program.variable_blocks["rate"]
-    program.variable_blocks["rate"] = replace(block, upper=np.where(closed, 0.0, block.upper))
+    program = program.with_upper("rate", np.where(closed, 0.0, program.variable_blocks["rate"].upper))
     state.lp_solves += 1
     outcome = solve(program, "highs", replace(search.options, algorithm="simplex"))
     if outcome.values is None:
@@ -231,9 +230,8 @@ def _face_point(state: _State, bands: Bands, members: Integers, ports: Ports) ->
     if np.abs(outcome.values - values).max(initial=0.0) <= WHOLE:
         state.took("lp in bands")
     else:
-        program.variable_blocks["rate"] = replace(program.variable_blocks["rate"], integer=True)
         state.mip_solves += 1
-        outcome = solve(program, "highs", replace(search.options, algorithm="auto"))
+        outcome = solve(program.with_integer("rate"), "highs", replace(search.options, algorithm="auto"))
         if outcome.values is None:
             return None
         values = np.rint(outcome.values)

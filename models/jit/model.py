@@ -275,12 +275,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return bool(np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE)
 
     def _whole_rates(self, program: LinearProgram) -> LinearProgram:
-        whole = copy_program(program)
-        whole.variable_blocks["rate"] = replace(whole.variable_blocks["rate"], integer=True)
-        if "largest" in whole.variable_blocks:
-            whole.variable_blocks["largest"] = replace(whole.variable_blocks["largest"], integer=True)
-        whole.minimize(program.objective)
-        return whole
+        return program.with_integer(*({"rate", "largest"} & program.variable_blocks.keys()))
 
     def _no_plan(self, outcome: Outcome) -> Plan:
         grid = self.grid

@@ -11,7 +11,6 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Floats
-from flowlex.formulations.lexicographic.levels import evaluate
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
 from flowlex.models.pods.problem.balance_program import Balance, balance_program, to_measure, to_objective
@@ -210,7 +209,7 @@ class _Phase2:
             )
             if self.measure != "deviation" or self.bound - before <= 1e-4 * self.bound:
                 break
-            at = evaluate(loads, outcome.values)
+            at = loads.evaluate(outcome.values)
             points.append(at - float(at @ demand.classes.count) / self.size)
         return points
 

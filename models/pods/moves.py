@@ -57,8 +57,7 @@ def fewest_moves(
     for _ in range(_ROUNDS if cost else 0):
         limit = to_objective(value + 0.9 * PROVEN, measure, size)
         program = balance_program(model, measure, admitted, points, at_most=limit)
-        block = program.variable_blocks["x"]
-        program.minimize(_cost(model, Variables(np.arange(block.start, block.start + block.count))))
+        program.minimize(_cost(model, program.variable("x")))
         outcome = solve(program, engine, remaining(options, until))
         if outcome.bound is not None and math.isfinite(outcome.bound):
             bound = max(bound, float(outcome.bound))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -220,3 +221,24 @@ def test_mistakes_name_the_offender() -> None:
         builder.arcs("a", 0, 0)
     with pytest.raises(ValueError, match="b: 2 labels for 1 members"):
         builder.arcs("b", 0, 0, labels=[1, 2])
+
+
+def test_arrays_are_read_only() -> None:
+    cost = np.array([1, 2])
+    network = FlowNetwork.from_arrays([0, 0], [1, 1], upper=2, cost=cost, supply=[1, -1])
+    other = replace(network, cost=cost)
+    cost[0] = 9
+    assert other.cost.tolist() == [1, 2]
+    for made in (network, other):
+        for name in ("tail", "head", "lower", "upper", "cost", "supply"):
+            with pytest.raises(ValueError, match="read-only"):
+                getattr(made, name)[0] = 3
+
+
+def test_undeclared_groups_are_refused() -> None:
+    net = NetworkBuilder("model", rows={"task"}, columns={"runs"})
+    task = net.nodes("task", 2)
+    with pytest.raises(ValueError, match="model: nodes named 'gpu' belong to no declared equation; declare it beside"):
+        net.nodes("gpu", 1)
+    with pytest.raises(ValueError, match=r"model: arcs named 'run' belong to no declared equation; .* beside: runs"):
+        net.arcs("run", task[0], task[1])

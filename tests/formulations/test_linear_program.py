@@ -183,3 +183,50 @@ def test_mistakes_name_the_offender() -> None:
             act()
     assert lp.column_names() == ["x[0]", "x[1]", "x[2]"]
     assert lp.row_names() == ["c[0]", "c[1]", "c[2]"]
+
+
+def test_undeclared_constraints_are_refused() -> None:
+    lp = LinearProgram("model", rows={"egress", "ingress"})
+    x = lp.variables("rate", 2)
+    lp.constrain("egress", x, "<=", 1)
+    with pytest.raises(ValueError, match="model: constraints named 'egres' belong to no declared equation; declare it"):
+        lp.constrain("egres", x, "<=", 1)
+    with pytest.raises(ValueError, match="beside: egress, ingress"):
+        lp.copy().constrain("more", x, "<=", 1)
+
+
+def test_a_program_with_other_bounds_or_kinds_is_another_program() -> None:
+    lp = LinearProgram("p")
+    x, y = lp.variables("x", 2, upper=4), lp.variables("y", 1, lower=1, upper=2)
+    lp.constrain("c", x.sum() + y, "<=", 5)
+    lp.maximize(x.sum())
+    assert lp.variable("y").column.tolist() == [2]
+    whole, tight = lp.with_integer("x"), lp.with_upper("x", [1, 2])
+    assert [lp.is_mip, whole.is_mip, lp.with_integer().is_mip] == [False, True, True]
+    assert whole.arrays().integrality.tolist() == [True, True, False]
+    assert tight.arrays().column_upper.tolist() == [1, 2, 2]
+    assert lp.arrays().column_upper.tolist() == [4, 4, 2]
+    assert tight.objective is lp.objective
+    assert tight.arrays().maximize
+    more = lp.copy()
+    more.constrain("d", x, "<=", 1)
+    assert (lp.row_count, more.row_count) == (1, 3)
+    with pytest.raises(ValueError, match="p: there are no variables named 'z'; there are: x, y"):
+        lp.with_integer("z")
+    with pytest.raises(ValueError, match=r"y\[0\]: lower bound 1.0 exceeds upper bound 0.0"):
+        lp.with_upper("y", 0)
+    with pytest.raises(ValueError, match="upper bounds of x: expected one number or 2"):
+        lp.with_upper("x", [1, 2, 3])
+
+
+def test_blocks_are_read_only() -> None:
+    upper = np.array([1.0, 2.0])
+    lp = LinearProgram("p")
+    x = lp.variables("x", 2, upper=upper)
+    block = lp.constrain("c", x, "<=", upper)
+    upper[0] = 7.0
+    assert lp.variable_blocks["x"].upper.tolist() == [1, 2]
+    assert block.rhs.tolist() == [1, 2]
+    for array in (lp.variable_blocks["x"].upper, lp.variable_blocks["x"].lower, block.rhs):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 3

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowlex.formulations.expression import Floats
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.models.pods.problem.class_program import copies
 from flowlex.models.pods.problem.program import SCALE
 
 if TYPE_CHECKING:
@@ -45,19 +44,19 @@ def balance_program(
     loads, size = builder.loads(x), len(model.instance.nodes)
     if measure == "max_load":
         largest = program.variables("largest_load", 1)
-        program.constrain("largest", loads - copies(largest, size), "<=", 0.0)
+        program.constrain("largest", loads - largest.repeated(size), "<=", 0.0)
         objective = largest.sum()
     elif measure == "mean_absolute":
         apart = program.variables("apart", size)
         mean = program.variables("mean", 1)
         program.constrain("mean_load", loads.sum() - mean * float(size), "==", 0.0)
-        centred = loads - copies(mean, size)
+        centred = loads - mean.repeated(size)
         program.constrain("above", centred - apart, "<=", 0.0)
         program.constrain("below", centred + apart, ">=", 0.0)
         objective = apart.sum()
     else:
         squares = program.variables("square", size)
-        distance = loads - copies(program.variables("centre", 1), size)
+        distance = loads - program.variables("centre", 1).repeated(size)
         for k, point in enumerate(points):
             program.constrain(f"tangent_{k}", squares - distance * (2.0 * point), ">=", -(point**2))
         objective = squares.sum()

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from flowlex.formulations.expression import Expression, Floats, Variables
+from flowlex.formulations.expression import Expression, Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import EPSILON
 from flowlex.models.pods.problem.program import SCALE
 
-__all__ = ["admission_program", "class_program", "copies", "mean_program"]
+__all__ = ["admission_program", "class_program", "mean_program"]
 
 
 def _constraints(
@@ -59,11 +59,6 @@ def _constraints(
     return program, each + SCALE * demand.base_load
 
 
-def copies(variable: Variables, count: int) -> Expression:
-    """One variable in each of so many rows."""
-    return Expression(np.arange(count), np.repeat(variable.column, count), np.ones(count), np.zeros(count))
-
-
 def _measured(
     program: LinearProgram, demand: Demand, loads: Expression, measure: str, points: list[Floats]
 ) -> Expression:
@@ -71,10 +66,10 @@ def _measured(
     size, weight = len(demand.classes.count), demand.classes.count.astype(np.float64)
     if measure == "max_load":
         largest = program.variables("largest_load", 1)
-        program.constrain("largest", loads - copies(largest, size), "<=", 0.0)
+        program.constrain("largest", loads - largest.repeated(size), "<=", 0.0)
         return largest.sum()
     centre = program.variables("centre", 1)
-    distance = loads - copies(centre, size)
+    distance = loads - centre.repeated(size)
     program.constrain("mean", _weighted(distance, weight), "==", 0.0)
     if measure == "mean_absolute":
         apart = program.variables("apart", size)
@@ -141,7 +136,5 @@ def admission_program(
     program, _ = _constraints(view, replace(demand, quota=kept), cards=cards, move_budget=move_budget, integer=True)
     group, _ = np.nonzero(demand.may)
     wanted = (view.priority[demand.pod[group]] == priority) & (view.running[demand.pod[group]] < 0)
-    block = program.variable_blocks["x"]
-    columns = np.flatnonzero(wanted) + block.start
-    program.maximize(Variables(columns).sum())
+    program.maximize(program.variable("x")[wanted].sum())
     return program

@@ -138,7 +138,7 @@ class PlacementProgram:
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
         several = np.flatnonzero(view.gpu_cards[of_pair] > 1)
         if len(several):  # no pod takes one card twice: at most one y per card and pod
-            spread = y[several].expression() - _each(x, pair[several])
+            spread = y[several].expression() - x[pair[several]]
             lp.constrain("card_distinct", spread, "<=", 0.0)
 
     def classes(self) -> list[int]:
@@ -176,9 +176,3 @@ class PlacementProgram:
         table = np.zeros((len(self.groups.count), len(self.view.cards)), np.int64)
         table[group, node] = np.rint(values[: len(group)]).astype(np.int64)
         return table
-
-
-def _each(x: Variables, which: Integers) -> Expression:
-    """Expressions of variables that may be named more than once."""
-    count = len(which)
-    return Expression(np.arange(count), x.column[which], np.ones(count), np.zeros(count))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, Outcome, Status, solve
-from flowlex.formulations.engines import network_as_program
+from flowlex.formulations.engines import highs
 from flowlex.formulations.engines.network import infeasible_cut
-from flowlex.formulations.engines.network_as_program import exact_potentials
+from flowlex.formulations.engines.rounding import exact_potentials
 from flowlex.validation.certificates import certify_network
 
 Reference = Callable[[FlowNetwork], tuple[str, int | None]]
@@ -166,7 +166,7 @@ def test_a_run_stopped_away_from_a_vertex_has_no_answer(monkeypatch: pytest.Monk
     def stopped(*_: Any) -> Outcome:
         return Outcome(Status.FEASIBLE, "highs", 4.6, 3.0, answer["values"])
 
-    monkeypatch.setattr(network_as_program, "solve_arrays", stopped)
+    monkeypatch.setattr(highs, "solve_arrays", stopped)
     outcome = solve(network, "highs")
     assert outcome.status == "feasible"  # rounds to 1 + 2, which is a flow
     assert (outcome.values.tolist(), outcome.objective, outcome.bound, outcome.duals) == ([1, 2], 5, None, None)

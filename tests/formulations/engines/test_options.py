@@ -34,7 +34,9 @@ def program() -> LinearProgram:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_unknown_keyword_is_named(engine: str, network: FlowNetwork) -> None:
-    with pytest.raises(TypeError, match="unknown solver option 'timelimit'; one of: time_limit_s, gap, seed, threads"):
+    with pytest.raises(
+        TypeError, match="unknown solver option 'timelimit'; one of: time_limit_s, max_steps, gap, seed, threads"
+    ):
         solve(network, engine, timelimit=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="either options or keywords"):
         solve(network, engine, SolveOptions(), gap=0.1)  # type: ignore[arg-type]
@@ -77,7 +79,9 @@ def test_values_that_make_no_sense_are_refused(option: dict[str, Any], message: 
 def test_unknown_engines_and_formulations(network: FlowNetwork, program: LinearProgram) -> None:
     with pytest.raises(EngineError, match="unknown engine 'gurobi'; one of: pulp, highs, network"):
         solve(network, "gurobi")  # type: ignore[arg-type]
-    with pytest.raises(EngineError, match="engine 'network' solves flow networks only; use 'highs' or 'pulp'"):
+    with pytest.raises(
+        EngineError, match="engine 'network' solves flow networks only; for linear programs use 'pulp' or 'highs'"
+    ):
         solve(program, "network")
 
 

@@ -10,7 +10,7 @@ import pulp
 import pytest
 
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
-from flowlex.formulations.engines.pulp import safe_names
+from flowlex.formulations.convert import safe_names
 from flowlex.validation.certificates import certify_program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,7 +79,7 @@ def test_duals_of_a_maximisation_have_the_sign_of_a_maximisation(solver: str | N
 def test_an_unknown_solver_option_raises() -> None:
     lp = LinearProgram("p")
     for engine in ("pulp", "highs"):
-        with pytest.raises(TypeError, match="unknown solver option 'time_limit'; one of: time_limit_s, gap"):
+        with pytest.raises(TypeError, match="unknown solver option 'time_limit'; one of: time_limit_s, max_steps, gap"):
             solve(lp, engine, time_limit=3)
     if "PULP_CBC_CMD" in SOLVERS:
         with pytest.raises(EngineError, match="engine 'pulp:PULP_CBC_CMD' has no option 'seed'"):
@@ -167,16 +167,35 @@ def test_other_solvers_that_fail_or_are_missing_say_so() -> None:
         assert solve(network, "pulp", solver=solver).objective == 1
 
 
-def test_bulk_highs_tells_a_stopped_run_from_a_proven_one() -> None:
-    from flowlex.formulations.engines.pulp import BulkHighs
+@pytest.mark.skipif("PULP_CBC_CMD" not in SOLVERS, reason="CBC is not installed")
+def test_a_solver_object_of_pulps_is_honoured_or_refused() -> None:
+    lp = market_split(2, 12)
+    best = solve(lp, "pulp").objective
+    whole = solve(lp, "pulp", solver=pulp.PULP_CBC_CMD(msg=0))
+    assert (whole.status, whole.algorithm) == ("optimal", "PULP_CBC_CMD")
+    assert whole.objective == pytest.approx(best, abs=1e-6)
+    assert solve(lp, "pulp", solver=pulp.HiGHS(msg=False)).objective == pytest.approx(best, abs=1e-6)
+    assert solve(lp, "pulp", solver=pulp.PULP_CBC_CMD(msg=0, gapRel=0.5)).status == "feasible"
+    assert solve(market_split(), "pulp", solver=pulp.PULP_CBC_CMD(msg=0, timeLimit=1)).status in (
+        "feasible",
+        "time_limit",
+    )
+    with pytest.raises(EngineError, match="'PULP_CBC_CMD' comes with its own options; set what 'threads' says on it"):
+        solve(lp, "pulp", solver=pulp.PULP_CBC_CMD(msg=0), threads=2)
+    with pytest.raises(EngineError, match="'PULP_CBC_CMD' has mip=False, which drops the integer requirements"):
+        solve(lp, "pulp", solver=pulp.PULP_CBC_CMD(msg=0, mip=False))
+    for engine in ("highs", "network"):
+        network = FlowNetwork.from_arrays([0], [1], upper=1, cost=1, supply=[1, -1])
+        with pytest.raises(EngineError, match=f"engine '{engine}' has no option 'solver'; drop it or use 'pulp'"):
+            solve(network, engine, solver=pulp.PULP_CBC_CMD(msg=0))
+    if not pulp.GUROBI(msg=0).available():
+        with pytest.raises(EngineError, match="solver 'GUROBI' is not installed; available here: "):
+            solve(lp, "pulp", solver=pulp.GUROBI(msg=0))
+    with pytest.raises(ValueError, match="solver must be a PuLP solver or the name of one, got 7"):
+        SolveOptions(solver=7)
 
-    problem = market_split().to_pulp()
-    problem.solve(BulkHighs(SolveOptions(time_limit_s=0.3)))
-    assert problem.sol_status != pulp.LpSolutionOptimal
-    assert problem.status != pulp.LpStatusOptimal
 
-
-def test_only_one_module_imports_pulp() -> None:
+def test_pulp_is_imported_in_two_places() -> None:
     importers = set()
     for room in ("instances", "formulations", "models", "validation", "simulation", "telemetry", "cli"):
         for path in (ROOT / room).rglob("*.py"):
@@ -194,4 +213,4 @@ def test_only_one_module_imports_pulp() -> None:
                 modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
                     importers.add(path.relative_to(ROOT).as_posix())
-    assert importers == {"formulations/engines/pulp.py"}
+    assert importers == {"formulations/convert.py", "formulations/engines/pulp.py"}

@@ -15,7 +15,6 @@ from flowlex.formulations.lexicographic.lambda_representation import increments,
 from flowlex.formulations.lexicographic.levels import (
     LexicographicProgram,
     copy_program,
-    evaluate,
     staged,
 )
 from flowlex.formulations.lexicographic.weighted import PrecisionError, weighted_program
@@ -53,7 +52,7 @@ def exhaustive(amount: list[int], slots: int, capacity: int, *, first: bool = Fa
 
 
 def vector(problem: LexicographicProgram, values: Any) -> tuple[int, ...]:
-    return tuple(sorted(np.rint(evaluate(problem.loads, values)).astype(int).tolist(), reverse=True))
+    return tuple(sorted(np.rint(problem.loads.evaluate(values)).astype(int).tolist(), reverse=True))
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,0 +1,58 @@
+"""Types of arrays, and the solver's view of a program: plain arrays without names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "frozen"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+Booleans: TypeAlias = NDArray[np.bool_]
+ArrayT = TypeVar("ArrayT", bound=NDArray[Any])
+
+
+def frozen(array: ArrayT) -> ArrayT:
+    """The same numbers, read-only; copied if anybody could still write to them."""
+    base = array if array.base is None else array.base
+    if not (isinstance(base, np.ndarray) and not base.flags.writeable and not array.flags.writeable):
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True)
+class LinearProgramArrays:
+    """A program ready for a solver: optimise ``cost @ x + offset``, ``row_lower <= A x <= row_upper``.
+
+    Attributes
+    ----------
+    matrix
+        (m, n) CSC, duplicates summed, no stored zeros.
+    row_lower, row_upper
+        (m,), infinite where a row has no such side.
+    column_lower, column_upper, cost
+        (n,).
+    integrality
+        (n,) bool.
+    """
+
+    matrix: sparse.csc_array
+    row_lower: Floats
+    row_upper: Floats
+    column_lower: Floats
+    column_upper: Floats
+    cost: Floats
+    offset: float
+    integrality: Booleans
+    maximize: bool
+
+    @property
+    def is_mip(self) -> bool:
+        """Whether any column must be integer."""
+        return bool(self.integrality.any())
