@@ -36,6 +36,7 @@ lint: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p flowlex
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/stamp-$(test_extras)

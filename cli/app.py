@@ -17,7 +17,7 @@ from flowlex.cli.versions import print_versions
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="flowlex",
     cls=FlowlexGroup,
     help="Cluster-scheduling problems as linear and integer programs: from an instance file to a proven optimum.",

@@ -48,10 +48,11 @@ class Batch:
         resume: bool,
         log: bool = False,
     ) -> None:
-        self.options, self.journal = options, journal
+        self.options = options
+        self.journal = journal
         self.before: list[Finished] = []
         self.tasks: list[dict[str, Any]] = []
-        self.marks = {path: Fingerprint.of(path) for path in files}
+        self.marks: dict[Path, Fingerprint] = {path: Fingerprint.of(path) for path in files}
         self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
         for path, mark in self.marks.items():
@@ -62,7 +63,7 @@ class Batch:
                 self.before.append(Finished({}, record))
         self.total, self.skipped = len(files), len(self.before)
         self.finished = self.unsolved = self._misused = 0
-        self.jobs = min(jobs, max(1, len(todo)))
+        self.jobs: int = min(jobs, max(1, len(todo)))
         self._prepare(todo)
         for path in todo:
             solution = self._solutions.get(path)

@@ -23,7 +23,7 @@ InstanceOutput = Annotated[
 #: Types of parameters that a command line can set.
 _PLAIN = (str, int, float, bool, Path)
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="import",
     help="Turn public traces into instance files and event logs.",
     no_args_is_help=True,

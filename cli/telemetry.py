@@ -35,8 +35,10 @@ for _module in ("fastapi", "httpx", "sqlalchemy", "uvicorn"):
     if find_spec(_module) is None:
         raise ModuleNotFoundError(f"No module named {_module!r}", name=_module)
 
-app = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
-token_app = typer.Typer(name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True)
+app: typer.Typer = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
+token_app: typer.Typer = typer.Typer(
+    name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True
+)
 app.add_typer(token_app)
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

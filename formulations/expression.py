@@ -29,6 +29,10 @@ class Expression:
 
     __array_ufunc__ = None  # numpy arrays on the left defer to our operators
     __slots__ = ("column", "constant", "row", "value")
+    row: Integers
+    column: Integers
+    value: Floats
+    constant: Floats
 
     def __init__(self, row: Integers, column: Integers, value: Floats, constant: Floats) -> None:
         self.row, self.column, self.value, self.constant = row, column, value, constant
@@ -140,6 +144,7 @@ class Variables:
 
     __array_ufunc__ = None
     __slots__ = ("column",)
+    column: Integers
 
     def __init__(self, column: Integers) -> None:
         self.column = column

@@ -212,7 +212,7 @@ class FlowNetwork:
 
         return to_pulp(self.arrays(), self.name, self.column_names(), self.row_names())[0]
 
-    def to_networkx(self) -> nx.MultiDiGraph:
+    def to_networkx(self) -> nx.MultiDiGraph[int]:
         """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, ``weight`` on arcs.
 
         Nodes are numbers; keys of arcs are their numbers here. An arc without capacity has no ``capacity``.

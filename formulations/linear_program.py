@@ -108,7 +108,7 @@ class LinearProgram:
     def __init__(self, name: str, rows: Collection[str] | None = None) -> None:
         self.name = name
         self.rows = rows
-        self.maximizing = False
+        self.maximizing: bool = False
         self.variable_blocks: dict[str, VariableBlock] = {}
         self.constraint_blocks: dict[str, ConstraintBlock] = {}
         self._objective = Expression.empty(1)
@@ -252,7 +252,8 @@ class LinearProgram:
         self._check_terms("objective", row)
         if not np.isfinite(row.constant[0]):
             raise ValueError(f"objective: the constant {row.constant[0]} is not finite")
-        self._objective, self.maximizing = row, maximizing
+        self._objective = row
+        self.maximizing = maximizing
 
     def _check_terms(self, name: str, expression: Expression) -> None:
         if not np.isfinite(expression.value).all():

@@ -42,7 +42,7 @@ class InstanceError(ValueError):
     def __init__(self, reason: str, *, place: str = "", path: str | Path | None = None) -> None:
         self.reason = reason
         self.place = place
-        self.path = None if path is None else str(path)
+        self.path: str | None = None if path is None else str(path)
         super().__init__(": ".join(part for part in (self.path, place, reason) if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,7 +60,9 @@ def _rebuild_error(reason: str, place: str, path: str | None) -> InstanceError:
 class Part(BaseModel):
     """A piece of an instance: immutable, and strict about unknown fields and non-finite numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Instance(Part):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, require_unique
 
@@ -21,8 +21,6 @@ Count = Annotated[int, Field(ge=0, le=10**9)]
 
 class Machine(Part):
     """A machine that runs up to ``slots`` tasks at a time."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: Name
     """Unique among the machines."""
@@ -50,8 +48,6 @@ class Machine(Part):
 class Block(Part):
     """A piece of input data and the machines that hold it."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     size_mb: Annotated[int, Field(gt=0, le=10**9)]
     """Size in whole MB (network costs are integers)."""
     machines: tuple[Name, ...]
@@ -60,8 +56,6 @@ class Block(Part):
 
 class Constraint(Part):
     """Where a task must, must not, likes to or dislikes to run."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     kind: Literal["required", "forbidden", "preferred", "avoided"]
     """``required`` and ``forbidden`` always hold; ``preferred`` and ``avoided`` are worth ``utility``."""
@@ -74,8 +68,6 @@ class Constraint(Part):
 class RunningOn(Part):
     """Where a started task runs."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     machine: Name
     """The machine whose slot it holds."""
     elapsed_s: NonNegative = 0.0
@@ -84,8 +76,6 @@ class RunningOn(Part):
 
 class FlowTask(Part):
     """A unit of work for one slot; without ``running`` it waits."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: Name
     """Unique among the tasks of all jobs."""
@@ -114,8 +104,6 @@ class FlowTask(Part):
 class FlowJob(Part):
     """Tasks that share one priority and one claim to the cluster."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     name: Name
     """Unique among the jobs."""
     tasks: tuple[FlowTask, ...] = Field(min_length=1)
@@ -142,8 +130,6 @@ class FlowJob(Part):
 
 class FlowInstance(Instance):
     """Jobs that share a cluster: which task shall run where, and which shall wait?"""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     kind: Literal["flow-scheduling"] = "flow-scheduling"
     machines: tuple[Machine, ...]

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, model_validator
+from pydantic import model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
 
@@ -29,8 +29,6 @@ Array = TypeVar("Array", bound=NDArray[Any])
 class Gpu(Part):
     """A GPU; its name is unique in the whole cluster."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     name: Name
     """Unique among all GPUs of the cluster."""
     memory_gb: Positive
@@ -39,8 +37,6 @@ class Gpu(Part):
 
 class Node(Part):
     """A machine in a rack. A node without GPUs may still hold replicas."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: Name
     """Unique among the nodes."""
@@ -53,8 +49,6 @@ class Node(Part):
 class Shard(Part):
     """A piece of input data, whole on each node that holds a replica."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     name: Name | None = None
     """For people; unique within its task when given."""
     size_mb: Positive
@@ -66,8 +60,6 @@ class Shard(Part):
 class Running(Part):
     """Where a task that has started runs."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     gpu: Name
     """Name of the GPU it holds."""
     elapsed_s: NonNegative = 0.0
@@ -76,8 +68,6 @@ class Running(Part):
 
 class Task(Part):
     """A unit of work for one GPU; without ``running`` it waits, without shards it reads nothing."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: Name
     """Unique among the tasks of all jobs."""
@@ -91,8 +81,6 @@ class Task(Part):
 
 class Job(Part):
     """A set of independent tasks that share one claim to the cluster."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: Name
     """Unique among the jobs."""
@@ -149,8 +137,6 @@ class GpuInstance(Instance):
 
     Bandwidths are in MB/s (1 Gbit/s = 125 MB/s), sizes in MB (1 GB = 1000 MB), GPU memory in GB.
     """
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     kind: Literal["gpu-assignment"] = "gpu-assignment"
     disk_mb_per_s: Positive

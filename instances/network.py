@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from flowlex.instances.base import Instance, Name, require_unique
 
@@ -56,8 +56,6 @@ class NetworkInstance(Instance):
     equations), negative costs and isolated nodes are allowed. Flow runs from tail to head, so bounds are
     not negative; a link usable both ways is two arcs.
     """
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     kind: Literal["min-cost-flow"] = "min-cost-flow"
     supply: tuple[Integer, ...]

@@ -77,8 +77,8 @@ class Agent:
         self, node: str, client: TelemetryClient, journal_path: Path, settings: AgentSettings | None = None
     ) -> None:
         self.node = node
-        self.settings = settings or AgentSettings()
-        self.stop = threading.Event()
+        self.settings: AgentSettings = settings or AgentSettings()
+        self.stop: threading.Event = threading.Event()
         self._client = client
         journal_path.parent.mkdir(parents=True, exist_ok=True)
         self._lock_file = journal_path.with_name(journal_path.name + ".lock").open("w")
@@ -87,7 +87,7 @@ class Agent:
         except OSError as error:
             self._lock_file.close()
             raise JournalInUse(f"another agent uses {journal_path}; give each node its own journal") from error
-        self.journal = Journal(journal_path)
+        self.journal: Journal = Journal(journal_path)
         self._collected = threading.Event()
         self._slots: dict[str, _Slot] = {}
         self._revision = ""

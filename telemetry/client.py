@@ -92,7 +92,7 @@ class TelemetryClient:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is not a service address; give http://host:port")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.url = url.rstrip("/")
+        self.url: str = url.rstrip("/")
         # trust_env off: a proxy variable must not see the token, nor .netrc replace it.
         self._http = httpx.Client(
             base_url=f"{self.url}/v1", headers=headers, timeout=timeout_s, transport=transport, trust_env=False

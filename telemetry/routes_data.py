@@ -25,7 +25,7 @@ from flowlex.telemetry.writer import BusyError
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", tags=["data"], responses=ERRORS)
+router: APIRouter = APIRouter(prefix="/v1", tags=["data"], responses=ERRORS)
 
 Names = Annotated[list[DataName], Query(max_length=1_000, description="Data names; none: all")]
 Nodes = Annotated[list[NodeName], Query(max_length=10_000, description="Nodes; none: all")]

@@ -28,7 +28,7 @@ _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "descript
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "Exists already, or another name"}}
 _BAD_BODY: dict[int | str, dict[str, Any]] = {400: {"model": Problem, "description": "The body is not JSON"}}
 
-router = APIRouter(prefix="/v1", responses=ERRORS)
+router: APIRouter = APIRouter(prefix="/v1", responses=ERRORS)
 
 PathName = Annotated[DataName, Path(description="Data name")]
 PathNode = Annotated[NodeName, Path(description="Node name")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -71,12 +71,12 @@ def _whole(value: Any) -> Any:
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class _Request(_Document):
     # Strict: "1" is no number, so that what is stored is what was meant.
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
 def encode_value(value: JsonValue) -> str:
@@ -103,7 +103,7 @@ class Registration(_Request):
     of the live nodes that remain.
     """
 
-    model_config = ConfigDict(json_schema_extra=_BY_KIND)
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_BY_KIND)
 
     name: DataName
     program: ProgramName

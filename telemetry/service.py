@@ -50,8 +50,8 @@ class Service:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
-        self.tokens = TokenBook(store)
-        self.writer = Writer(store)
+        self.tokens: TokenBook = TokenBook(store)
+        self.writer: Writer = Writer(store)
         self._lock = threading.Lock()
         self._plan: dict[str, list[Registration]] = {}
         self._planned_at = float("-inf")

@@ -92,7 +92,7 @@ class Store:
             raise ValueError("not a database URL; give sqlite:///file.db or postgresql+psycopg://...") from error
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        self.dialect = parsed.get_backend_name()
+        self.dialect: str = parsed.get_backend_name()
         if self.dialect not in ("sqlite", "postgresql"):
             raise ValueError(f"{self.dialect} is not supported; give a sqlite or postgresql URL")
         if self.dialect == "sqlite":

@@ -54,8 +54,8 @@ class PhasedSession:
     def __init__(self, divisors: Sequence[int], nodes: int = 64, arcs: int = 256) -> None:
         if list(divisors) != sorted(set(divisors), reverse=True) or not divisors or divisors[-1] != 1:
             raise ValueError(f"divisors must fall to 1, got {tuple(divisors)}")
-        self.divisors = tuple(divisors)
-        self.stages = [NetworkSession(nodes, arcs) for _ in divisors]
+        self.divisors: tuple[int, ...] = tuple(divisors)
+        self.stages: list[NetworkSession] = [NetworkSession(nodes, arcs) for _ in divisors]
         self._noted: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}  # arcs as they will be
         self._supplies: dict[int, int] = {}
         none = np.zeros(0, np.int64)

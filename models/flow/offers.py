@@ -63,9 +63,9 @@ class Rules:
         order: StrictOrder | None = None,
     ) -> None:
         tasks = list(tasks)
-        self.goals = tuple(goal.prepare(tasks) for goal in goals)
+        self.goals: tuple[Goal, ...] = tuple(goal.prepare(tasks) for goal in goals)
         self.scale = scale
-        self.order = order if order is not None and len(order.names) > 1 else None
+        self.order: StrictOrder | None = order if order is not None and len(order.names) > 1 else None
         for kind in (FairShares, Priority):
             if sum(isinstance(goal, kind) for goal in self.goals) > 1:
                 raise ModelError(f"two goals are of kind {kind.__name__}; keep one")
@@ -83,13 +83,13 @@ class Rules:
         free = [goal for goal, _ in others if not isinstance(goal, Placement)]
         speaking = [goal for goal in free if any(_overrides(goal, method) for method in says)]
         self._alone = speaking[0] if len(speaking) == 1 and self.order is None else None
-        self.shares = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
-        self.priority = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
+        self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
+        self.priority: Priority | None = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
             raise ModelError(f"wait_cost is {wait_cost}; it must be at least 0")
-        self.wait_cost = None if wait_cost is None else scale.units(wait_cost, "wait_cost")
+        self.wait_cost: int | None = None if wait_cost is None else scale.units(wait_cost, "wait_cost")
         #: Credit that a task may still earn on top of what placing it costs.
-        self.credit = sum(goal.largest(scale) for goal in self.goals if isinstance(goal, Continuity))
+        self.credit: int = sum(goal.largest(scale) for goal in self.goals if isinstance(goal, Continuity))
         if self.order is not None:
             self.order.within(self.wait_cost or 0, "wait_cost")
             self.order.within(self.credit, "Continuity")

@@ -107,7 +107,7 @@ class FlowScheduler:
         session = make_session(
             engine, divisors, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines)
         )
-        self.state = LiveState(cluster, goals, session, wait_cost, scale, order, task_limit)
+        self.state: LiveState = LiveState(cluster, goals, session, wait_cost, scale, order, task_limit)
         with collector_paused():
             for machine in cluster.machines:
                 self.state.put_machine(machine)

@@ -59,21 +59,21 @@ class LiveState:
         order: StrictOrder,
         task_limit: int,
     ) -> None:
-        self.name = cluster.name
+        self.name: str = cluster.name
         self.goals = goals
         initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
-        self.rules = Rules(goals, wait_cost, Scale(scale), initial, order)
+        self.rules: Rules = Rules(goals, wait_cost, Scale(scale), initial, order)
         self.order = order
-        self.weights = StageWeights.for_bound(order.cycle, TOP_CLASS)
+        self.weights: StageWeights = StageWeights.for_bound(order.cycle, TOP_CLASS)
         self.session = session
-        self.cluster = ClusterView()
-        self.network = ApartNetwork(session, self.cluster)
+        self.cluster: ClusterView = ClusterView()
+        self.network: ApartNetwork = ApartNetwork(session, self.cluster)
         self._task_limit = task_limit
-        self.now_s = 0.0
+        self.now_s: float = 0.0
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
-        self.claims = None if self.rules.shares is None else JobClaims()
-        self.clock = Clock.of(self.rules.goals)
+        self.claims: JobClaims | None = None if self.rules.shares is None else JobClaims()
+        self.clock: Clock = Clock.of(self.rules.goals)
         self.running = 0
         self.slots = 0
         self.minima = 0  # sum of the jobs' minimum tasks

@@ -36,10 +36,11 @@ class Cluster:
         self.view = view
         self.cards = cards
         size, most = len(view.cards), int(view.cards.max(initial=0)) if cards else 1
-        self.free = view.capacity[:, 1:].copy()
-        self.loads = np.zeros(size)
-        self.node = np.full(len(view.cpu), -1)
+        self.free: Floats = view.capacity[:, 1:].copy()
+        self.loads: Floats = np.zeros(size)
+        self.node: Integers = np.full(len(view.cpu), -1)
         self.used_cards: dict[int, Integers] = {}
+        self.card_free: Floats
         if cards:
             self.card_free = np.where(np.arange(max(most, 1)) < view.cards[:, None], view.card_gb[:, None], -1.0)
         else:

@@ -1,0 +1,41 @@
+"""Every public name and type is found by pyright, in a user's script and in the package itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Per cent of public symbols whose type is known, numba's functions and their like included.
+COMPLETE = 95.0
+
+
+def pyright(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run pyright with the Python that runs the tests."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "pyright", *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_a_users_script_is_understood():
+    run = pyright("--pythonpath", sys.executable, "tests/typing/user_script.py")
+    assert run.returncode == 0, run.stdout
+
+
+def test_a_wrong_script_is_refused(tmp_path):
+    (tmp_path / "wrong.py").write_text("from flowlex import nonsense, generate\nx: int = generate('gpu-testbed')\n")
+    run = pyright("--pythonpath", sys.executable, str(tmp_path / "wrong.py"))
+    assert run.returncode == 1
+    assert '"nonsense" is unknown import symbol' in run.stdout and "reportAssignmentType" in run.stdout
+
+
+@pytest.mark.slow
+def test_the_types_of_the_package_are_complete():
+    run = pyright("--verifytypes", "flowlex", "--ignoreexternal", "--outputjson")
+    completeness = json.loads(run.stdout)["typeCompleteness"]
+    assert completeness["completenessScore"] * 100 >= COMPLETE, "see `pyright --verifytypes flowlex --ignoreexternal`"

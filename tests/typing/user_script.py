@@ -1,0 +1,63 @@
+"""What a person writes: pyright must find every public name and know every type (`make lint`, tests/typing)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_type
+
+import flowlex
+from flowlex import (
+    FlowScheduler,
+    FlowScheduling,
+    GpuAssignment,
+    JitBandwidth,
+    LoadPartition,
+    MinCostFlow,
+    PodPlacement,
+    generate,
+    read_instance,
+)
+from flowlex.instances import (
+    FlowInstance,
+    GpuInstance,
+    Instance,
+    JitInstance,
+    LoadPartitionInstance,
+    NetworkInstance,
+    PodInstance,
+)
+from flowlex.models.gpu.model import Policy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def instances(path: Path) -> None:
+    assert_type(flowlex.__version__, str)
+    assert_type(read_instance(path), Instance)
+    assert_type(generate("gpu-testbed", seed=1), Instance)
+
+
+def models(
+    gpu: GpuInstance,
+    jit: JitInstance,
+    flow: FlowInstance,
+    load: LoadPartitionInstance,
+    pods: PodInstance,
+    network: NetworkInstance,
+) -> None:
+    assert_type(GpuAssignment(gpu, policy=Policy.FSP).instance, GpuInstance)
+    assert_type(JitBandwidth(jit).instance, JitInstance)
+    assert_type(FlowScheduling(flow).instance, FlowInstance)
+    assert_type(LoadPartition(load).instance, LoadPartitionInstance)
+    assert_type(PodPlacement(pods).instance, PodInstance)
+    assert_type(MinCostFlow(network).instance, NetworkInstance)
+    _ = FlowScheduler
+
+
+def answers(gpu: GpuInstance) -> tuple[pd.DataFrame, Axes]:
+    solution = GpuAssignment(gpu).solve(engine="network")
+    assert_type(solution.to_frame(), "pd.DataFrame")
+    solution.require_answer()
+    return solution.to_frame(), solution.plot()
