@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import flowlex.models
-
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Lines that need more than a checkout, and where else they are tested.
@@ -101,7 +99,6 @@ def test_every_piece_of_python_runs(code, shell):
     assert shell("python code.py")
 
 
-@pytest.mark.skipif(not hasattr(flowlex.models, "Dual"), reason="the guide is of the models' new base class")
 @pytest.mark.timeout(600)
 def test_adding_a_model_works_word_for_word(shell):
     guide = blocks(GUIDE)

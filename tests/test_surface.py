@@ -23,6 +23,7 @@ PUBLIC = [
     "generate",
     "model_for",
     "read_instance",
+    "solve",
 ]
 #: What a person pays for when nothing is solved yet.
 HEAVY = {"highspy", "matplotlib", "numba", "numpy", "pandas", "pulp", "pydantic", "rich", "scipy"}

@@ -15,8 +15,11 @@ from flowlex import (
     MinCostFlow,
     PodPlacement,
     generate,
+    model_for,
     read_instance,
+    solve,
 )
+from flowlex.formulations.expression import Integers
 from flowlex.instances import (
     FlowInstance,
     GpuInstance,
@@ -26,7 +29,9 @@ from flowlex.instances import (
     NetworkInstance,
     PodInstance,
 )
+from flowlex.models import Solution
 from flowlex.models.gpu.model import Policy
+from flowlex.models.gpu.solution import GpuSolution
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +59,15 @@ def models(
     assert_type(PodPlacement(pods).instance, PodInstance)
     assert_type(MinCostFlow(network).instance, NetworkInstance)
     _ = FlowScheduler
+    assert_type(model_for(gpu, policy="FSP"), GpuAssignment)
+    assert_type(model_for(jit), JitBandwidth)
+    assert_type(model_for(flow), FlowScheduling)
+    assert_type(model_for(load), LoadPartition)
+    assert_type(model_for(pods), PodPlacement)
+    assert_type(model_for(network), MinCostFlow)
+    assert_type(solve(gpu), GpuSolution)
+    assert_type(solve(network, engine="network", time_limit_s=9.0).flow, Integers | None)
+    assert_type(solve("any.json"), Solution)
 
 
 def answers(gpu: GpuInstance) -> tuple[pd.DataFrame, Axes]:
