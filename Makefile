@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow coverage lint format bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -29,8 +29,24 @@ demo: $(VENV)/stamp
 test: $(VENV)/stamp-$(test_extras)
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# What the default run leaves out: slow tests, and random cases drawn anew, twenty times as many.
 test-slow: $(VENV)/stamp-$(test_extras)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=3600
+	$(BIN)/python -m pytest -m hypothesis -n auto --dist worksteal -o faulthandler_timeout=3600 --hypothesis-profile=search
+
+# The default run, measured; then small tests of the compiled loops with the compiler off, which coverage sees into.
+rooms := cli formulations instances models telemetry validation
+loops := gives_up or equal_arcs or every_step or recovers or cheaper or touched or restored or wrong_flow \
+  or pays_for_ever or fillings or enumeration or network_matrices or separations or classics or blocks
+
+coverage: $(VENV)/stamp-$(test_extras)
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-append --cov-report= -k '$(loops)' \
+	  tests/formulations/sessions tests/formulations/engines/test_cost_scaling.py tests/models/pods/test_balance.py \
+	  tests/validation/unimodularity/test_steps.py tests/validation/unimodularity/test_agreement.py
+	@for room in $(rooms); do \
+	  printf '%-14s %3s %%\n' $$room "$$($(BIN)/python -m coverage report --include="$$room/*" --format=total)"; \
+	done
 
 lint: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check .

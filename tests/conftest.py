@@ -21,6 +21,7 @@ MORE = 20
 NOTEBOOK_S, SLOW_S = 600, 1800
 
 
+@pytest.hookimpl(trylast=True)  # after Hypothesis has marked its tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     search = settings.get_current_profile_name() == "search"
     for item in items:
