@@ -21,12 +21,16 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 
-__all__ = ["BalancedLoad", "balance", "even_split", "greatest_intensity"]
+__all__ = ["BalancedLoad", "balance", "check_total", "even_split", "greatest_intensity"]
+
+#: Sums of amounts stay below this.
+_SAFE = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,7 @@ def balance(start: Integers, stop: Integers, amount: Integers) -> BalancedLoad:
     """
     if (start >= stop).any() or (amount <= 0).any():
         raise ValueError("every item needs a window of at least one slot and a positive amount")
+    check_total(amount)
     low, high = int(start.min()), int(stop.max())
     free = np.arange(low, high)
     band = np.full(high - low, -1, np.int64)
@@ -86,10 +91,19 @@ def balance(start: Integers, stop: Integers, amount: Integers) -> BalancedLoad:
 
 
 def even_split(total: int, length: int, phase: float = 0.0) -> Integers:
-    """Split ``total`` into ``length`` whole parts whose every run sums to its share, rounded down or up."""
-    steps = np.floor(np.arange(length + 1) * total / length + phase + 1e-9).astype(np.int64)
-    steps[-1] = steps[0] + total
-    return np.diff(steps)
+    """Split ``total`` into ``length`` whole parts whose every run sums to its share, rounded down or up.
+
+    ``phase`` (0 to 1) says how soon the first part that is rounded up comes.
+    """
+    each, more = divmod(int(total), length)
+    steps: Integers = (np.arange(length + 1) * more + int(phase * length)) // length
+    return each + np.diff(steps)
+
+
+def check_total(amount: Integers) -> None:
+    """Refuse amounts whose sums could leave 64 bits."""
+    if float(amount.sum(dtype=np.float64)) >= _SAFE:
+        raise ValueError(f"the amounts sum to {sum(amount.tolist())}, the limit is {_SAFE}; use a coarser unit")
 
 
 def greatest_intensity(start: Integers, stop: Integers, amount: Integers) -> tuple[int, int, int]:
@@ -105,8 +119,13 @@ def _critical(begin: Integers, end: Integers, amount: Integers) -> tuple[int, in
     confined = confined[::-1].cumsum(axis=0)[::-1].cumsum(axis=1)
     length = ends[None, :] - starts[:, None]
     intensity: Floats = np.where(length > 0, confined / np.maximum(length, 1), -1.0)
-    best = np.unravel_index(int(intensity.argmax()), intensity.shape)
-    return int(starts[best[0]]), int(ends[best[1]]), int(confined[best])
+    at = int(intensity.argmax())
+    if float(confined.max()) * float(length.max()) >= 2**52:  # quotients may look equal that are not
+        near = np.flatnonzero(intensity.ravel() >= intensity.max() * (1 - 1e-12))
+        pairs = zip(confined.ravel()[near].tolist(), length.ravel()[near].tolist(), near.tolist(), strict=True)
+        at = -max((Fraction(units, slots), -place) for units, slots, place in pairs)[1]
+    row_best, column_best = np.unravel_index(at, intensity.shape)
+    return int(starts[row_best]), int(ends[column_best]), int(confined[row_best, column_best])
 
 
 def _earliest_deadline(

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.balanced_load import even_split
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.balanced_load import check_total, even_split
 
 __all__ = ["alternate", "decompose"]
 
@@ -40,10 +40,11 @@ def decompose(left: Integers, right: Integers, amount: Integers, slots: int) -> 
     Raises
     ------
     ValueError
-        An edge occurs twice.
+        An edge occurs twice, or the amounts sum to more than 64 bits hold.
     """
     if len(np.unique(np.stack([left, right]), axis=1).T) < len(left):
         raise ValueError("an edge occurs twice; add its amounts first")
+    check_total(amount)
     # Shifted phases spread the remainders, so that most nodes start nearly even.
     phases = (np.arange(len(amount)) * 0.6180339887498949) % 1.0
     parts = np.array([even_split(int(a), slots, p) for a, p in zip(amount, phases, strict=True)], dtype=np.int64)

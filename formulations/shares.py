@@ -1,31 +1,44 @@
-"""Integer max-min fair shares by water filling, also where resources come in nested classes.
+"""Integer max-min fair shares by water filling, also where resources come in nested classes; exact in integers.
 
-Jobs claim units of a resource. Units have a class 0 < 1 < ... < C-1 (GPU memory, say) and a claim that needs
-class c can use any unit of class c or above. With one class this is plain water filling: everybody gets the
-same level, or all it asked for. With several, a scarce upper class freezes the jobs that depend on it and the
-water goes on rising for the others.
+Jobs claim units of a resource. Units have a class 0 < 1 < ... < C-1 (GPU memory, say) and a claim that needs class c
+can use any unit of class c or above. A job uses its least demanding claims first, so that its claims of one class are
+an interval of levels ``(a, b]`` that it passes as the water rises. With one class this is plain water filling:
+everybody gets the same level, or all it asked for. With several, a scarce upper class stops the jobs that have come to
+depend on it, and the water goes on rising for the others.
 
-The fractional levels are exact (`fractions.Fraction`). An integer allocation between floor and ceiling of every
-level, with the total of every group of jobs frozen together, exists: allocations that can be served form an
-integral polymatroid. Which job of a group gets an odd unit is left open, for an optimum to decide.
+Every class c has a level at which its claims are stopped. Among some consecutive classes that share their units, let
+``spare(l)`` be the units of class c and above less the claims on them below level l. The classes from where ``spare``
+is least (the first such) are stopped by level l, the others are not, and from there on neither part can use units of
+the other: so all classes bisect their levels side by side, in integers. What is left lies between two integers, where
+claims are straight lines, and pooling neighbours whose levels would cross gives the exact fractions.
+
+An integer allocation between floor and ceiling of every level, with the total of every group of jobs stopped together,
+exists: allocations that can be served form an integral polymatroid. Which job of a group gets an odd unit is left open,
+for an optimum to decide.
 
 `whole_shares` fills the same water for weighted jobs and one class, and gives the odd units out too, in a fixed order:
 there a share becomes one bound of a network. With weights its answer is no rounding of the fractional levels (next
 unit to the least (share + 1) / weight: D'Hondt's rule may leave floor and ceiling), so the two end differently.
+
+Source: water filling by decomposition, Fujishige, "Lexicographically optimal base of a polymatroid with respect to a
+weight vector" (1980); the form for nested classes is reconstructed here.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 
 __all__ = ["Shares", "max_min_shares", "whole_shares"]
+
+#: Sums of units and claims stay below this in 64 bits; larger ones are added up as Python integers.
+_SAFE = 2**61
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +52,7 @@ class Shares:
     least, most
         (J,) int64, floor and ceiling of the level: what an integer allocation may give.
     group
-        (J,) int64, jobs that were frozen together (they share the odd units).
+        (J,) int64, jobs that were stopped together (they share the odd units); jobs whose level is whole form one.
     group_total
         (groups,) int64, units that each group gets in all.
     """
@@ -53,7 +66,7 @@ class Shares:
     @property
     def total(self) -> int:
         """Units given out in all."""
-        return int(self.group_total.sum())
+        return sum(self.group_total.tolist())
 
 
 def max_min_shares(demand: ArrayLike, supply: ArrayLike, floor: ArrayLike = 0) -> Shares:
@@ -76,7 +89,7 @@ def max_min_shares(demand: ArrayLike, supply: ArrayLike, floor: ArrayLike = 0) -
     Raises
     ------
     ValueError
-        Negative numbers or shapes that do not match.
+        Negative numbers, shapes that do not match, or units that no 64-bit integer holds.
     """
     claims = np.asarray(demand, np.int64)
     claims = claims[:, None] if claims.ndim == 1 else claims
@@ -86,7 +99,119 @@ def max_min_shares(demand: ArrayLike, supply: ArrayLike, floor: ArrayLike = 0) -
         raise ValueError(f"demand of shape {claims.shape} does not match supply of shape {units.shape}")
     if (claims < 0).any() or (units < 0).any() or (held < 0).any():
         raise ValueError("demand, supply and floor must not be negative")
-    return _fill(_Water(claims, units, held))
+    job, of = np.nonzero(claims)
+    amount = claims[job, of]
+    if (claims.sum(axis=1, dtype=np.float64) + held >= 2**62).any():
+        raise ValueError("a job's demand and floor sum to more than 2**62; use a coarser unit")
+    before = np.cumsum(amount) - amount  # may leave 64 bits and come back: only differences within a job count
+    below = held[job] + before - before[np.searchsorted(job, job)]
+    order = np.argsort(of, kind="stable")
+    ramps = _Ramps(units, below[order], (below + amount)[order], of[order])
+    low = ramps.whole_levels()
+    return _stopped(ramps, job[order], held, low)
+
+
+@dataclass(eq=False)
+class _Ramps:
+    """Claims as intervals ``(below, top]`` of levels, sorted by their class, and the (C,) units of the classes."""
+
+    units: Integers
+    below: Integers
+    top: Integers
+    of: Integers
+
+    def __post_init__(self) -> None:
+        # Every sum is at most this; beyond 64 bits the same operations run on Python integers.
+        largest = float(self.units.sum(dtype=np.float64)) + float((self.top - self.below).sum(dtype=np.float64))
+        self.exact: Any = np.int64 if largest < _SAFE else object
+        self.edges = np.searchsorted(self.of, np.arange(len(self.units) + 1))
+
+    def by_class(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(C,) sums over the ramps of each class."""
+        sums = np.concatenate([[0], np.cumsum(values.astype(self.exact))])
+        found: NDArray[Any] = sums[self.edges[1:]] - sums[self.edges[:-1]]
+        return found
+
+    def spare(self, level: Integers) -> NDArray[Any]:
+        """(C,) units of each class less the claims on it that lie below its level."""
+        used = np.clip(level[self.of], self.below, self.top) - self.below
+        left: NDArray[Any] = self.units.astype(self.exact) - self.by_class(used)
+        return left
+
+    def whole_levels(self) -> Integers:
+        """(C,) the integer l of each class whose level lies in ``(l, l + 1]``; the highest level if it never stops."""
+        classes = len(self.units)
+        highest = int(self.top.max(initial=0))
+        low, high = np.full(classes, -1), np.full(classes, highest + 1)
+        starts = np.zeros(min(classes, 1), np.int64)  # where each part of consecutive classes begins
+        while (high - low > 1).any():
+            middle = low + (high - low) // 2
+            total = np.concatenate([np.cumsum(self.spare(middle)[::-1])[::-1], [0]])
+            ends = np.append(starts[1:], classes)
+            least = np.minimum.reduceat(total[:-1], starts)
+            part = np.repeat(np.arange(len(starts)), ends - starts)
+            at_least = np.flatnonzero(total[:-1] == least[part])
+            first = at_least[np.searchsorted(at_least, starts)]
+            first = np.where(total[ends] < least, ends, first)  # nobody's claims exceed the units
+            stopped = np.arange(classes) >= first[part]
+            low, high = np.where(stopped, low, middle), np.where(stopped, middle, high)
+            starts = np.union1d(starts, first[first < classes])
+        return low
+
+    def fractions(self, low: Integers) -> tuple[list[tuple[int, int]], list[int]]:
+        """Each class's level above ``low`` as (numerator, denominator), and the number of its pool."""
+        rising = (self.below <= low[self.of]) & (low[self.of] < self.top)
+        rates, spare = self.by_class(rising).tolist(), self.spare(low).tolist()
+        pools: list[tuple[int, int, int, int]] = []  # integer level, spare units, rising claims, lowest class
+        for c in range(len(low) - 1, -1, -1):
+            level, left, rate = int(low[c]), spare[c], rates[c]
+            while pools and pools[-1][0] == level and not _above(left, rate, *pools[-1][1:3]):
+                _, more, rates_too, _ = pools.pop()
+                left, rate = left + more, rate + rates_too
+            pools.append((level, left, rate, c))
+        fraction, pool = [(0, 1)] * len(low), [0] * len(low)
+        for number, (_, left, rate, first) in enumerate(pools):
+            last = pools[number - 1][3] if number else len(low)
+            fraction[first:last] = [(left, rate) if rate else (0, 1)] * (last - first)
+            pool[first:last] = [number] * (last - first)
+        return fraction, pool
+
+
+def _above(left: int, rate: int, other_left: int, other_rate: int) -> bool:
+    """Whether claims that rise at ``rate`` use ``left`` units up later than the others do theirs."""
+    if not rate:
+        return left >= 0 and other_rate > 0
+    return other_rate > 0 and left * other_rate > other_left * rate
+
+
+def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Shares:
+    """Shares of jobs that stop on the first of their ramps that they cannot climb to the top."""
+    fraction, pool = ramps.fractions(low)
+    reached = low[ramps.of]
+    least = held.copy()
+    np.maximum.at(least, job, np.where(reached >= ramps.top, ramps.top, 0))
+    # Ramps of one job that are not climbed to the top: the first is climbed in part, if it begins low enough.
+    partly = np.flatnonzero((ramps.below <= reached) & (reached < ramps.top))
+    stopped, of = job[partly], ramps.of[partly]
+    least[stopped] = low[of]
+    most, group, totals = least.copy(), np.zeros(len(held), np.int64), [0]
+    levels: list[Any] = least.tolist()
+    number: dict[int, int] = {}
+    for j, c in zip(stopped.tolist(), of.tolist(), strict=True):
+        units, jobs = fraction[c]  # this many odd units for so many jobs
+        most[j] += 1
+        if units == jobs:
+            levels[j] = least[j] = most[j]
+            continue
+        levels[j] = Fraction(levels[j] * jobs + units, jobs)
+        if pool[c] not in number:
+            number[pool[c]] = len(totals)
+            totals.append(units)
+        group[j] = number[pool[c]]
+    for j, at_least in enumerate(least.tolist()):
+        totals[int(group[j])] += at_least
+    kind = np.int64 if max(totals) < 2**63 else object
+    return Shares(tuple(map(Fraction, levels)), least, most, group, np.array(totals, dtype=kind))
 
 
 def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: int) -> Integers:
@@ -101,104 +226,59 @@ def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: in
     units
         Units there are. When the minima exceed them, every job gets its minimum all the same.
 
+    Raises
+    ------
+    ValueError
+        A weight below 1, or a job whose most is below its least.
+
     Notes
     -----
-    Ties go to the earlier job.
+    Ties go to the earlier job. Levels are whole numbers of ``2**-bits``: the k-th unit of a job of weight w lies at
+    ``floor(k * 2**bits / w)``, and ``bits`` is so large that these integers are ordered as the fractions are.
     """
     low, high, w = (np.asarray(x, np.int64) for x in (least, most, weight))
-    left = units - int(low.sum())
-    if left <= 0 or not len(low):
-        return low
-    water = _Water((high - low)[:, None], np.array([left]), low, w)
-    everyone = np.ones(len(low), np.bool_)
-    down, up = 0.0, float((high / w).max())
-    if water.slack(up, everyone)[0] >= 0:
-        return high
-    for _ in range(100):  # until each job has about one unit left between the levels
-        if int((water.stand(up) - water.stand(down)).sum()) <= max(len(low), 64):
+    if (w < 1).any() or (low < 0).any() or (high < low).any():
+        j = int(((w < 1) | (low < 0) | (high < low)).argmax())
+        raise ValueError(
+            f"job {j} has weight {w[j]}, least {low[j]} and most {high[j]}; weights start at 1, least at 0"
+        )
+    shares, tops, weights = low.tolist(), high.tolist(), w.tolist()
+    left = int(units) - sum(shares)
+    if left <= 0 or not shares:
+        return low.copy()
+    if sum(tops) <= int(units):
+        return high.copy()
+    bits = 2 * max(weights).bit_length()
+
+    def stand(level: int) -> list[int]:
+        return [min(max(level * x >> bits, a), b) for x, a, b in zip(weights, low.tolist(), tops, strict=True)]
+
+    # Units up to ``down`` are few enough, up to ``up`` too many; a guess in floating point brings the two close.
+    down, up = 0, (max(b * (1 << bits) // x for b, x in zip(tops, weights, strict=True)) + 1)
+    for guess in _guesses(low, high, w, int(units), bits):
+        if down < guess < up:
+            down, up = (guess, up) if sum(stand(guess)) <= units else (down, guess)
+    while True:
+        shares, reached = stand(down), stand(up)
+        if sum(reached) - sum(shares) <= max(len(shares), 64) or up - down <= 1:
             break
+        middle = (down + up) // 2
+        down, up = (middle, up) if sum(stand(middle)) <= units else (down, middle)
+    coming = [
+        ((k << bits) // x, j)
+        for j, (x, a, b) in enumerate(zip(weights, shares, reached, strict=True))
+        for k in range(a + 1, b + 1)
+    ]
+    for _, j in sorted(coming)[: int(units) - sum(shares)]:
+        shares[j] += 1
+    return np.array(shares, dtype=np.int64)
+
+
+def _guesses(low: Integers, high: Integers, weight: Integers, units: int, bits: int) -> list[int]:
+    """Levels, in units of ``2**-bits``, close below and above the one at which the units run out."""
+    down, up = 0.0, float((high / weight).max())
+    for _ in range(60):
         middle = (down + up) / 2
-        down, up = (middle, up) if water.slack(middle, everyone)[0] >= 0 else (down, middle)
-    share = water.stand(down)
-    more = water.stand(up) - share
-    job = np.repeat(np.arange(len(low)), more)
-    nth = np.arange(len(job)) - np.repeat(np.cumsum(more) - more, more) + 1
-    order = np.argsort((share[job] + nth) / w[job], kind="stable")[: left - int((share - low).sum())]
-    return share + np.bincount(job[order], minlength=len(low))
-
-
-class _Water:
-    """Which levels can be served: jobs take units for their least demanding claims first.
-
-    With x_j units for job j, the units needed of class c and above are the sum over j of
-    ``max(0, x_j - easy[j, c])``, where ``easy[j, c]`` counts what it holds and the claims that need less than c.
-    A job of weight w stands w times as high.
-    """
-
-    def __init__(self, claims: Integers, units: Integers, held: Integers, weight: Integers | None = None) -> None:
-        self.held, self.weight = held, weight
-        self.ceiling = held + claims.sum(axis=1)
-        self.easy = np.cumsum(claims, axis=1) - claims + held[:, None]
-        self.available = np.cumsum(units[::-1])[::-1].tolist()
-        self.used = [Fraction(0)] * len(units)  # by the jobs that are frozen
-
-    def stand(self, level: float) -> Integers:
-        """Whole units of each job at ``level``, within its limits."""
-        x = level if self.weight is None else np.floor(level * self.weight).astype(np.int64)
-        found: Integers = np.clip(x, self.held, self.ceiling)
-        return found
-
-    def slack(self, level: float, active: NDArray[np.bool_]) -> list[Fraction]:
-        """Units left of each class and above when every active job stands at ``level`` within its limits."""
-        x = self.stand(level)[active]
-        need = np.maximum(x[:, None] - self.easy[active], 0).sum(axis=0).tolist()
-        return [have - used - n for have, used, n in zip(self.available, self.used, need, strict=True)]
-
-    def next_stop(self, active: NDArray[np.bool_], low: int) -> tuple[Fraction, NDArray[np.bool_]]:
-        """Highest level the active jobs can reach together, and who of them stops there."""
-        high = int(self.ceiling[active].max())
-        if min(self.slack(high, active)) >= 0:
-            return Fraction(high), active
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if min(self.slack(middle, active)) >= 0 else (low, middle)
-        rising = active & (self.held <= low) & (low < self.ceiling)
-        rates = (rising[:, None] & (low >= self.easy)).sum(axis=0).tolist()
-        steps = [left / rate if rate else None for left, rate in zip(self.slack(low, active), rates, strict=True)]
-        step = min(s for s in steps if s is not None)
-        tight = np.array([s == step for s in steps])
-        stuck = (np.maximum(self.held, low)[:, None] >= self.easy[:, tight]).any(axis=1)
-        return low + step, active & ((self.ceiling <= low) | stuck)
-
-    def freeze(self, jobs: NDArray[np.bool_], level: Fraction) -> list[Fraction]:
-        """Fix the jobs at ``level`` within their limits; returns their exact levels."""
-        exact = []
-        for held, ceiling, easy in zip(
-            self.held[jobs].tolist(), self.ceiling[jobs].tolist(), self.easy[jobs].tolist(), strict=True
-        ):
-            x = min(max(level, Fraction(held)), Fraction(ceiling))
-            exact.append(x)
-            self.used = [used + max(x - e, Fraction(0)) for used, e in zip(self.used, easy, strict=True)]
-        return exact
-
-
-def _fill(water: _Water) -> Shares:
-    """Raise the water from stop to stop until every job is frozen."""
-    count = len(water.held)
-    level = [Fraction(0)] * count
-    group, totals = np.zeros(count, np.int64), list[int]()
-    active, low = np.ones(count, bool), 0
-    while active.any():
-        stop, frozen = water.next_stop(active, low)
-        exact = water.freeze(frozen, stop)
-        for job, x in zip(np.flatnonzero(frozen).tolist(), exact, strict=True):
-            level[job] = x
-        total = sum(exact, Fraction(0))
-        assert total.denominator == 1, "tight sets of an integral polymatroid have integral totals"
-        group[frozen] = len(totals)
-        totals.append(int(total))
-        active &= ~frozen
-        low = math.floor(stop)
-    least = np.array([math.floor(x) for x in level], dtype=np.int64)
-    most = np.array([math.ceil(x) for x in level], dtype=np.int64)
-    return Shares(tuple(level), least, most, group, np.array(totals, dtype=np.int64))
+        few = float(np.clip(middle * weight, low, high).sum()) <= units
+        down, up = (middle, up) if few else (down, middle)
+    return [int(Fraction(x) * (1 << bits)) for x in (down * (1 - 1e-9), up * (1 + 1e-9))]

@@ -118,3 +118,45 @@ def test_alternating_colours_balance_every_node(edges: list[tuple[int, int]]) ->
     for node in (left, right):
         difference = np.bincount(node, weights=2 * colour - 1, minlength=6)
         assert np.abs(difference).max() <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2**53, 2**57]))
+def test_no_unit_is_lost_beyond_floating_point(seed: int, largest: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 7))
+    start = rng.integers(0, 8, count)
+    stop = start + rng.integers(1, 6, count)
+    amount = rng.integers(1, largest, count)
+    found = balance(start, stop, amount)
+    load = {slot: 0 for slot in range(found.first, found.first + len(found.band))}
+    sent = [0] * count
+    for item, slot, units in zip(found.item.tolist(), found.slot.tolist(), found.amount.tolist(), strict=True):
+        assert start[item] <= slot < stop[item]
+        sent[item] += units
+        load[slot] += units
+    assert sent == amount.tolist()
+    band = dict(zip(load, found.band.tolist(), strict=True))
+    assert all(max(band[slot], 0) <= units <= band[slot] + 1 for slot, units in load.items())
+    for c in set(found.band.tolist()) - {-1}:
+        inside = {slot for slot in load if band[slot] >= c}
+        windows = zip(start.tolist(), stop.tolist(), amount.tolist(), strict=True)
+        confined = sum(units for a, b, units in windows if set(range(a, b)) <= inside)
+        assert sum(max(units - c, 0) for units in load.values()) == confined - c * len(inside)
+
+
+@pytest.mark.parametrize("total", [2**53 + 1, 2**61 + 3])
+def test_large_totals_are_split_and_decomposed_to_the_unit(total: int) -> None:
+    parts = even_split(total, 7, 0.6)
+    assert sum(parts.tolist()) == total
+    assert parts.max() - parts.min() == 1
+    cut = decompose(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([total // 4, 5, total // 4 - 1]), 3)
+    assert [sum(row) for row in cut.tolist()] == [total // 4, 5, total // 4 - 1]
+
+
+def test_amounts_beyond_64_bits_are_refused() -> None:
+    huge = np.array([2**62, 2**62 - 1])
+    with pytest.raises(ValueError, match=f"the amounts sum to {2**63 - 1}, the limit is {2**62}; use a coarser unit"):
+        balance(np.array([0, 0]), np.array([1, 1]), huge)
+    with pytest.raises(ValueError, match="use a coarser unit"):
+        decompose(np.array([0, 1]), np.array([0, 1]), huge, 2)

@@ -9,6 +9,7 @@ import pytest
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, NetworkBuilder, solve
 from flowlex.formulations.flow_network import exact_dot
+from flowlex.formulations.lexicographic.network import optimal_face, solve_lexicographic
 from flowlex.validation.certificates import certify_network
 
 ENGINES = ("pulp", "highs", "network")
@@ -242,3 +243,18 @@ def test_undeclared_groups_are_refused() -> None:
         net.nodes("gpu", 1)
     with pytest.raises(ValueError, match=r"model: arcs named 'run' belong to no declared equation; .* beside: runs"):
         net.arcs("run", task[0], task[1])
+
+
+def test_stages_in_strict_order_are_exact_beyond_floating_point() -> None:
+    """The first stage's potentials are odd and above 2**53; rounding them made the next stage refuse."""
+    dear = 2**53 + 1
+    network = FlowNetwork.from_arrays(
+        [0, 0, 1, 2], [1, 2, 3, 3], upper=1, cost=[dear, dear, 0, 0], supply=[1, 0, 0, -1]
+    )
+    stages = solve_lexicographic(network, [network.cost, np.array([1, 0, 0, 0])])
+    assert [stage.outcome.objective for stage in stages] == [dear, 0]
+    assert stages[-1].outcome.values.tolist() == [0, 1, 0, 1]
+    face = optimal_face(network, replace(stages[0].outcome, duals=stages[0].outcome.duals.astype(np.int64)))
+    assert face.arc_count == 4
+    with pytest.raises(ValueError, match="the duals are not whole numbers"):
+        optimal_face(network, replace(stages[0].outcome, duals=np.zeros(4)))
