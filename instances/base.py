@@ -7,17 +7,20 @@ data are also offered to models as NumPy arrays (a cached ``arrays`` property of
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "require_unique"]
+__all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "read_only", "require_unique"]
 
+View = TypeVar("View")
 #: A finite number greater than zero (sizes, rates, capacities); text and booleans are not numbers.
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 #: A finite number that may be zero (times, costs).
@@ -107,6 +110,15 @@ class Instance(Part):
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals for `flowlex show`, in the order they should be printed."""
         return {}
+
+
+def read_only(view: View) -> View:
+    """Make the arrays of a dataclass read-only, so that nothing edits an instance through its view; return it."""
+    for field in dataclasses.fields(cast(Any, view)):
+        value = getattr(view, field.name)
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return view
 
 
 def require_unique(names: Iterable[str], what: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 from flowlex.instances.dags import topological_order
 
 __all__ = [
@@ -310,22 +310,24 @@ class JitInstance(Instance):
         size = np.array([f.size_mb for _, f in transfers], dtype=np.float64)
         owner = _ints([k for k, _ in transfers])
         deadline = [np.nan if f.deadline_s is None else f.deadline_s for _, f in transfers]
-        return JitArrays(
-            out_units=_down(np.array([m.out_mbps for m in self.machines]) * per_slot),
-            in_units=_down(np.array([m.in_mbps for m in self.machines]) * per_slot),
-            sender=_ints([machine[f.sender] for _, f in transfers]),
-            receiver=_ints([machine[f.receiver] for _, f in transfers]),
-            job=owner,
-            feeds=_ints([place[k][f.feeds] for k, f in transfers]),
-            size_mb=size,
-            size_units=_up(size / self.unit_mb),
-            start_s=arrival[owner] + np.array([f.ready_s for _, f in transfers], dtype=np.float64),
-            deadline_s=arrival[owner] + np.array(deadline, dtype=np.float64),
-            computation_s=np.array([c.seconds for j in self.jobs for c in j.computations], dtype=np.float64),
-            computation_job=np.repeat(np.arange(len(self.jobs)), [len(j.computations) for j in self.jobs]),
-            tail=_ints([tail for tail, _ in edges]),
-            head=_ints([head for _, head in edges]),
-            arrival_s=arrival,
+        return read_only(
+            JitArrays(
+                out_units=_down(np.array([m.out_mbps for m in self.machines]) * per_slot),
+                in_units=_down(np.array([m.in_mbps for m in self.machines]) * per_slot),
+                sender=_ints([machine[f.sender] for _, f in transfers]),
+                receiver=_ints([machine[f.receiver] for _, f in transfers]),
+                job=owner,
+                feeds=_ints([place[k][f.feeds] for k, f in transfers]),
+                size_mb=size,
+                size_units=_up(size / self.unit_mb),
+                start_s=arrival[owner] + np.array([f.ready_s for _, f in transfers], dtype=np.float64),
+                deadline_s=arrival[owner] + np.array(deadline, dtype=np.float64),
+                computation_s=np.array([c.seconds for j in self.jobs for c in j.computations], dtype=np.float64),
+                computation_job=np.repeat(np.arange(len(self.jobs)), [len(j.computations) for j in self.jobs]),
+                tail=_ints([tail for tail, _ in edges]),
+                head=_ints([head for _, head in edges]),
+                arrival_s=arrival,
+            )
         )
 
     def rounding(self) -> Rounding:

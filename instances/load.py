@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 
 __all__ = ["Block", "Link", "LoadNode", "LoadPartitionArrays", "LoadPartitionInstance", "RunRecord"]
 
@@ -147,7 +147,7 @@ class LoadPartitionInstance(Instance):
         for link in self.links:
             cost[index[link.source], index[link.target]] = round(link.seconds_per_item * MICROSECONDS)
         np.fill_diagonal(cost, 0)
-        return LoadPartitionArrays(count, holds, home, load, cost)
+        return read_only(LoadPartitionArrays(count, holds, home, load, cost))
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals."""

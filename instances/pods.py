@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 
 __all__ = ["Pod", "PodArrays", "PodInstance", "PodNode"]
 
@@ -171,20 +171,22 @@ class PodInstance(Instance):
         index = {node.name: i for i, node in enumerate(nodes)}
         running = np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64)
         moving = [0.0 if p.node is None else np.inf if p.move_cost is None else p.move_cost for p in pods]
-        return PodArrays(
-            capacity,
-            cards,
-            card_gb,
-            weight,
-            cpu,
-            memory,
-            many,
-            gpu,
-            load,
-            self._allowed(),
-            np.array([p.priority for p in pods], np.int64),
-            running,
-            np.array(moving),
+        return read_only(
+            PodArrays(
+                capacity,
+                cards,
+                card_gb,
+                weight,
+                cpu,
+                memory,
+                many,
+                gpu,
+                load,
+                self._allowed(),
+                np.array([p.priority for p in pods], np.int64),
+                running,
+                np.array(moving),
+            )
         )
 
     def _allowed(self) -> NDArray[np.bool_]:

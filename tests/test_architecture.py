@@ -19,14 +19,6 @@ ROOMS = ("cli", "formulations", "instances", "models", "telemetry", "validation"
 LONGEST = 400
 #: Circles that are still to be cut; a new one is refused.
 KNOWN_CIRCLES: list[set[str]] = [
-    {
-        "formulations.engines.highs",
-        "formulations.engines.infeasibility",
-        "formulations.engines.network",
-        "formulations.engines.pulp",
-        "formulations.flow_network",
-        "formulations.linear_program",
-    },
     {"models.jit.plots", "models.jit.solution"},
     {
         "models.pods.admission",
