@@ -66,13 +66,13 @@ def tu(
         raise typer.BadParameter("must not be negative", param_hint="--seed")
 
     from flowlex.validation.unimodularity.check import check
+    from flowlex.validation.unimodularity.proof import Answer
     from flowlex.validation.unimodularity.reading import read_matrix
-    from flowlex.validation.unimodularity.verdict import Answer
 
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file))
     named = read_matrix(file, bounds=bounds)
-    verdict = check(named, method=method.value, time_limit=time_limit, seed=seed)
+    verdict = check(named, method=method.value, time_limit=time_limit, seed=seed, progress=note)
     if output is not None:
         write_output(output, (verdict.to_json() + "\n").encode())
     if picture is not None:
@@ -87,15 +87,15 @@ def tu(
 
 def _json_document(verdict: Verdict) -> dict[str, object]:
     document = verdict.to_document()
-    wanted = ("verdict", "method", "witness", "certificate", "shape", "nonzeros", "seconds", "conclusion", "steps")
-    return {key: document[key] for key in wanted}
+    del document["fingerprint"]
+    return document
 
 
 def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_bytes
-    from flowlex.validation.unimodularity.verdict import Verdict, VerdictError
-    from flowlex.validation.unimodularity.verify import OTHER_MATRIX, verification_error
+    from flowlex.validation.unimodularity.proof import VerdictError
+    from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, verification_error
 
     try:
         verdict = Verdict.from_json(read_bytes(stored).decode())
@@ -107,9 +107,9 @@ def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
     if reason.startswith(OTHER_MATRIX):
         raise InstanceError(f"{reason} ({file})", path=stored)
     if reason:
-        complain(f"{stored}: the proof does not hold: {reason}")
+        complain(f"{stored}: the verdict does not hold: {reason}")
         return 1
-    console().print(f"{stored}: the proof holds ({verdict.answer}, {verdict.method})", markup=False, soft_wrap=True)
+    console().print(f"{stored}: the verdict holds ({verdict.answer}, {verdict.method})", markup=False, soft_wrap=True)
     return 0
 
 

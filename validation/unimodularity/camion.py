@@ -18,6 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
+
 __all__ = ["Hole", "camion", "hole_through"]
 
 #: Passes that take short columns first; the rest are wholly random.
@@ -40,6 +42,7 @@ def camion(
     seed: int = 0,
     seconds: float = np.inf,
     visits: int = 500_000_000,
+    clock: Clock | None = None,
 ) -> Hole | None:
     """Look for a violating hole in random row and column orders.
 
@@ -53,6 +56,8 @@ def camion(
         Of the random orders; the same seed finds the same hole.
     seconds, visits
         Stop after that much time, or after so many visits of entries in one pass.
+    clock
+        Raises `TimeIsUp` when its limit passes.
 
     Returns
     -------
@@ -71,7 +76,7 @@ def camion(
         order = np.arange(columns) if turn == 0 else generator.permutation(columns)
         if turn < SORTED_ORDERS:  # short columns first: the holes that close later are short as well
             order = order[np.argsort(np.diff(work.indptr)[order], kind="stable")]
-        status, hole_rows, hole_columns = _pass(_with_rows(work, shuffle), order, 0, visits)
+        status, hole_rows, hole_columns = _pass(_with_rows(work, shuffle), order, 0, visits, clock)
         if status == 1:
             back = np.empty(rows, np.int64)
             back[shuffle] = np.arange(rows)
@@ -80,24 +85,26 @@ def camion(
     return None
 
 
-def hole_through(matrix: sp.csc_array, column: int) -> Hole | None:
+def hole_through(matrix: sp.csc_array, column: int, clock: Clock | None = None) -> Hole | None:
     """Look for a violating hole whose last column is ``column`` among the columns up to it, in linear time.
 
     If the columns before it are totally unimodular and the support of all of them is that of a totally
     unimodular matrix, then None means that they are with it, too.
     """
     order = np.arange(column + 1)
-    status, rows, columns = _pass(matrix[:, : column + 1], order, column, 2**62)
+    status, rows, columns = _pass(matrix[:, : column + 1], order, column, 2**62, clock)
     return Hole(rows, columns, 1) if status == 1 else None
 
 
-def _pass(matrix: sp.csc_array, order: NDArray[np.int64], trusted: int, visits: int) -> Any:
-    from flowlex.validation.unimodularity import kernels
-
+def _pass(matrix: sp.csc_array, order: NDArray[np.int64], trusted: int, visits: int, clock: Clock | None) -> Any:
+    clock = clock or Clock()
     by_row = matrix.tocsr()
     arrays = (matrix.indptr, matrix.indices, matrix.data, by_row.indptr, by_row.indices)
-    rows = int(matrix.shape[0])
-    return kernels.camion_pass(rows, order, trusted, *(part.astype(np.int64) for part in arrays), visits)
+    loop = clock.loops("kernels").camion_pass
+    found = loop(int(matrix.shape[0]), order, trusted, *(part.astype(np.int64) for part in arrays), visits, clock.stop)
+    if found[0] == -2:
+        raise TimeIsUp
+    return found
 
 
 def _with_rows(matrix: sp.csc_array, place: NDArray[np.int64]) -> sp.csc_array:

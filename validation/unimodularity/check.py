@@ -12,12 +12,22 @@ The steps live in modules of their own (`reductions`, `heller_tompkins`, `consec
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, matrix_of
-from flowlex.validation.unimodularity.parts import Found, TimeIsUp
+import scipy.sparse as sp
+
+from flowlex.validation.unimodularity.clock import Clock
+from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, ternary
+from flowlex.validation.unimodularity.parts import Found, whole, witness_of
+from flowlex.validation.unimodularity.proof import Answer, Certificate, Step, Witness
+from flowlex.validation.unimodularity.reductions import bad_entry
+from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.search import METHODS, Search
-from flowlex.validation.unimodularity.verdict import Answer, Certificate, Verdict, Witness
+from flowlex.validation.unimodularity.senses import senses_of
+from flowlex.validation.unimodularity.sources import matrix_of
+from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
 __all__ = ["METHODS", "check"]
 
@@ -30,25 +40,28 @@ def check(
     orders: int = 200,
     seed: int = 0,
     bounds: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Decide whether a matrix is totally unimodular, with a proof.
 
     Parameters
     ----------
     source
-        Anything `flowlex.validation.unimodularity.matrix.matrix_of` takes: SciPy sparse, NumPy,
+        Anything `flowlex.validation.unimodularity.sources.matrix_of` takes: SciPy sparse, NumPy,
         `LinearProgram`, `FlowNetwork`, a model, ``pulp.LpProblem``.
     method
         ``"auto"``: all steps of our own. ``"full"``: then also CMR (the ``tu`` extra). Or one of `METHODS`
         to try that step alone, on the matrix as given.
     time_limit
-        Seconds; steps that may take long stop by then and the verdict is undecided.
+        Seconds (loading and compiling loops not counted); when they are over the verdict is undecided.
     orders
         Random orders of Camion's signing.
     seed
         Of everything random; the same seed gives the same verdict (times apart).
     bounds
         With programs: test the matrix with the variables' bounds as rows.
+    progress
+        Called with a line about what is being tried, every second after the second.
 
     Raises
     ------
@@ -63,70 +76,66 @@ def check(
         raise ValueError("time_limit must be positive and orders at least 1")
     start = time.perf_counter()
     named = matrix_of(source, bounds=bounds)
-    search = Search(named, deadline=start + time_limit, orders=orders, seed=seed)
-    try:
-        found = search.run(method)
-    except TimeIsUp:
-        found = None
-    return _verdict(named, search, found, method, time.perf_counter() - start)
+    with Clock(time_limit, progress) as clock:
+        return _Check(named, clock, method, orders, seed).verdict(start)
 
 
-def _verdict(named: NamedMatrix, search: Search, found: Found | None, method: str, seconds: float) -> Verdict:
-    witness, certificate = search.proof(found)
-    answer = Answer.UNDECIDED
-    if witness is not None:
-        answer = Answer.NOT_TU
-    elif certificate is not None:
-        answer = Answer.TU
-    return Verdict(
-        answer=answer,
-        method=_method(search, witness, certificate, method),
-        shape=named.shape,
-        nonzeros=int(named.matrix.nnz),
-        fingerprint=fingerprint(named.matrix),
-        seconds=seconds,
-        certificate=certificate,
-        witness=witness,
-        steps=tuple(search.steps),
-        conclusion=_conclusion(named, search, witness, certificate),
-    )
+class _Check:
+    """One run: the matrix as given, the divided one, the row senses."""
 
+    def __init__(self, named: NamedMatrix, clock: Clock, method: str, orders: int, seed: int) -> None:
+        self.named, self.clock, self.method, self.orders, self.seed = named, clock, method, orders, seed
+        self.steps: list[Step] = []
 
-def _method(search: Search, witness: Witness | None, certificate: Certificate | None, asked: str) -> str:
-    if witness is not None:
-        return search.steps[-1].name
-    if certificate is not None:
-        leaves = [kind for kind in certificate.count() if kind not in ("reduction", "blocks", "divided_rows")]
-        return " + ".join(kind.replace("_", " ") for kind in leaves) or "reduction"
-    return asked
-
-
-def _conclusion(named: NamedMatrix, search: Search, witness: Witness | None, certificate: Certificate | None) -> str:
-    if certificate is not None:
-        return _meaning(named, search)
-    if witness is not None:
-        return "Some integral right-hand sides give fractional vertices: integer declarations may be needed."
-    tried = ", ".join(dict.fromkeys(step.name for step in search.steps)) or "nothing"
-    return (
-        f"Tried: {tried}. To settle it: a longer time limit, or method='full' with the 'tu' extra "
-        "(pip install 'flowlex[tu]')."
-    )
-
-
-def _meaning(named: NamedMatrix, search: Search) -> str:
-    """What total unimodularity buys for this input."""
-    text = "With integral bounds and right-hand sides every vertex is integral"
-    if search.divisors:
-        rows = "a row" if len(search.divisors) == 1 else f"{len(search.divisors)} rows"
-        text = (
-            f"TU after dividing {rows} by a constant. With integral bounds and right-hand sides (divided as well) "
-            "every vertex is integral"
+    def verdict(self, start: float) -> Verdict:
+        """Put the answers together."""
+        answer, certificate, witness = self.answer(self.named)
+        scaled = None
+        divisors = divisors_of(self.named.matrix) if answer is Answer.NOT_TU else {}
+        divided_matrix = divided(self.named.matrix, divisors) if divisors else self.named.matrix
+        if divisors:
+            scaled = Scaled(divisors, *self.answer(replace(self.named, matrix=divided_matrix)))
+        senses = None
+        program = self.named.program
+        proven = answer is Answer.TU or (scaled is not None and scaled.answer is Answer.TU)
+        if not proven and program is not None and (program.equations.any() or program.free.any()):
+            senses = senses_of(self.named, divided_matrix, self.clock, self.decide)
+        verdict = Verdict(
+            answer=answer,
+            shape=self.named.shape,
+            nonzeros=int(self.named.matrix.nnz),
+            fingerprint=fingerprint(self.named.matrix),
+            seconds=time.perf_counter() - start,
+            certificate=certificate,
+            witness=witness,
+            scaled=scaled,
+            senses=senses,
+            steps=tuple(self.steps),
         )
-    integral = named.integral_data(search.divisors)
-    if integral is False:
-        return text + "; but this program has fractional bounds or right-hand sides."
-    if integral:
-        text += ", and those of this program are integral"
-    if named.integer_columns:
-        text += f": its {named.integer_columns} integer declaration(s) are not needed"
-    return text + "."
+        return replace(verdict, conclusion=conclusion_of(self.named, verdict) or self._advice())
+
+    def answer(self, named: NamedMatrix) -> tuple[Answer, Certificate | None, Witness | None]:
+        """Decide one matrix."""
+        place = bad_entry(named.matrix)
+        found = Found(None, (place[0],), (place[1],)) if place is not None else self._search(named.matrix)
+        if found is None:
+            return Answer.UNDECIDED, None, None
+        if found.certificate is not None:
+            return Answer.TU, found.certificate, None
+        return Answer.NOT_TU, None, witness_of(found, named)
+
+    def decide(self, matrix: sp.csc_array) -> Certificate | Witness | None:
+        """Decide a tableau."""
+        _, certificate, witness = self.answer(NamedMatrix(matrix))
+        return certificate or witness
+
+    def _search(self, matrix: sp.csc_array) -> Found | None:
+        search = Search(self.clock, self.steps, orders=self.orders, seed=self.seed)
+        return search.run(whole(ternary(matrix)), self.method)
+
+    def _advice(self) -> str:
+        tried = ", ".join(dict.fromkeys(step.name for step in self.steps)) or "nothing"
+        return (
+            f"Tried: {tried}. To settle it: a longer time limit, or method='full' with the 'tu' extra "
+            "(pip install 'flowlex[tu]')."
+        )

@@ -12,10 +12,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["block_lines", "blocks", "camion_pass", "reduce_lines"]
+__all__ = ["block_lines", "blocks", "camion_pass", "reduce_lines", "warm"]
 
 
-@njit(cache=True)
+def warm():
+    """Compile, or load what was compiled before."""
+    ptr, adj, sign = np.array([0, 1, 2], np.int64), np.array([1, 0], np.int64), np.ones(2, np.int64)
+    block, count = blocks(2, ptr, adj)
+    block_lines(2, ptr, adj, block, count)
+    reduce_lines(1, 1, ptr, adj, sign, np.ones(2, np.uint64))
+    one = np.array([0, 1], np.int64), np.zeros(1, np.int64)
+    camion_pass(1, one[1], 0, *one, one[1] + 1, *one, 9, np.zeros(1, np.uint8))
+
+
+@njit(cache=True, nogil=True)
 def _find(parent, x):
     root = x
     while parent[root] != root:
@@ -25,7 +35,7 @@ def _find(parent, x):
     return root
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def blocks(lines, ptr, adj):
     """Biconnected components of a graph given by adjacency lists; returns a block number per directed edge.
 
@@ -84,7 +94,7 @@ def blocks(lines, ptr, adj):
     return block, count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def block_lines(lines, ptr, adj, block, count):
     """List the lines of every block; returns ``(start, line)``, block k holding ``line[start[k]:start[k+1]]``."""
     start = np.zeros(count + 1, np.int64)
@@ -117,7 +127,7 @@ def block_lines(lines, ptr, adj, block, count):
     return size, held[:found]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _twins(one, two, ptr, adj, sign, alive, stamp, clock):
     """Return 1 if two live lines of one degree are equal, -1 if opposite, 0 if neither."""
     for e in range(ptr[one], ptr[one + 1]):
@@ -137,7 +147,7 @@ def _twins(one, two, ptr, adj, sign, alive, stamp, clock):
     return relation
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def reduce_lines(rows, cols, ptr, adj, sign, weight):
     """Remove zero, unit and repeated (up to sign) lines until nothing changes.
 
@@ -248,8 +258,8 @@ def reduce_lines(rows, cols, ptr, adj, sign, weight):
     return ops[:done], alive
 
 
-@njit(cache=True)
-def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_col, budget):
+@njit(cache=True, nogil=True)
+def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_col, budget, stop):
     """One pass of Camion's signing in a given column order; returns the first violating hole.
 
     Columns are added one by one. Between two neighbours of the new column, a path that a breadth-first search
@@ -259,7 +269,7 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
     Returns
     -------
     (status, hole_rows, hole_cols): status 1 a violation (rows and columns in the order of the cycle),
-    0 a complete pass that found none, -1 the budget of edge visits ran out.
+    0 a complete pass that found none, -1 the budget of edge visits ran out, -2 ``stop[0]`` was set.
     """
     cols = len(order)
     place = np.empty(cols, np.int64)
@@ -300,6 +310,8 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
             queue[0] = start
             head, tail = 0, 1
             while missing and head < tail:
+                if stop[0]:
+                    return -2, nothing, nothing
                 row = queue[head]
                 head += 1
                 work += row_ptr[row + 1] - row_ptr[row]

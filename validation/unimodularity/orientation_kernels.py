@@ -7,15 +7,41 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["orient"]
+__all__ = ["orient", "warm"]
 
 
-@njit(cache=True)
-def orient(rows, cols, ptr, idx, sign, one, two):
+def warm():
+    """Compile, or load what was compiled before."""
+    one = np.zeros(1, np.int64)
+    orient(1, 1, np.array([0, 1]), one, one + 1, one, one + 1, np.ones(1, np.bool_), False)
+
+
+@njit(cache=True, nogil=True)
+def _top(parent, flip, x):
+    """Root and parity of a line, with path compression."""
+    root, parity = x, np.int64(0)
+    while parent[root] != root:
+        parity ^= flip[root]
+        root = parent[root]
+    held = parity
+    while parent[x] != root and x != root:
+        step, own = parent[x], flip[x]
+        parent[x] = root
+        flip[x] = held
+        held ^= own
+        x = step
+    return root, parity
+
+
+@njit(cache=True, nogil=True)
+def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
     """Direct the edges of a realisation so that it gives the signs.
 
-    Returns ``(status, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column is no path,
-    2 the signs fit no orientation: ``arc_tail[0]`` is then the first column that does not fit those before.
+    Only the ``accepted`` columns are looked at; with ``partial`` those whose signs do not fit the columns before
+    them are left out as well.
+
+    Returns ``(status, misfit, accepted, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column
+    is no path, 2 the signs of column ``misfit`` fit no orientation of those before it.
     """
     nodes = rows + 1
     degree = np.zeros(nodes + 1, np.int64)
@@ -58,11 +84,16 @@ def orient(rows, cols, ptr, idx, sign, one, two):
     arc_tail = np.zeros(cols, np.int64)
     arc_head = np.zeros(cols, np.int64)
     if clock != nodes:
-        return 1, one, two, arc_tail, arc_head
+        return 1, -1, accepted, one, two, arc_tail, arc_head
     odd = np.zeros(nodes, np.int64)
     parent = np.arange(rows + cols)
     flip = np.zeros(rows + cols, np.int64)  # parity to the parent
+    asked = np.full(rows + cols, -1, np.int64)
+    wanted = np.zeros(rows + cols, np.int64)
+    accepted = accepted.copy()
     for c in range(cols):
+        if not accepted[c]:
+            continue
         for e in range(ptr[c], ptr[c + 1]):
             odd[one[idx[e]]] ^= 1
             odd[two[idx[e]]] ^= 1
@@ -77,45 +108,31 @@ def orient(rows, cols, ptr, idx, sign, one, two):
                         arc_head[c] = v
                     ends += 1
         if ends != 2 and ptr[c + 1] > ptr[c]:
-            return 1, one, two, arc_tail, arc_head
+            return 1, c, accepted, one, two, arc_tail, arc_head
+        # The column's rows must agree about its direction; rows of one class do so already or never will.
+        fits = True
         for e in range(ptr[c], ptr[c + 1]):
-            r = idx[e]
-            below = child[r]
-            up = enter[below] <= enter[arc_tail[c]] < leave[below]
-            differs = np.int64((sign[e] > 0) != up)
-            a, b, parity = r, rows + c, differs
-            while parent[a] != a:
-                parity ^= flip[a]
-                a = parent[a]
-            while parent[b] != b:
-                parity ^= flip[b]
-                b = parent[b]
-            if a != b:
-                parent[a] = b
-                flip[a] = parity
-            elif parity:
-                arc_tail[0] = c
-                return 2, one, two, arc_tail, arc_head
-            # path halving would need the parity too; compress the row's path instead
-            x, held = r, np.int64(0)
-            while parent[x] != x:
-                held ^= flip[x]
-                x = parent[x]
-            walk = r
-            while parent[walk] != walk:
-                step, parity = parent[walk], flip[walk]
-                parent[walk] = x
-                flip[walk] = held
-                held ^= parity
-                walk = step
+            a, parity = _top(parent, flip, idx[e])
+            low = child[idx[e]]
+            parity ^= np.int64((sign[e] > 0) != (enter[low] <= enter[arc_tail[c]] < leave[low]))
+            if asked[a] != c:
+                asked[a] = c
+                wanted[a] = parity
+            fits = fits and wanted[a] == parity
+        if not fits:
+            if not partial:
+                return 2, c, accepted, one, two, arc_tail, arc_head
+            accepted[c] = False
+            continue
+        for e in range(ptr[c], ptr[c + 1]):
+            a, _ = _top(parent, flip, idx[e])
+            if a != rows + c:
+                parent[a] = rows + c
+                flip[a] = wanted[a]
     tree_tail = np.empty(rows, np.int64)
     tree_head = np.empty(rows, np.int64)
     for line in range(rows + cols):
-        parity = np.int64(0)
-        x = line
-        while parent[x] != x:
-            parity ^= flip[x]
-            x = parent[x]
+        _, parity = _top(parent, flip, line)
         if line < rows:
             low = child[line]
             high = one[line] ^ two[line] ^ low
@@ -124,4 +141,4 @@ def orient(rows, cols, ptr, idx, sign, one, two):
         elif parity:
             c = line - rows
             arc_tail[c], arc_head[c] = arc_head[c], arc_tail[c]
-    return 0, tree_tail, tree_head, arc_tail, arc_head
+    return 0, -1, accepted, tree_tail, tree_head, arc_tail, arc_head

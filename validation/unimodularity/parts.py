@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,25 +11,21 @@ from numpy.typing import NDArray
 
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import NamedMatrix
-from flowlex.validation.unimodularity.verdict import Certificate, Witness
+from flowlex.validation.unimodularity.proof import Certificate, Witness
+from flowlex.validation.unimodularity.verify import kind_of
 
-__all__ = ["Found", "Part", "TimeIsUp", "certificates_of", "with_division", "witness_of"]
+__all__ = ["Found", "Part", "certificates_of", "whole", "witness_of"]
 
 Array = NDArray[np.int64]
 
 
-class TimeIsUp(Exception):
-    """The deadline has passed."""
-
-
 @dataclass(frozen=True)
 class Found:
-    """A proof or a refutation of one part: a certificate, or rows and columns with the name of the find."""
+    """A proof or a refutation of one part: a certificate, or rows and columns of a violating submatrix."""
 
     certificate: Certificate | None = None
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
-    found_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,9 +41,9 @@ class Part:
         rows, columns = tuple(self.rows.tolist()), tuple(self.columns.tolist())
         return Found(Certificate(kind, rows, columns, data or {}, parts))
 
-    def refute(self, rows: Any, columns: Any, found_by: str) -> Found:
+    def refute(self, rows: Any, columns: Any) -> Found:
         """Wrap a violating submatrix of this part (local indices)."""
-        return Found(None, tuple(self.rows[list(rows)].tolist()), tuple(self.columns[list(columns)].tolist()), found_by)
+        return Found(None, tuple(self.rows[list(rows)].tolist()), tuple(self.columns[list(columns)].tolist()))
 
     def cut(self, rows: Array, columns: Array) -> Part:
         """The submatrix with these local rows and columns."""
@@ -65,36 +59,23 @@ class Part:
         return turned
 
 
+def whole(matrix: sp.csc_array) -> Part:
+    """A matrix as the part that is all of it."""
+    rows, columns = map(int, matrix.shape)
+    return Part(matrix, np.arange(rows), np.arange(columns))
+
+
 def certificates_of(proofs: list[Found | None]) -> list[Certificate]:
     """The certificates among these proofs."""
     return [proof.certificate for proof in proofs if proof is not None and proof.certificate is not None]
 
 
-def with_division(certificate: Certificate, divisors: Mapping[int, int | Fraction]) -> Certificate:
-    """Say in the proof which rows were divided before it."""
-    if not divisors:
-        return certificate
-    plain = [value if isinstance(value, int) else str(value) for value in divisors.values()]
-    data = {"rows": list(divisors), "divisors": plain}
-    return replace(certificate, kind="divided_rows", data=data, parts=(certificate,))
-
-
-def witness_of(
-    found: Found, named: NamedMatrix, divided: sp.csc_array, divisors: Mapping[int, int | Fraction]
-) -> Witness:
+def witness_of(found: Found, named: NamedMatrix) -> Witness:
     """Name a violating submatrix and compute its determinant exactly."""
-    entry = found.found_by == "entry"
-    source = named.matrix if entry else divided
-    value = determinant(source.tocsr()[list(found.rows)][:, list(found.columns)])
+    part = named.matrix.tocsr()[list(found.rows)][:, list(found.columns)]
+    value = determinant(part)
     if value in (-1, 0, 1):
-        raise AssertionError(f"{found.found_by} gave no witness; please report this matrix")
-    changed = not entry and any(row in divisors for row in found.rows)
-    return Witness(
-        found.rows,
-        found.columns,
-        value,
-        found.found_by,
-        named.names_of_rows(found.rows),
-        named.names_of_columns(found.columns),
-        tuple(divisors.get(row, 1) for row in found.rows) if changed else (),
-    )
+        raise AssertionError("a submatrix found violates nothing; please report this matrix")
+    rows, columns = found.rows, found.columns
+    names = named.names_of_rows(rows), named.names_of_columns(columns)
+    return Witness(rows, columns, value, kind_of(part), *names)

@@ -20,7 +20,8 @@ import scipy.sparse as sp
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_bytes, read_instance
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical, matrix_of, with_bounds
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.sources import matrix_of, with_bounds
 
 __all__ = ["FORMATS", "read_matrix"]
 
@@ -203,13 +204,24 @@ def _model(data: bytes, kind: str, bounds: bool) -> NamedMatrix:
     if status != highspy.HighsStatus.kOk or said:
         reason = "; ".join(said).replace(str(copy), "the file") or "it cannot be parsed"
         raise InstanceError(f"HiGHS does not accept this {kind.upper()} file: {reason}")
-    program = solver.getLp()
-    if program.num_row_ == 0:
+    model = solver.getModel()
+    if model.lp_.num_row_ == 0:
         raise InstanceError("the model has no rows, so there is no constraint matrix to test")
-    return _named(program, bounds)
+    named = _named(model.lp_, nonlinear_part(model))
+    return with_bounds(named) if bounds else named
 
 
-def _named(program: Any, bounds: bool) -> NamedMatrix:
+def nonlinear_part(model: Any) -> str:
+    """Why an optimum of a HiGHS model need not be a vertex of its rows and bounds; empty for a linear program."""
+    import highspy
+
+    if model.hessian_.dim_ > 0 and len(model.hessian_.value_):
+        return "the objective is quadratic"
+    jumps = (highspy.HighsVarType.kSemiContinuous, highspy.HighsVarType.kSemiInteger)
+    return "it has semi-continuous variables" if any(kind in jumps for kind in model.lp_.integrality_) else ""
+
+
+def _named(program: Any, nonlinear: str) -> NamedMatrix:
     import highspy
 
     held = program.a_matrix_
@@ -219,17 +231,21 @@ def _named(program: Any, bounds: bool) -> NamedMatrix:
     by_column = held.format_ == highspy.MatrixFormat.kColwise
     matrix = sp.csc_array(arrays, shape=shape) if by_column else sp.csc_array(sp.csr_array(arrays, shape=shape))
     rows, columns = list(program.row_names_), list(program.col_names_)
-    kinds = list(program.integrality_)
-    limits = np.array([program.col_lower_, program.col_upper_], dtype=float)
-    named = NamedMatrix(
+    kinds = list(program.integrality_) or [highspy.HighsVarType.kContinuous] * shape[1]
+    whole = (highspy.HighsVarType.kInteger, highspy.HighsVarType.kSemiInteger)
+    sign = -1.0 if program.sense_ == highspy.ObjSense.kMaximize else 1.0
+    return NamedMatrix(
         canonical(matrix),
         (lambda: rows) if len(rows) == shape[0] else None,
         (lambda: columns) if len(columns) == shape[1] else None,
-        integer_columns=sum(item == highspy.HighsVarType.kInteger for item in kinds),
-        row_sides=np.array([program.row_lower_, program.row_upper_], dtype=float),
-        integral_bounds=bool(np.all(~np.isfinite(limits) | (limits == np.rint(limits)))),
+        Program(
+            sides=np.array([program.row_lower_, program.row_upper_], dtype=float),
+            bounds=np.array([program.col_lower_, program.col_upper_], dtype=float),
+            integer=np.array([kind in whole for kind in kinds], dtype=bool),
+            cost=sign * np.array(program.col_cost_, dtype=float),
+            nonlinear=nonlinear,
+        ),
     )
-    return with_bounds(named, program.col_lower_, program.col_upper_) if bounds else named
 
 
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d+)?$")

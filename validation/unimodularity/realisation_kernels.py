@@ -1,6 +1,6 @@
-"""Compiled loops of `network_matrix`: one node of Tutte's recursion.
+"""Compiled loops of `network_matrix`: column by column, a tree in which the support of every column is a path.
 
-Matrices are given by column as ``ptr, idx`` (the support only). See `network_matrix` for the method.
+See `decomposition_kernels` for the decomposition that the columns are added to.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
@@ -10,311 +10,277 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flowlex.validation.unimodularity.kernels import _find
+from flowlex.validation.unimodularity.decomposition_kernels import (
+    find,
+    member,
+    new_member,
+    new_node,
+    new_pair,
+    put,
+    reduce,
+)
+from flowlex.validation.unimodularity.merging_kernels import hang, merge
 
-__all__ = ["children", "find_split", "glue", "plan", "two_sides"]
+__all__ = ["column_order", "realise", "warm"]
 
 
-@njit(cache=True)
-def find_split(rows, ptr, idx, order, budget):
-    """Find a row whose star leaves the other rows disconnected, into small components if possible.
+def warm():
+    """Compile, or load what was compiled before."""
+    ptr, idx = np.array([0, 2, 4, 6, 9], np.int64), np.array([0, 1, 1, 2, 0, 2, 0, 1, 2], np.int64)
+    order = column_order(3, ptr, idx, ptr, idx)
+    realise(3, ptr, idx, order, 4, np.zeros(1, np.uint8))
 
-    Returns ``(row, label, parts, work)``: the row (-1 none, -2 budget spent), and for every other row the
-    number of its component among the columns that avoid the row.
-    """
+
+@njit(cache=True, nogil=True)
+def column_order(rows, ptr, idx, row_ptr, row_col):
+    """Columns in breadth-first order, so that each shares a row with one before it where it can."""
     cols = len(ptr) - 1
-    parent = np.empty(rows, np.int64)
-    label = np.full(rows, -1, np.int64)
-    number = np.empty(rows, np.int64)
-    size = np.zeros(rows, np.int64)
-    best, best_row, best_parts, tries = rows + 1, -1, 0, 0
-    work = 0
-    hit = np.full(cols, -1, np.int64)
-    count = np.zeros(rows + 1, np.int64)
-    for e in range(len(idx)):
-        count[idx[e] + 1] += 1
-    for r in range(rows):
-        count[r + 1] += count[r]
-    row_col = np.empty(len(idx), np.int64)
-    fill = count[:-1].copy()
-    for c in range(cols):
-        for e in range(ptr[c], ptr[c + 1]):
-            row_col[fill[idx[e]]] = c
-            fill[idx[e]] += 1
-    for k in range(len(order)):
-        row = order[k]
-        for e in range(count[row], count[row + 1]):
-            hit[row_col[e]] = k
-        for r in range(rows):
-            parent[r] = r
-        parts = rows - 1
-        work += rows + count[row + 1] - count[row]
-        for c in range(cols):
-            if hit[c] == k or ptr[c + 1] == ptr[c]:
-                continue
-            first = _find(parent, idx[ptr[c]])
-            for e in range(ptr[c] + 1, ptr[c + 1]):
-                other = _find(parent, idx[e])
-                if other != first:
-                    parent[other] = first
-                    parts -= 1
-            work += ptr[c + 1] - ptr[c]
-            if parts == 1:
-                break
-        if parts > 1:
-            number[:] = -1
-            size[:] = 0
-            found = 0
-            largest = 0
-            for r in range(rows):
-                if r == row:
+    order = np.empty(cols, np.int64)
+    queued = np.zeros(cols, np.bool_)
+    used = np.zeros(rows, np.bool_)
+    head = tail = 0
+    for start in range(cols):
+        if queued[start]:
+            continue
+        queued[start] = True
+        order[tail] = start
+        tail += 1
+        while head < tail:
+            c = order[head]
+            head += 1
+            for e in range(ptr[c], ptr[c + 1]):
+                r = idx[e]
+                if used[r]:
                     continue
-                root = _find(parent, r)
-                if number[root] < 0:
-                    number[root] = found
-                    found += 1
-                size[number[root]] += 1
-                largest = max(largest, size[number[root]])
-            if largest < best:
-                best = largest
-                best_row = row
-                best_parts = parts
-                for r in range(rows):
-                    label[r] = -1 if r == row else number[_find(parent, r)]
-            tries += 1
-            if 3 * best <= 2 * rows or tries == 6:
-                break
-        if work > budget:
-            return -2, label, 0, work
-    return best_row, label, best_parts, work
+                used[r] = True
+                for f in range(row_ptr[r], row_ptr[r + 1]):
+                    near = row_col[f]
+                    if near < cols and not queued[near]:
+                        queued[near] = True
+                        order[tail] = near
+                        tail += 1
+    return order
 
 
-@njit(cache=True)
-def two_sides(parts, pairs):
-    """Two-colour the components so that those that split each other differ; returns ``(possible, side)``.
-
-    ``pairs`` lists (k, l) for "k splits l", grouped by l. Only pairs that occur both ways bind.
-    """
-    start = np.zeros(parts + 1, np.int64)
-    for i in range(len(pairs)):
-        start[pairs[i, 1] + 1] += 1
-    for k in range(parts):
-        start[k + 1] += start[k]
-    splits = np.empty(len(pairs), np.int64)
-    fill = start[:-1].copy()
-    for i in range(len(pairs)):
-        splits[fill[pairs[i, 1]]] = pairs[i, 0]
-        fill[pairs[i, 1]] += 1
-    parent = np.arange(2 * parts)
-    mark = np.full(parts, -1, np.int64)
-    # turned[start'[k]:...] lists the l that k splits; both lists meet in the binding pairs.
-    count = np.zeros(parts + 1, np.int64)
-    for i in range(len(pairs)):
-        count[pairs[i, 0] + 1] += 1
-    for k in range(parts):
-        count[k + 1] += count[k]
-    turned = np.empty(len(pairs), np.int64)
-    fill = count[:-1].copy()
-    for i in range(len(pairs)):
-        turned[fill[pairs[i, 0]]] = pairs[i, 1]
-        fill[pairs[i, 0]] += 1
-    for k in range(parts):
-        for i in range(start[k], start[k + 1]):
-            mark[splits[i]] = k
-        for i in range(count[k], count[k + 1]):
-            if mark[turned[i]] == k:
-                other = turned[i]
-                parent[_find(parent, k)] = _find(parent, other + parts)
-                parent[_find(parent, k + parts)] = _find(parent, other)
-    side = np.zeros(parts, np.int64)
-    for k in range(parts):
-        one, two = _find(parent, k), _find(parent, k + parts)
-        if one == two:
-            return False, side
-        side[k] = 1 if one > two else 0
-    return True, side
+@njit(cache=True, nogil=True)
+def _grown(table, needed):
+    """The table with room for so many rows."""
+    if needed <= len(table):
+        return table
+    larger = np.full((2 * needed, table.shape[1]), -1, table.dtype)
+    larger[: len(table)] = table
+    return larger
 
 
-@njit(cache=True)
-def plan(rows, ptr, idx, row, label, parts):
-    """Which columns through ``row`` touch which component, and which components split which.
-
-    Returns ``(touch_ptr, touch_col, uneven, pairs)``: per component its columns among those through the row;
-    whether some row of the component has only part of them; and all (k, l) such that a row of component k has
-    some but not all of the columns of component l.
-    """
-    cols = len(ptr) - 1
-    through = np.zeros(cols, np.bool_)
-    touch_ptr = np.zeros(parts + 1, np.int64)
-    seen = np.full(parts, -1, np.int64)
-    for c in range(cols):
-        for e in range(ptr[c], ptr[c + 1]):
-            if idx[e] == row:
-                through[c] = True
-        if through[c]:
-            for e in range(ptr[c], ptr[c + 1]):
-                part = label[idx[e]]
-                if part >= 0 and seen[part] != c:
-                    seen[part] = c
-                    touch_ptr[part + 1] += 1
-    for k in range(parts):
-        touch_ptr[k + 1] += touch_ptr[k]
-    touch_col = np.empty(touch_ptr[parts], np.int64)
-    fill = touch_ptr[:-1].copy()
-    seen[:] = -1
-    for c in range(cols):
-        if through[c]:
-            for e in range(ptr[c], ptr[c + 1]):
-                part = label[idx[e]]
-                if part >= 0 and seen[part] != c:
-                    seen[part] = c
-                    touch_col[fill[part]] = c
-                    fill[part] += 1
-    uneven = np.zeros(parts, np.bool_)
-    share = np.zeros(rows, np.int64)
-    met = np.empty(rows, np.int64)
-    seen[:] = -1
-    pairs = np.empty((64, 2), np.int64)
-    found = 0
-    for k in range(parts):
-        size = touch_ptr[k + 1] - touch_ptr[k]
-        meetings = 0
-        for t in range(touch_ptr[k], touch_ptr[k + 1]):
-            c = touch_col[t]
-            for e in range(ptr[c], ptr[c + 1]):
-                if label[idx[e]] >= 0:
-                    if share[idx[e]] == 0:
-                        met[meetings] = idx[e]
-                        meetings += 1
-                    share[idx[e]] += 1
-        for i in range(meetings):
-            r = met[i]
-            if share[r] < size:
-                part = label[r]
-                if part == k:
-                    uneven[k] = True
-                elif seen[part] != k:
-                    seen[part] = k
-                    if found == len(pairs):
-                        larger = np.empty((2 * found, 2), np.int64)
-                        larger[:found] = pairs
-                        pairs = larger
-                    pairs[found, 0] = part
-                    pairs[found, 1] = k
-                    found += 1
-            share[r] = 0
-    return touch_ptr, touch_col, uneven, pairs[:found]
+@njit(cache=True, nogil=True)
+def _longer(vector, needed):
+    if needed <= len(vector):
+        return vector
+    larger = np.full(2 * needed, -1, vector.dtype)
+    larger[: len(vector)] = vector
+    return larger
 
 
-@njit(cache=True)
-def children(rows, ptr, idx, row, label, parts):
-    """Split the matrix into the components' matrices; the row chosen is the last row of each.
-
-    Returns ``(place, size, start, child_ptr, entry_start, child_idx)``: number of each row inside its
-    component; rows per component; where a component's column pointers and entries start. Columns left with
-    fewer than two entries are dropped: every tree realises them.
-    """
-    cols = len(ptr) - 1
-    size = np.zeros(parts, np.int64)
-    place = np.full(rows, -1, np.int64)
-    for r in range(rows):
-        if label[r] >= 0:
-            place[r] = size[label[r]]
-            size[label[r]] += 1
-    held = np.zeros(parts, np.int64)
-    here = np.empty(parts, np.int64)
-    columns = np.zeros(parts, np.int64)
-    entries = np.zeros(parts, np.int64)
-    start = np.zeros(parts + 1, np.int64)
-    entry_start = np.zeros(parts + 1, np.int64)
-    child_ptr = np.empty(0, np.int64)
-    child_idx = np.empty(0, np.int64)
-    for turn in range(2):
-        for c in range(cols):
-            touched = 0
-            has = 0
-            for e in range(ptr[c], ptr[c + 1]):
-                part = label[idx[e]]
-                if part < 0:
-                    has = 1
-                    continue
-                if held[part] == 0:
-                    here[touched] = part
-                    touched += 1
-                held[part] += 1
-            for t in range(touched):
-                part = here[t]
-                if held[part] + has >= 2 and size[part] >= 2:
-                    if turn == 1:
-                        child_ptr[start[part] + columns[part] + 1] = entries[part] + held[part] + has
-                        if has:
-                            child_idx[entry_start[part] + entries[part] + held[part]] = size[part]
-                    columns[part] += 1
-                    entries[part] += held[part] + has
-                else:
-                    held[part] = 0
-            if turn == 1:
-                for t in range(touched):
-                    here[t] = here[t]
-                for e in range(ptr[c + 1] - 1, ptr[c] - 1, -1):
-                    part = label[idx[e]]
-                    if part >= 0 and held[part] > 0:
-                        held[part] -= 1
-                        child_idx[entry_start[part] + entries[part] - has - held[part] - 1] = place[idx[e]]
-            for t in range(touched):
-                held[here[t]] = 0
-        if turn == 0:
-            for k in range(parts):
-                start[k + 1] = start[k] + columns[k] + 1
-                entry_start[k + 1] = entry_start[k] + entries[k]
-            child_ptr = np.zeros(start[parts], np.int64)
-            child_idx = np.empty(entry_start[parts], np.int64)
-            columns[:] = 0
-            entries[:] = 0
-    return place, size, start, child_ptr, entry_start, child_idx
+@njit(cache=True, nogil=True)
+def _room(work, members, nodes, edges):
+    """Scratch arrays for so many members, nodes and edges."""
+    first, after, count, degree, links, met, queue, seen, times, tick = work
+    first, count, degree = _longer(first, members), _longer(count, members), _longer(degree, members)
+    links, met, queue, seen = (
+        _longer(links, members),
+        _longer(met, members),
+        _longer(queue, 2 * members),
+        _longer(seen, members),
+    )
+    return first, _longer(after, edges), count, degree, links, met, queue, seen, _longer(times, nodes), tick
 
 
-@njit(cache=True)
-def glue(ptr, idx, row, label, order, side, touch_ptr, touch_col, size, one, two):
-    """Hang the components' trees on the two ends of the chosen row's edge.
+@njit(cache=True, nogil=True)
+def _by_component(column, turn, known, component, slot, stamp):
+    """Sort the known rows of a column by component: ``(start, line)``, and how many rows are new."""
+    groups = 0
+    fresh = 0
+    for place in range(len(column)):
+        if not known[column[place]]:
+            fresh += 1
+            continue
+        root = find(component, column[place])
+        if stamp[root] != turn:
+            stamp[root] = turn
+            slot[root] = groups
+            groups += 1
+    start = np.zeros(groups + 1, np.int64)
+    for place in range(len(column)):
+        if known[column[place]]:
+            start[slot[find(component, column[place])] + 1] += 1
+    for g in range(groups):
+        start[g + 1] += start[g]
+    line = np.empty(start[groups], np.int64)
+    fill = start.copy()
+    for place in range(len(column)):
+        if known[column[place]]:
+            g = slot[find(component, column[place])]
+            line[fill[g]] = column[place]
+            fill[g] += 1
+    return start, line, fresh
 
-    ``one, two`` are the ends of every row's edge inside its component's tree, where 0 is the root (the end it
-    shares with the chosen edge) and 1..size the others; ``order`` lists components from the edge outwards.
-    Returns ``(ok, one, two)`` for the whole tree.
-    """
-    rows = len(label)
-    cols = len(ptr) - 1
-    at = np.zeros((2, cols), np.int64)
-    at[1] = 1
-    base = 2
-    where = np.empty(len(size), np.int64)
-    bottom = np.empty(len(size), np.int64)
-    for k in order:
-        s = side[k]
-        bottom[k] = base - 1  # local vertex v > 0 becomes base - 1 + v
-        base += size[k]
-        where[k] = s
-        if touch_ptr[k + 1] > touch_ptr[k]:
-            where[k] = at[s, touch_col[touch_ptr[k]]]
-        for t in range(touch_ptr[k], touch_ptr[k + 1]):
-            c = touch_col[t]
-            if at[s, c] != where[k]:
-                return False, one, two
-            last = 0
-            for e in range(ptr[c], ptr[c + 1]):
-                if label[idx[e]] == k:
-                    last ^= one[idx[e]] ^ two[idx[e]]
-            if last > size[k]:
-                return False, one, two
-            if last > 0:
-                at[s, c] = bottom[k] + last
-    first = np.empty(rows, np.int64)
-    second = np.empty(rows, np.int64)
-    for r in range(rows):
-        k = label[r]
-        if r == row:
-            first[r], second[r] = 0, 1
+
+@njit(cache=True, nogil=True)
+def _join(column, known, component, weight, home, ed, mb):
+    """Put the new rows of a column into its polygon and make one component of all."""
+    root = find(component, column[0])
+    for place in range(len(column)):
+        row = column[place]
+        if not known[row]:
+            known[row] = True
+            ed[row, 0] = home
+            mb[home, 3] ^= row
+        other = find(component, row)
+        if other != root:
+            if weight[other] > weight[root]:
+                root, other = other, root
+            component[other] = root
+            weight[root] += weight[other]
+
+
+@njit(cache=True, nogil=True)
+def _add(edge, column, start, line, fresh, chain, joint, at, known, component, weight, ed, mb, nd, ct, work):
+    """Add a column that fits: an edge beside its path, or a polygon through the paths and the new rows."""
+    groups = len(start) - 1
+    if groups == 1 and fresh == 0:
+        graph, a, b = merge(chain, at[1], joint, ed, mb, nd, work, ct)
+        put(ed, edge, graph, a, b)
+        return
+    if groups == 0 and fresh == 1:
+        home = new_member(mb, ct, 1)
+        a, b = new_node(nd, ct), new_node(nd, ct)
+        put(ed, edge, home, a, b)
+        put(ed, column[0], home, a, b)
+        known[column[0]] = True
+        return
+    home = new_member(mb, ct, 0)
+    mb[home, 2] = groups + fresh + 1
+    mb[home, 3] = edge
+    ed[edge, 0] = home
+    heaviest = 0
+    for g in range(groups):
+        if weight[find(component, line[start[g]])] > weight[find(component, line[start[heaviest]])]:
+            heaviest = g
+    for g in range(groups):
+        graph, a, b = merge(chain[at[g] : at[g + 1]], at[g + 1] - at[g], joint[at[g] :], ed, mb, nd, work, ct)
+        there, here = new_pair(ed, ct)
+        put(ed, there, graph, a, b)
+        ed[here, 0] = home
+        mb[home, 3] ^= here
+        if g == heaviest:
+            mb[home, 4] = here
         else:
-            first[r] = bottom[k] + one[r] if one[r] > 0 else where[k]
-            second[r] = bottom[k] + two[r] if two[r] > 0 else where[k]
-    return True, first, second
+            hang(member(mb, graph), there, ed, mb)
+    _join(column, known, component, weight, home, ed, mb)
+
+
+@njit(cache=True, nogil=True)
+def realise(rows, ptr, idx, order, most_refused, stop):
+    """Find a tree with one edge per row in which the columns are paths.
+
+    Returns ``(status, accepted, one, two, refused)``: status 0 done, 1 stopped, 2 more than ``most_refused``
+    columns do not fit (``refused`` is the last of them), 3 an error of ours; ``accepted`` by column; the ends of
+    every row's edge.
+    """
+    cols = len(ptr) - 1
+    size = 4 * (rows + cols) + 64
+    ed, mb, nd = np.full((2 * size, 4), -1, np.int64), np.zeros((size, 5), np.int64), np.zeros(2 * size, np.int64)
+    ct = np.array([0, 0, rows + cols, -1], np.int64)
+    no = np.full(1, -1, np.int64)
+    work = _room((no, no, no, no, no, no, no, no, no, np.zeros(1, np.int64)), size, 2 * size, 2 * size)
+    component, weight, known = np.arange(rows), np.ones(rows, np.int64), np.zeros(rows, np.bool_)
+    slot, stamp = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
+    chain, joint = np.empty((64, 3), np.int64), np.empty((64, 2), np.int64)
+    accepted = np.zeros(cols, np.bool_)
+    refused = 0
+    for turn in range(cols):
+        if stop[0]:
+            return 1, accepted, component, component, -1
+        c = order[turn]
+        column = idx[ptr[c] : ptr[c + 1]]
+        if len(column) == 0:
+            accepted[c] = True
+            continue
+        start, line, fresh = _by_component(column, turn, known, component, slot, stamp)
+        groups = len(start) - 1
+        at = np.zeros(groups + 1, np.int64)  # the chains of the groups stand one behind the other
+        fits = True
+        for g in range(groups):
+            chain, joint = _grown(chain, at[g] + ct[0] + 2), _grown(joint, at[g] + ct[0] + 2)
+            length = reduce(line[start[g] : start[g + 1]], ed, mb, nd, turn, work, chain[at[g] :], joint[at[g] :])
+            at[g + 1] = at[g] + length
+            if length == 0:
+                fits = False
+                break
+        if not fits:
+            refused += 1
+            if refused > most_refused:
+                return 2, accepted, component, component, c
+            continue
+        accepted[c] = True
+        more = 8 * (at[groups] + groups + 2)  # a member of a chain makes at most so many members, nodes, markers
+        mb, nd, ed = _grown(mb, ct[0] + more), _longer(nd, ct[1] + more), _grown(ed, ct[2] + more)
+        work = _room(work, len(mb), len(nd), len(ed))
+        _add(rows + c, column, start, line, fresh, chain, joint, at, known, component, weight, ed, mb, nd, ct, work)
+    done, one, two = _glue(rows, cols, ed, mb, nd, ct, known, component)
+    return (0 if done else 3), accepted, one, two, -1
+
+
+@njit(cache=True, nogil=True)
+def _glue(rows, cols, ed, mb, nd, ct, known, component):
+    """Put all members together, one way of the many: the tree's edges as pairs of nodes 0..rows."""
+    size = np.zeros(ct[0] + 1, np.int64)
+    for edge in range(ct[2]):
+        m = ed[edge, 0]
+        if m >= 0 and not mb[member(mb, m), 1]:
+            size[m + 1] += 1
+    nodes = ct[1]
+    offset = np.empty(ct[0], np.int64)
+    for m in range(ct[0]):
+        offset[m] = nodes
+        nodes += size[m + 1]
+    parent = np.arange(nodes + rows + 1)
+    parent[: ct[1]] = nd[: ct[1]]
+    placed = np.zeros(ct[0], np.int64)
+    for edge in range(ct[2]):
+        m = ed[edge, 0]
+        if m >= 0 and not mb[member(mb, m), 1]:
+            ed[edge, 1] = offset[m] + placed[m]
+            placed[m] += 1
+            ed[edge, 2] = offset[m] + placed[m] % size[m + 1]
+    for edge in range(rows + cols, ct[2]):
+        other = ed[edge, 3]
+        if ed[edge, 0] >= 0 and edge < other:
+            parent[find(parent, ed[edge, 1])] = find(parent, ed[other, 1])
+            parent[find(parent, ed[edge, 2])] = find(parent, ed[other, 2])
+    hub = nodes + rows
+    done = np.zeros(rows, np.bool_)
+    for row in range(rows):
+        if not known[row]:
+            ed[row, 1] = hub
+            ed[row, 2] = nodes + row
+            continue
+        root = find(component, row)
+        if not done[root]:
+            done[root] = True
+            parent[find(parent, ed[row, 1])] = find(parent, hub)
+    number = np.full(len(parent), -1, np.int64)
+    found = 0
+    one = np.empty(rows, np.int64)
+    two = np.empty(rows, np.int64)
+    for row in range(rows):
+        for side in (1, 2):
+            v = find(parent, ed[row, side])
+            if number[v] < 0:
+                number[v] = found
+                found += 1
+            if side == 1:
+                one[row] = number[v]
+            else:
+                two[row] = number[v]
+    return found == rows + (1 if rows else 0), one, two

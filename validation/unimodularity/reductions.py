@@ -1,7 +1,6 @@
-"""Steps 1 and 2: entries, scaling, and everything that makes the matrix smaller without changing the answer.
+"""Steps 1 and 2: entries, and everything that makes the matrix smaller without changing the answer.
 
-* an entry outside {-1, 0, 1} is a 1 x 1 witness, unless its whole row has one absolute value: then the row is
-  divided by it first and the verdict says so;
+* an entry outside {-1, 0, 1} is a 1 x 1 witness;
 * zero, unit and repeated (up to sign) rows and columns are removed until nothing changes;
 * the rest falls into blocks: the connected components of the bipartite graph of rows and columns, cut further
   at every row or column whose removal disconnects it (a matrix is totally unimodular exactly when each of its
@@ -14,15 +13,14 @@ so witnesses only need their indices mapped back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from flowlex.validation.unimodularity.matrix import exact
+from flowlex.validation.unimodularity.clock import Clock
 
-__all__ = ["Reduction", "bad_entry", "divide_rows", "reduce_matrix", "split_blocks"]
+__all__ = ["Reduction", "bad_entry", "reduce_matrix", "split_blocks"]
 
 #: Words for the reasons in the trace of `reduce_matrix`, by number.
 REASONS = ("zero", "unit", "equal", "opposite")
@@ -57,33 +55,9 @@ def bad_entry(matrix: sp.csc_array) -> tuple[int, int] | None:
     return int(matrix.indices[place]), int(np.searchsorted(matrix.indptr, place, side="right")) - 1
 
 
-def divide_rows(matrix: sp.csc_array) -> tuple[sp.csc_array, dict[int, int | Fraction]]:
-    """Divide every row whose nonzeros share one absolute value other than 1 by that value.
-
-    Returns
-    -------
-    matrix, divisors
-        The divided matrix (the other rows unchanged) and the exact divisor of each row divided.
-    """
-    rows = int(matrix.shape[0])
-    size = np.abs(matrix.data)
-    largest = np.zeros(rows, dtype=size.dtype)
-    np.maximum.at(largest, matrix.indices, size)
-    smallest = largest.copy()
-    np.minimum.at(smallest, matrix.indices, size)
-    chosen = (largest == smallest) & (largest != 1) & (largest != 0)
-    if not chosen.any():
-        return matrix, {}
-    hit = chosen[matrix.indices]
-    data = np.where(hit, np.sign(matrix.data), matrix.data)
-    divided = sp.csc_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-    return divided, {int(row): exact(largest[row]) for row in np.flatnonzero(chosen)}
-
-
-def reduce_matrix(matrix: sp.csc_array, *, seed: int = 0) -> Reduction:
+def reduce_matrix(matrix: sp.csc_array, *, seed: int = 0, clock: Clock | None = None) -> Reduction:
     """Remove zero, unit and repeated lines of a {-1, 0, 1} matrix until nothing changes, in linear time."""
-    from flowlex.validation.unimodularity import kernels
-
+    kernels = (clock or Clock()).loops("kernels")
     rows, columns = map(int, matrix.shape)
     pointer, far, sign = lines_graph(matrix)
     weight = np.random.default_rng(seed).integers(0, 2**64, rows + columns, dtype=np.uint64)
@@ -97,14 +71,13 @@ def reduce_matrix(matrix: sp.csc_array, *, seed: int = 0) -> Reduction:
     )
 
 
-def split_blocks(matrix: sp.csc_array) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def split_blocks(matrix: sp.csc_array, clock: Clock | None = None) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return rows and columns of each block (biconnected component) of the bipartite graph.
 
     Every nonzero lies in exactly one block; two blocks share at most one row or column. Rows and columns
     without nonzeros are in none.
     """
-    from flowlex.validation.unimodularity import kernels
-
+    kernels = (clock or Clock()).loops("kernels")
     rows = int(matrix.shape[0])
     pointer, far, _ = lines_graph(matrix)
     block, count = kernels.blocks(len(pointer) - 1, pointer, far)

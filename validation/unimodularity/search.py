@@ -11,29 +11,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from flowlex.validation.unimodularity.camion import camion, hole_through
+from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
 from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
 from flowlex.validation.unimodularity.jit_recognition import jit_shaped, recognise_full_windows
-from flowlex.validation.unimodularity.matrix import NamedMatrix, ternary
 from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
-from flowlex.validation.unimodularity.parts import (
-    Found,
-    Part,
-    TimeIsUp,
-    certificates_of,
-    with_division,
-    witness_of,
-)
-from flowlex.validation.unimodularity.reductions import (
-    REASONS,
-    bad_entry,
-    divide_rows,
-    reduce_matrix,
-    split_blocks,
-)
+from flowlex.validation.unimodularity.parts import Found, Part, certificates_of, whole
+from flowlex.validation.unimodularity.proof import Certificate, Step
+from flowlex.validation.unimodularity.reductions import REASONS, reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.sums import Separation, operands, three_sum_parts, two_sum_parts
-from flowlex.validation.unimodularity.verdict import Certificate, Step, Witness
 
 __all__ = ["METHODS", "Search"]
 
@@ -48,40 +35,25 @@ MOST_STEPS = 200
 
 
 class Search:
-    """One run of the checker on one matrix."""
+    """One run of the checker on one {-1, 0, 1} matrix; ``steps`` receives what is tried."""
 
-    def __init__(self, named: NamedMatrix, *, deadline: float, orders: int, seed: int) -> None:
-        self.named = named
-        self.deadline = deadline
+    def __init__(self, clock: Clock, steps: list[Step], *, orders: int, seed: int) -> None:
+        self.clock = clock
         self.orders = orders
         self.seed = seed
-        self.steps: list[Step] = []
-        self.divided, self.divisors = divide_rows(named.matrix)
+        self.steps = steps
 
-    def run(self, method: str) -> Found | None:
-        """Try one method, or all of them."""
-        place = bad_entry(self.divided)
-        if place is not None:
-            row, column = place
-            self._note("entries", self.divided, "outside {-1, 0, 1}", time.perf_counter())
-            return Found(None, (row,), (column,), "entry")
-        rows, columns = map(int, self.divided.shape)
-        part = Part(ternary(self.divided), np.arange(rows), np.arange(columns))
-        if method in ("auto", "full"):
+    def run(self, part: Part, method: str) -> Found | None:
+        """Try one method, or all of them; None when undecided."""
+        try:
+            if method not in ("auto", "full"):
+                return self._single(part, method)
+            found = None
             if jit_shaped(part.matrix):
                 found = self._try("jit-rule", part, self.try_jit_rule)
-                if found is not None:
-                    return found
-            return self._decide(part, 0, full=method == "full")
-        return self._single(part, method)
-
-    def proof(self, found: Found | None) -> tuple[Witness | None, Certificate | None]:
-        """Finish what was found: names, the exact determinant, the division of rows."""
-        if found is None:
-            return None, None
-        if found.certificate is not None:
-            return None, with_division(found.certificate, self.divisors)
-        return witness_of(found, self.named, self.divided, self.divisors), None
+            return found or self._decide(part, 0, full=method == "full")
+        except TimeIsUp:
+            return None
 
     def _note(self, name: str, matrix: sp.csc_array, outcome: str, start: float) -> None:
         step = Step(
@@ -99,8 +71,7 @@ class Search:
 
     def _try(self, name: str, part: Part, attempt: Callable[[Part], Found | None]) -> Found | None:
         start = time.perf_counter()
-        if start > self.deadline:
-            raise TimeIsUp
+        self.clock.check(f"{name} on {part.matrix.shape[0]} x {part.matrix.shape[1]}")
         found = attempt(part)
         outcome = "nothing"
         if found is not None:
@@ -120,7 +91,7 @@ class Search:
             smaller = self._reduce(part)
             if smaller is not None:
                 return self._after_reduction(part, *smaller, depth, full=full)
-            blocks = split_blocks(part.matrix)
+            blocks = split_blocks(part.matrix, self.clock)
             if len(blocks) > 1:
                 return self._each(part, blocks, depth, full=full)
         return self._hard(part, full=full)
@@ -132,7 +103,7 @@ class Search:
 
     def _reduce(self, part: Part) -> tuple[Array, Array, list[list[Any]]] | None:
         start = time.perf_counter()
-        reduction = reduce_matrix(part.matrix, seed=self.seed)
+        reduction = reduce_matrix(part.matrix, seed=self.seed, clock=self.clock)
         if len(reduction.line) == 0:
             return None
         rows = len(part.rows)
@@ -163,7 +134,7 @@ class Search:
     def _each(self, part: Part, blocks: list[tuple[Array, Array]], depth: int, *, full: bool) -> Found | None:
         """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
         self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
-        quick = self._glance(part) or self._networks(part, 40 * part.matrix.nnz)
+        quick = self._glance(part) or self._networks(part)
         if quick is not None:
             return quick
         proofs: list[Certificate] = []
@@ -186,13 +157,13 @@ class Search:
         cells = part.matrix.shape[0] * part.matrix.shape[1]
         if min(part.matrix.shape) <= 8:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        found = self._glance(part) or self._networks(part, 2**62)
+        found = self._glance(part) or self._networks(part)
         if found is not None:
             return found
         if min(part.matrix.shape) <= LIMIT:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
         found = self._refute(part, MORE_ORDERS)  # refuting is cheap; looking for sums is not
-        if found is None and self.deadline - time.perf_counter() > 1:
+        if found is None and self.clock.left() > 1:
             found = self._try("sums", part, lambda piece: self._sums(piece, full=full))
         if found is None:
             found = self._refute(part, self.orders)
@@ -206,9 +177,9 @@ class Search:
 
     def _refute(self, part: Part, orders: int, visits: int = 500_000_000) -> Found | None:
         def attempt(part: Part) -> Found | None:
-            left = max(0.01, (self.deadline - time.perf_counter()) / 4)
-            hole = camion(part.matrix, orders=orders, seed=self.seed, seconds=left, visits=visits)
-            return None if hole is None else part.refute(hole.rows, hole.columns, "hole")
+            left = max(0.01, (self.clock.left()) / 4)
+            hole = camion(part.matrix, orders=orders, seed=self.seed, seconds=left, visits=visits, clock=self.clock)
+            return None if hole is None else part.refute(hole.rows, hole.columns)
 
         return self._try("camion", part, attempt)
 
@@ -216,25 +187,15 @@ class Search:
         """A few orders of Camion's signing, in time linear in the nonzeros."""
         return self._refute(part, FIRST_ORDERS, 1_000_000 + 5 * part.matrix.nnz)
 
-    def _networks(self, part: Part, budget: int) -> Found | None:
-        """Look for a network matrix and for the transpose of one, in turn, each with a growing budget."""
+    def _networks(self, part: Part) -> Found | None:
+        """Look for a network matrix, then for the transpose of one."""
 
         def attempt(part: Part) -> Found | None:
-            small = max(200_000, 20 * part.matrix.nnz)
-            open_sides = [False, True]
-            while open_sides:
-                for transposed in tuple(open_sides):
-                    result = network_matrix(part.matrix, transposed=transposed, budget=min(small, budget))
-                    found = self._from_network(part, result)
-                    if found is not None:
-                        return found
-                    if result.status == "no":
-                        open_sides.remove(transposed)
-                if small >= budget:
-                    return None
-                small *= 4
-                if time.perf_counter() > self.deadline:
-                    raise TimeIsUp
+            for transposed in (False, True):
+                result = network_matrix(part.matrix, transposed=transposed, clock=self.clock)
+                found = self._from_network(part, result)
+                if found is not None:
+                    return found
             return None
 
         return self._try("network", part, attempt)
@@ -242,10 +203,10 @@ class Search:
     def _from_network(self, part: Part, result: NetworkResult) -> Found | None:
         if result.status == "wrong signs":
             # The lines before the misfit are a network matrix, and the support is regular: one search suffices.
-            hole = hole_through(part.transposed if result.transposed else part.matrix, result.misfit)
+            hole = hole_through(part.transposed if result.transposed else part.matrix, result.misfit, self.clock)
             if hole is None:
                 raise AssertionError("wrong signs without a hole; please report this matrix")
-            return part.refute(*((hole.columns, hole.rows) if result.transposed else (hole.rows, hole.columns)), "hole")
+            return part.refute(*((hole.columns, hole.rows) if result.transposed else (hole.rows, hole.columns)))
         if result.status != "network":
             return None
         data: dict[str, Any] = {"transposed": result.transposed}
@@ -259,7 +220,7 @@ class Search:
         if colouring is None:
             return None
         if colouring.odd_cycle is not None:
-            return part.refute(*colouring.odd_cycle, "odd cycle")
+            return part.refute(*colouring.odd_cycle)
         assert colouring.part is not None
         return part.prove("heller_tompkins", {"by": colouring.by, "part": colouring.part.tolist()})
 
@@ -272,11 +233,11 @@ class Search:
         """Our theorem on bandwidth programs with full windows; it refutes, proofs are left to `network`."""
         known = recognise_full_windows(part.matrix)
         walk = None if known is None else known.witness()
-        return None if walk is None else part.refute(*walk, "odd walk of transfers and slots")
+        return None if walk is None else part.refute(*walk)
 
     def try_network(self, part: Part) -> Found | None:
         """Step 4, network matrices both ways."""
-        return self._networks(part, 2**62)
+        return self._networks(part)
 
     def try_camion(self, part: Part) -> Found | None:
         """Step 5."""
@@ -292,22 +253,21 @@ class Search:
         if lines is None:
             return part.prove("ghouila_houri", {"by": "rows" if by_rows else "columns"})
         across = square_part(work, lines)
-        return part.refute(*((lines, across) if by_rows else (across, lines)), "uncolourable rows")
+        return part.refute(*((lines, across) if by_rows else (across, lines)))
 
     def try_pivots(self, part: Part) -> Found | None:
         """Step 5 again, in other bases."""
         from flowlex.validation.unimodularity.pivots import pivoted_hole
 
-        left = max(0.01, (self.deadline - time.perf_counter()) / 4)
+        left = max(0.01, (self.clock.left()) / 4)
         hole = pivoted_hole(part.matrix, seed=self.seed, seconds=min(left, 10.0))
-        return None if hole is None else part.refute(hole[0], hole[1], "hole in another basis")
+        return None if hole is None else part.refute(hole[0], hole[1])
 
     def _sums(self, part: Part, *, full: bool) -> Found | None:
         """Step 6, 2-sums and 3-sums: settle the operands instead."""
-        left = max(0.1, (self.deadline - time.perf_counter()) / 4)
-        split = two_sum_parts(part.matrix, seconds=left)
+        split = two_sum_parts(part.matrix, self.clock)
         if split is None and part.matrix.shape[0] * part.matrix.shape[1] <= THREE_SUM_CELLS:
-            split = three_sum_parts(part.matrix, seconds=left)
+            split = three_sum_parts(part.matrix, self.clock)
         return None if split is None else self._split(part, split, full=full)
 
     def _split(self, part: Part, split: Separation, *, full: bool) -> Found | None:
@@ -337,7 +297,7 @@ class Search:
         for piece, (rows, columns) in zip(pieces, places, strict=True):
             proof = self._operand(piece, full=full)
             if proof is not None and proof.certificate is None:
-                return part.refute(rows[list(proof.rows)], columns[list(proof.columns)], proof.found_by)
+                return part.refute(rows[list(proof.rows)], columns[list(proof.columns)])
             proofs.append(proof)
         if any(proof is None for proof in proofs):
             return None
@@ -345,8 +305,7 @@ class Search:
 
     def _operand(self, matrix: sp.csc_array, *, full: bool) -> Found | None:
         """Settle an operand of a sum, with indices of its own."""
-        rows, columns = map(int, matrix.shape)
-        return self._decide(Part(matrix, np.arange(rows), np.arange(columns)), 0, full=full)
+        return self._decide(whole(matrix), 0, full=full)
 
     def try_sums(self, part: Part) -> Found | None:
         """Step 6, 2-sums and 3-sums of anything our other steps settle."""
@@ -356,25 +315,25 @@ class Search:
         """Step 6, the integer program."""
         from flowlex.validation.unimodularity.eulerian_program import eulerian_search, square_witness
 
-        left = max(0.1, self.deadline - time.perf_counter())
+        left = max(0.1, self.clock.left())
         result = eulerian_search(part.matrix, seconds=left, seed=self.seed)
         if result.status == "infeasible":
             return part.prove("eulerian_program")
         if result.status == "feasible":
-            return part.refute(*square_witness(part.matrix, result.rows, result.columns), "Eulerian submatrix")
+            return part.refute(*square_witness(part.matrix, result.rows, result.columns))
         return None
 
     def try_cmr(self, part: Part) -> Found | None:
         """Step 7."""
         from flowlex.validation.unimodularity.cmr import ask_cmr, separation_from
 
-        answer = ask_cmr(part.matrix, seconds=max(1.0, self.deadline - time.perf_counter()))
+        answer = ask_cmr(part.matrix, seconds=max(1.0, self.clock.left()))
         if answer.status == "not tu" and answer.witness is not None:
-            return part.refute(*answer.witness, "CMR")
+            return part.refute(*answer.witness)
         if answer.status == "tu":
             split = separation_from(part.matrix, answer.tree)
             found = None if split is None else self._split(part, split, full=True)
-            found = found or self._networks(part, 2**62) or self.try_ghouila_houri(part)
+            found = found or self._networks(part) or self.try_ghouila_houri(part)
             return found or part.prove("cmr", {"tree": dict(answer.tree)})
         self._note("cmr", part.matrix, answer.reason or answer.status, time.perf_counter())
         return None

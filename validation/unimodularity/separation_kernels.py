@@ -11,10 +11,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["closed_set", "three_separation", "two_separation"]
+__all__ = ["closed_set", "three_separation", "two_separation", "warm"]
 
 
-@njit(cache=True)
+def warm():
+    """Compile, or load what was compiled before."""
+    ptr, adj = np.array([0, 1], np.int64), np.zeros(1, np.int64)
+    two_separation(ptr, adj, ptr, adj, 0, 0)
+    three_separation(np.ones((2, 2), np.bool_), 0, 0, np.zeros(1, np.uint8))
+
+
+@njit(cache=True, nogil=True)
 def _reach(forth, back, start, backwards, free, seen):
     """Mark what ``start`` reaches (or what reaches it) among the free elements; returns how many."""
     m, n = forth.shape
@@ -47,7 +54,7 @@ def _reach(forth, back, start, backwards, free, seen):
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def closed_set(forth, back, free, least):
     """Find a closed set of free elements that has, and leaves out, at least ``least`` of them.
 
@@ -87,7 +94,7 @@ def closed_set(forth, back, free, least):
     return False, chosen
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def two_separation(row_ptr, row_col, col_ptr, col_row, r, c):
     """Look for X with c in X, r not, no entry in X rows x other columns, rank 1 in other rows x X columns.
 
@@ -151,8 +158,8 @@ def two_separation(row_ptr, row_col, col_ptr, col_row, r, c):
     return False, seen
 
 
-@njit(cache=True)
-def three_separation(a, r, c):
+@njit(cache=True, nogil=True)
+def three_separation(a, r, c, stop):
     """Look for X with c in X, r not, and ranks that add up to 2 in the two off-diagonal parts, both sides >= 4.
 
     Returns ``(kind, r2, c2, X)``: kind 0 nothing; 1 rank 1 in each (row r2 in X, column c2 not); 2 rank 2 in
@@ -168,6 +175,8 @@ def three_separation(a, r, c):
         for c2 in range(n):
             if c2 == c:
                 continue
+            if stop[0]:
+                return 0, 0, 0, np.zeros(m + n, np.bool_)
             free[:] = True
             free[r] = free[r2] = free[m + c] = free[m + c2] = False
             if a[r2, c2]:
@@ -191,7 +200,7 @@ def three_separation(a, r, c):
     return 0, 0, 0, np.zeros(m + n, np.bool_)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _touches(forth, back, chosen, r, r2, c, c2, kind):
     """Whether the closed set breaks the implications of the fixed elements, which the search left out."""
     m, n = forth.shape

@@ -16,7 +16,6 @@ a closed set of a directed graph is what we look for. 3-separations fix one more
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,11 +25,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 
+from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.pivots import pivot
-from flowlex.validation.unimodularity.verdict import Certificate
 
-__all__ = ["Separation", "operands", "rebuild", "separation_of", "three_sum_parts", "two_sum_parts"]
+__all__ = ["Separation", "operands", "separation_of", "three_sum_parts", "two_sum_parts"]
 
 Bools = NDArray[np.bool_]
 
@@ -73,32 +72,29 @@ class Separation:
         return data
 
 
-def two_sum_parts(matrix: sp.csc_array, *, seconds: float = np.inf) -> Separation | None:
+def two_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separation | None:
     """Find a 2-separation of a connected {-1, 0, 1} matrix with at least two elements on each side, or None."""
-    from flowlex.validation.unimodularity import separation_kernels as kernels
-
+    clock = clock or Clock()
+    kernels = clock.loops("separation_kernels")
     rows = int(matrix.shape[0])
     by_row = matrix.tocsr()
     arrays = [part.astype(np.int64) for part in (by_row.indptr, by_row.indices, matrix.indptr, matrix.indices)]
-    stop = time.perf_counter() + seconds
     for row, column in _tree_edges(matrix) if sum(matrix.shape) >= 4 else ():
         found, inside = kernels.two_separation(*arrays, row, column)
         if found:
             return Separation(inside[:rows], inside[rows:], row, column)
-        if time.perf_counter() > stop:
-            return None
+        clock.check()
     return None
 
 
-def three_sum_parts(matrix: sp.csc_array, *, seconds: float = np.inf) -> Separation | None:
+def three_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separation | None:
     """Find a 3-separation with at least four elements on each side, or None."""
-    from flowlex.validation.unimodularity import separation_kernels as kernels
-
+    clock = clock or Clock()
+    kernels = clock.loops("separation_kernels")
     support = matrix.toarray() != 0
     rows = support.shape[0]
-    stop = time.perf_counter() + seconds
     for row, column in _tree_edges(matrix):
-        kind, row2, column2, inside = kernels.three_separation(support, row, column)
+        kind, row2, column2, inside = kernels.three_separation(support, row, column, clock.stop)
         if kind:
             inside[rows + column] = True
             if kind == 1:
@@ -106,8 +102,7 @@ def three_sum_parts(matrix: sp.csc_array, *, seconds: float = np.inf) -> Separat
                 return Separation(inside[:rows], inside[rows:], row, column, row2, column2)
             inside[rows + column2] = True
             return _after_pivot(matrix, inside[:rows], inside[rows:], row, column)
-        if time.perf_counter() > stop:
-            return None
+        clock.check()
     return None
 
 
@@ -210,29 +205,6 @@ def _two_operands(matrix: sp.csc_array, split: Separation) -> tuple[sp.csc_array
     one = by_row[np.append(x_rows, split.row)][:, x_columns]
     two = by_row[y_rows][:, np.insert(y_columns, 0, split.column)]
     return ternary(canonical(one)), ternary(canonical(two))
-
-
-def rebuild(matrix: sp.csc_array, certificate: Certificate) -> tuple[sp.csc_array, sp.csc_array]:
-    """Build the operands again from a certificate's data, checking that they make up the matrix."""
-    data = certificate.data
-    two = certificate.kind == "two_sum"
-    if any(side not in (0, 1) for side in (*data["rows"], *data["columns"])):
-        raise ValueError("sides are 0 or 1")
-    entry, other = data["entry"], [-1, -1] if two else data["other_entry"]
-    split = Separation(
-        np.asarray(data["rows"], dtype=bool),
-        np.asarray(data["columns"], dtype=bool),
-        int(entry[0]),
-        int(entry[1]),
-        int(other[0]),
-        int(other[1]),
-        None if two or data["pivot"] is None else (int(data["pivot"][0]), int(data["pivot"][1])),
-    )
-    if split.rows.shape != (matrix.shape[0],) or split.columns.shape != (matrix.shape[1],):
-        raise ValueError("a sum says of every row and column on which side it is")
-    if not two and (split.other_row < 0 or split.other_column < 0):
-        raise ValueError("a 3-sum names two entries")
-    return operands(matrix, split, 1 if two else int(data["sign"]))
 
 
 def _matrix(dense: NDArray[np.int64]) -> sp.csc_array:

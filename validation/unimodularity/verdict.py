@@ -1,97 +1,68 @@
 """What the checker answers: plain, frozen data with a JSON form, and a proof inside.
 
-A `Verdict` is TU with a `Certificate`, not TU with a `Witness`, or undecided with advice. Rows and columns in
-certificates and witnesses are always zero-based indices of the matrix that was given, never of a reduced one.
+A `Verdict` speaks of the matrix as given: TU with a `Certificate`, not TU with a `Witness`, or undecided with
+advice. What holds after dividing rows is `Verdict.scaled`; what the senses of the rows add is `Verdict.senses`.
 """
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowlex.validation.unimodularity.matrix import MatrixError
+from flowlex.validation.unimodularity.conclusion import conclude
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, fingerprint
+from flowlex.validation.unimodularity.plotting import plot_proof
+from flowlex.validation.unimodularity.proof import (
+    Answer,
+    Certificate,
+    Number,
+    Step,
+    VerdictError,
+    Witness,
+    describe_certificate,
+    describe_witness,
+    indices,
+    plain_number,
+    read_certificate,
+    read_number,
+    read_witness,
+)
+from flowlex.validation.unimodularity.recheck import ProofError, malformed, require
+from flowlex.validation.unimodularity.scaling import check_divisors, divided
+from flowlex.validation.unimodularity.senses import Senses, check_senses
+from flowlex.validation.unimodularity.sources import matrix_of
+from flowlex.validation.unimodularity.verify import check_certificate, check_witness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Answer", "Certificate", "Step", "Verdict", "VerdictError", "Witness"]
+__all__ = ["OTHER_MATRIX", "Scaled", "Verdict", "verification_error"]
 
+#: How the reason starts when the verdict is about another matrix.
+OTHER_MATRIX = "the verdict is for another matrix"
 
-class VerdictError(ValueError):
-    """A document that is no verdict: says where and why."""
-
-
-class Answer(StrEnum):
-    """The three honest answers."""
-
-    TU = "tu"
-    NOT_TU = "not_tu"
-    UNDECIDED = "undecided"
+_TITLE = {Answer.TU: "totally unimodular", Answer.NOT_TU: "not totally unimodular", Answer.UNDECIDED: "undecided"}
 
 
 @dataclass(frozen=True)
-class Witness:
-    """A square submatrix whose determinant is not -1, 0 or 1.
+class Scaled:
+    """What holds once rows are divided by a constant.
 
     Attributes
     ----------
-    rows, columns
-        Zero-based indices, as many of one as of the other.
-    determinant
-        Exact; a `Fraction` only where the matrix has entries that are no integers.
-    found_by
-        What it is: ``"entry"``, ``"odd cycle"``, ``"hole"``, ``"uncolourable rows"``, ...
-    row_divisors
-        Constants the rows were divided by before the test, row by row; empty when none were.
+    divisors
+        Constant of each row divided, exact.
+    answer, certificate, witness
+        Of the divided matrix.
     """
 
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    determinant: int | Fraction
-    found_by: str
-    row_names: tuple[str, ...] = ()
-    column_names: tuple[str, ...] = ()
-    row_divisors: tuple[int | Fraction, ...] = ()
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A proof of total unimodularity of the submatrix ``rows`` x ``columns``.
-
-    ``kind`` names the argument, ``data`` holds what it needs (lists of integers and words), ``parts`` are the
-    certificates of smaller matrices that it builds on. See `verify` for what each kind claims.
-    """
-
-    kind: str
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    data: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[Certificate, ...] = ()
-
-    def count(self) -> dict[str, int]:
-        """How often each kind of argument occurs in the whole proof."""
-        total = {self.kind: 1}
-        for part in self.parts:
-            for kind, number in part.count().items():
-                total[kind] = total.get(kind, 0) + number
-        return total
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that was tried, on what, for how long, and what came of it."""
-
-    name: str
-    rows: int
-    columns: int
-    nonzeros: int
-    outcome: str
-    seconds: float
+    divisors: Mapping[int, Number]
+    answer: Answer
+    certificate: Certificate | None = None
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True)
@@ -101,13 +72,15 @@ class Verdict:
     Attributes
     ----------
     answer
-        `Answer.TU`, `Answer.NOT_TU` or `Answer.UNDECIDED`.
-    method
-        The step (or steps) that settled it.
+        `Answer.TU`, `Answer.NOT_TU` or `Answer.UNDECIDED`, of the matrix as given.
     shape, nonzeros, fingerprint
         Of the matrix given.
     certificate, witness
         The proof; one of them, or none when undecided.
+    scaled
+        What holds after dividing rows, when that is another matrix.
+    senses
+        Whether equations and free variables make the program unimodular, when the matrix is not TU.
     steps
         What was tried, with the sizes after each reduction.
     conclusion
@@ -115,35 +88,41 @@ class Verdict:
     """
 
     answer: Answer
-    method: str
     shape: tuple[int, int]
     nonzeros: int
     fingerprint: str
     seconds: float
     certificate: Certificate | None = None
     witness: Witness | None = None
+    scaled: Scaled | None = None
+    senses: Senses | None = None
     steps: tuple[Step, ...] = ()
     conclusion: str = ""
 
     @property
     def is_tu(self) -> bool:
-        """Whether it is proven totally unimodular."""
+        """Whether the matrix as given is proven totally unimodular."""
         return self.answer is Answer.TU
+
+    @property
+    def method(self) -> str:
+        """The argument that proves the answer."""
+        if self.witness is not None:
+            return self.witness.kind
+        return "" if self.certificate is None else self.certificate.method
 
     def verify(self, source: Any) -> bool:
         """Re-check the proof against the matrix, independently of how it was found.
 
         An undecided verdict has nothing to check and gives False.
         """
-        from flowlex.validation.unimodularity.verify import verification_error
-
         return verification_error(self, source) == ""
 
     def plot(self, source: Any, ax: Axes | None = None) -> Axes:
-        """Draw the proof on the sparsity pattern (see `plotting.plot_verdict`)."""
-        from flowlex.validation.unimodularity.plotting import plot_verdict
-
-        return plot_verdict(self, source, ax=ax)
+        """Draw the proof on the sparsity pattern (see `plotting.plot_proof`)."""
+        proof = self.scaled or self
+        title = f"{_TITLE[proof.answer]}{' once rows are divided' if self.scaled else ''}: {self.method}"
+        return plot_proof(proof.certificate, proof.witness, matrix_of(source), title, ax=ax)
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON document of this verdict."""
@@ -154,8 +133,17 @@ class Verdict:
             "nonzeros": self.nonzeros,
             "seconds": self.seconds,
             "fingerprint": self.fingerprint,
-            "witness": None if self.witness is None else _witness_document(self.witness),
-            "certificate": None if self.certificate is None else _certificate_document(self.certificate),
+            "witness": _document(self.witness),
+            "certificate": _document(self.certificate),
+            "scaled": None
+            if self.scaled is None
+            else {
+                "divisors": {str(row): plain_number(value) for row, value in self.scaled.divisors.items()},
+                "verdict": self.scaled.answer.value,
+                "witness": _document(self.scaled.witness),
+                "certificate": _document(self.scaled.certificate),
+            },
+            "senses": _document(self.senses),
             "steps": [vars(step).copy() for step in self.steps],
             "conclusion": self.conclusion,
         }
@@ -181,38 +169,40 @@ class Verdict:
 
     @staticmethod
     def from_document(document: Any) -> Verdict:
-        """Read the parsed document of `to_document`."""
+        """Read the parsed document of `to_document`; its method must be the one its proof shows."""
         if not isinstance(document, dict) or "verdict" not in document:
             raise VerdictError("not a verdict: it has no field 'verdict'; write one with `flowlex tu -o`")
         try:
-            witness, certificate = document["witness"], document["certificate"]
-            rows, columns = document["shape"]
-            return Verdict(
+            rows, columns = indices(document["shape"])
+            (nonzeros,) = indices([document["nonzeros"]])
+            verdict = Verdict(
                 answer=Answer(document["verdict"]),
-                method=str(document["method"]),
-                shape=(int(rows), int(columns)),
-                nonzeros=int(document["nonzeros"]),
+                shape=(rows, columns),
+                nonzeros=nonzeros,
                 fingerprint=str(document["fingerprint"]),
                 seconds=float(document["seconds"]),
-                certificate=None if certificate is None else _read_certificate(certificate),
-                witness=None if witness is None else _read_witness(witness),
+                certificate=_read(read_certificate, document["certificate"]),
+                witness=_read(read_witness, document["witness"]),
+                scaled=_read(_read_scaled, document["scaled"]),
+                senses=_read(Senses.from_document, document["senses"]),
                 steps=tuple(Step(**step) for step in document["steps"]),
                 conclusion=str(document["conclusion"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError, MatrixError) as error:
             raise VerdictError(f"not a verdict: {type(error).__name__} {error}") from error
+        if document.get("method") != verdict.method:
+            raise VerdictError(f"it says method {document.get('method')!r}, but its proof is by {verdict.method!r}")
+        return verdict
 
     def __str__(self) -> str:
-        title = {Answer.TU: "totally unimodular", Answer.NOT_TU: "not totally unimodular"}
+        by = f"{self.method}; " if self.method else ""
         lines = [
-            f"{title.get(self.answer, 'undecided')} ({self.shape[0]} x {self.shape[1]}, "
-            f"{self.nonzeros} nonzeros; {self.method}; {self.seconds:.3f} s)"
+            f"{_TITLE[self.answer]} ({self.shape[0]} x {self.shape[1]}, {self.nonzeros} nonzeros; {by}"
+            f"{self.seconds:.3f} s)"
         ]
-        if self.witness is not None:
-            lines.append(describe_witness(self.witness))
-        if self.certificate is not None:
-            lines.append("proof: " + describe_certificate(self.certificate))
-        lines.append(self.conclusion)
+        if self.scaled is not None:
+            lines += [*_proof_lines(self), f"once {_rows_divided(self.scaled)}: {_TITLE[self.scaled.answer]}"]
+        lines += [*_proof_lines(self.scaled or self), "" if self.senses is None else str(self.senses), self.conclusion]
         return "\n".join(line for line in lines if line)
 
     def _repr_html_(self) -> str:
@@ -227,87 +217,82 @@ class Verdict:
         return f"<b>{html.escape(head)}</b>{body}<table>{table}</table>"
 
 
-def describe_witness(witness: Witness) -> str:
-    """One sentence naming the submatrix."""
-    size = len(witness.rows)
-    rows = _listed(witness.row_names or tuple(map(str, witness.rows)))
-    columns = _listed(witness.column_names or tuple(map(str, witness.columns)))
-    divided = " (rows divided by their constants first)" if witness.row_divisors else ""
-    return (
-        f"witness: {size} x {size} submatrix of determinant {witness.determinant}{divided}, "
-        f"{witness.found_by}; rows {rows}; columns {columns}"
-    )
+def verification_error(verdict: Verdict, source: Any) -> str:
+    """Return why the verdict does not hold for this matrix; empty when it holds.
+
+    Proofs are re-checked by `verify`, and the conclusion is drawn again from what they prove.
+    """
+    named = matrix_of(source)
+    try:
+        if named.shape != verdict.shape:
+            mine, theirs = (f"{rows} x {columns}" for rows, columns in (named.shape, verdict.shape))
+            raise ProofError(f"{OTHER_MATRIX}: it speaks of {theirs}, this is {mine}")
+        if fingerprint(named.matrix) != verdict.fingerprint or named.matrix.nnz != verdict.nonzeros:
+            raise ProofError(f"{OTHER_MATRIX} of the same shape: the entries differ")
+        if verdict.answer is Answer.UNDECIDED and verdict.senses is None:
+            raise ProofError("the verdict is undecided: there is no proof to check")
+        _check(named, verdict)
+        with malformed():
+            if verdict.scaled is not None:
+                check_divisors(named.matrix, verdict.scaled.divisors)
+                matrix = divided(named.matrix, verdict.scaled.divisors)
+                _check(NamedMatrix(matrix, named.row_names, named.column_names), verdict.scaled)
+            if verdict.senses is not None:
+                require(verdict.answer is not Answer.TU, "a totally unimodular matrix needs no look at its senses")
+                check_senses(named, {} if verdict.scaled is None else verdict.scaled.divisors, verdict.senses)
+        if verdict.answer is not Answer.UNDECIDED:
+            true = conclusion_of(named, verdict)
+            require(verdict.conclusion == true, f"what follows is: {true}")
+    except ProofError as failure:
+        return str(failure)
+    return ""
 
 
-def describe_certificate(certificate: Certificate) -> str:
-    """One line: the arguments used and how often."""
-    counted = certificate.count()
-    return ", ".join(f"{kind.replace('_', ' ')} x {number}" for kind, number in counted.items())
+def conclusion_of(named: NamedMatrix, verdict: Verdict) -> str:
+    """Draw the conclusion from the verdict's (proven) answers."""
+    scaled = None if verdict.scaled is None else (verdict.scaled.divisors, verdict.scaled.answer)
+    return conclude(named, verdict.answer, scaled, None if verdict.senses is None else verdict.senses.answer)
 
 
-def _listed(names: tuple[str, ...], limit: int = 12) -> str:
-    text = ", ".join(names[:limit])
-    return text if len(names) <= limit else f"{text}, ... ({len(names)} in all)"
+def _check(named: NamedMatrix, said: Verdict | Scaled) -> None:
+    if said.answer is Answer.NOT_TU:
+        require(said.witness is not None and said.certificate is None, "'not_tu' carries a witness and nothing else")
+        assert said.witness is not None
+        check_witness(named, said.witness)
+    elif said.answer is Answer.TU:
+        require(said.certificate is not None and said.witness is None, "'tu' carries a certificate and nothing else")
+        assert said.certificate is not None
+        check_certificate(named.matrix, said.certificate)
+    else:
+        require(said.certificate is None and said.witness is None, "'undecided' carries no proof")
 
 
-def _number(value: int | Fraction) -> int | str:
-    return value if isinstance(value, int) else str(value)
+def _proof_lines(said: Verdict | Scaled) -> list[str]:
+    lines = [] if said.witness is None else [describe_witness(said.witness)]
+    return lines + ([] if said.certificate is None else ["proof: " + describe_certificate(said.certificate)])
 
 
-def _read_number(value: Any) -> int | Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is no exact number")
-    fraction = Fraction(value)
-    return int(fraction) if fraction.denominator == 1 else fraction
+def _rows_divided(scaled: Scaled) -> str:
+    some = ", ".join(f"{row} by {value}" for row, value in list(scaled.divisors.items())[:6])
+    more = ", ..." if len(scaled.divisors) > 6 else ""
+    return f"row {some}{more} {'is' if len(scaled.divisors) == 1 else 'are'} divided"
 
 
-def _indices(values: Any) -> tuple[int, ...]:
-    if not isinstance(values, list) or any(type(value) is not int for value in values):
-        raise ValueError("indices must be a list of integers")
-    return tuple(values)
+def _document(value: Any) -> Any:
+    return None if value is None else value.to_document()
 
 
-def _witness_document(witness: Witness) -> dict[str, Any]:
-    return {
-        "rows": list(witness.rows),
-        "columns": list(witness.columns),
-        "row_names": list(witness.row_names),
-        "column_names": list(witness.column_names),
-        "determinant": _number(witness.determinant),
-        "found_by": witness.found_by,
-        "row_divisors": [_number(value) for value in witness.row_divisors],
-    }
+Part = TypeVar("Part")
 
 
-def _read_witness(document: Any) -> Witness:
-    return Witness(
-        rows=_indices(document["rows"]),
-        columns=_indices(document["columns"]),
-        determinant=_read_number(document["determinant"]),
-        found_by=str(document["found_by"]),
-        row_names=tuple(map(str, document["row_names"])),
-        column_names=tuple(map(str, document["column_names"])),
-        row_divisors=tuple(_read_number(value) for value in document["row_divisors"]),
-    )
+def _read(read: Callable[[Any], Part], document: Any) -> Part | None:
+    return None if document is None else read(document)
 
 
-def _certificate_document(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "kind": certificate.kind,
-        "rows": list(certificate.rows),
-        "columns": list(certificate.columns),
-        "data": dict(certificate.data),
-        "parts": [_certificate_document(part) for part in certificate.parts],
-    }
-
-
-def _read_certificate(document: Any) -> Certificate:
-    if not isinstance(document["data"], dict) or not isinstance(document["parts"], list):
-        raise ValueError("a certificate's data is an object and its parts are a list")
-    return Certificate(
-        kind=str(document["kind"]),
-        rows=_indices(document["rows"]),
-        columns=_indices(document["columns"]),
-        data=document["data"],
-        parts=tuple(_read_certificate(part) for part in document["parts"]),
+def _read_scaled(document: Any) -> Scaled:
+    return Scaled(
+        divisors={int(row): read_number(value) for row, value in document["divisors"].items()},
+        answer=Answer(document["verdict"]),
+        certificate=_read(read_certificate, document["certificate"]),
+        witness=_read(read_witness, document["witness"]),
     )

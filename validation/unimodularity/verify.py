@@ -1,181 +1,110 @@
-"""Re-checks a verdict's proof from the matrix alone, by other code than the one that found it.
+"""Re-checks a proof from the matrix alone, by other code than the one that found it.
 
 ==================  ==============================================================================================
 certificate         what is recomputed
 ==================  ==============================================================================================
-divided rows        every row named has one absolute value; the part proves the divided matrix
 reduction           the removals are replayed: each line was zero, unit or a copy up to sign when it went
 blocks              every nonzero lies in one part, and parts share lines as in a forest
 heller tompkins     negating one part of the lines leaves no two entries of one sign in a column (row)
 consecutive ones    every column (row) is one block of equal entries
-network             the tree is a tree, and every column is the signed path between the ends of its arc
-two sum, three sum  the operands are rebuilt from the matrix, the parts prove them, the sum is composed again
-ghouila houri       the list of all sign vectors is made again (a proof that has no shorter form)
-eulerian program    HiGHS solves the integer program again (its word, not a proof on paper)
+network             the tree is a tree, and its incidence matrix times the matrix is the incidence of the arcs
+two sum, three sum  the operands are read off the matrix, the sum is composed again, the parts prove the operands
+ghouila houri       all sign vectors are listed again (a proof that has no shorter form)
+eulerian program    another program that says the same is solved by HiGHS (its word, no proof on paper)
 cmr                 CMR is asked again (its word; without the ``tu`` extra this proof cannot be checked)
 ==================  ==============================================================================================
 
-A witness is checked by the exact determinant of its submatrix.
+A witness is checked by the exact determinant of its submatrix, its kind and its names. Numbers must be exact: an
+index 6.9 or true is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
+from flowlex.validation.unimodularity import verify_hard
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.matrix import canonical, exact, fingerprint, matrix_of
-from flowlex.validation.unimodularity.verdict import Answer, Certificate, Verdict, Witness
+from flowlex.validation.unimodularity.matrix import NamedMatrix
+from flowlex.validation.unimodularity.proof import Certificate, Witness, indices
+from flowlex.validation.unimodularity.recheck import ProofError, integers, lines_of, malformed, require, submatrix
 
-__all__ = ["OTHER_MATRIX", "verification_error"]
+__all__ = ["check_certificate", "check_witness", "kind_of"]
 
-#: How the reason starts when the verdict is about another matrix.
-OTHER_MATRIX = "the verdict is for another matrix"
-
-
-class _Failed(Exception):
-    """The proof does not hold; the text says where."""
+Integers = NDArray[np.int64]
 
 
-def verification_error(verdict: Verdict, source: Any) -> str:
-    """Return why the verdict's proof does not hold for this matrix; empty when it holds.
-
-    Parameters
-    ----------
-    verdict
-        Of `check`, or read from a file.
-    source
-        The matrix, in any form `matrix_of` takes.
-    """
-    matrix = matrix_of(source).matrix
-    try:
-        if tuple(matrix.shape) != verdict.shape:
-            mine = f"{matrix.shape[0]} x {matrix.shape[1]}"
-            theirs = f"{verdict.shape[0]} x {verdict.shape[1]}"
-            raise _Failed(f"{OTHER_MATRIX}: it speaks of {theirs}, this is {mine}")
-        if fingerprint(matrix) != verdict.fingerprint or matrix.nnz != verdict.nonzeros:
-            raise _Failed(f"{OTHER_MATRIX} of the same shape: the entries differ")
-        if verdict.answer is Answer.UNDECIDED:
-            raise _Failed("the verdict is undecided: there is no proof to check")
-        if verdict.answer is Answer.NOT_TU:
-            if verdict.witness is None or verdict.certificate is not None:
-                raise _Failed("a verdict 'not_tu' carries a witness and nothing else")
-            _witness(matrix, verdict.witness)
-        else:
-            if verdict.certificate is None or verdict.witness is not None:
-                raise _Failed("a verdict 'tu' carries a certificate and nothing else")
-            _certificate(matrix, verdict.certificate)
-    except _Failed as failure:
-        return str(failure)
-    except (KeyError, TypeError, IndexError, ValueError, OverflowError, RecursionError) as error:
-        return f"the proof is malformed: {type(error).__name__} {error}"
-    return ""
+def kind_of(part: Any) -> str:
+    """What a square submatrix looks like: ``"entry"``, ``"odd cycle"`` or ``"submatrix"``."""
+    pattern = sp.csr_array(part)
+    size = int(pattern.shape[0])
+    if size == 1:
+        return "entry"
+    counts = (np.diff(pattern.indptr), np.bincount(pattern.indices, minlength=size))
+    if any(np.any(count != 2) for count in counts):
+        return "submatrix"
+    ones = sp.csr_array((np.ones(pattern.nnz, np.int8), pattern.indices, pattern.indptr), shape=pattern.shape)
+    around: Any = sp.block_array([[None, ones], [ones.T, None]], format="csr")
+    return "odd cycle" if connected_components(around, directed=False)[0] == 1 else "submatrix"
 
 
-def _require(holds: bool, reason: str) -> None:
-    if not holds:
-        raise _Failed(reason)
-
-
-def _submatrix(matrix: sp.csc_array, rows: Any, columns: Any) -> sp.csc_array:
-    for indices, limit, what in ((rows, matrix.shape[0], "rows"), (columns, matrix.shape[1], "columns")):
-        array = np.asarray(indices, dtype=np.int64)
-        _require(bool(np.all((array >= 0) & (array < limit))), f"{what} outside the matrix")
-        _require(len(np.unique(array)) == len(array), f"{what} named twice")
-    part = sp.csc_array(matrix[:, np.asarray(columns, dtype=np.int64)])
-    part = sp.csc_array(part[np.asarray(rows, dtype=np.int64)])
-    part.sort_indices()
-    return part
-
-
-def _witness(matrix: sp.csc_array, witness: Witness) -> None:
-    _require(len(witness.rows) == len(witness.columns) > 0, "the witness is not square")
-    part = _submatrix(matrix, witness.rows, witness.columns)
-    if witness.row_divisors:
-        _require(len(witness.row_divisors) == len(witness.rows), "one divisor per row of the witness")
-        whole = matrix.tocsr()
-        lines = []
-        for row, divisor in zip(witness.rows, witness.row_divisors, strict=True):
-            values = [exact(value) for value in whole.data[whole.indptr[row] : whole.indptr[row + 1]]]
-            divided = divisor == 1 or all(abs(value) == divisor for value in values)
-            _require(divided, f"row {row} is no multiple of {divisor} by -1, 0, 1")
-            lines.append(divisor)
-        dense = part.toarray()
-        signed = [
-            [_integer(Fraction(exact(value)) / line) for value in row] for row, line in zip(dense, lines, strict=True)
-        ]
-        value = determinant(np.array(signed, dtype=object) if len(signed) < 2 else _object(signed))
-    else:
+def check_witness(named: NamedMatrix, witness: Witness) -> None:
+    """Raise `ProofError` unless the witness is a submatrix of this matrix that violates total unimodularity."""
+    with malformed():
+        require(len(witness.rows) == len(witness.columns) > 0, "the witness is not square")
+        part = submatrix(named.matrix, witness.rows, witness.columns)
         value = determinant(part)
-    _require(value == witness.determinant, f"the submatrix has determinant {value}, not {witness.determinant}")
-    _require(value not in (-1, 0, 1), f"determinant {value} violates nothing")
+        require(value == witness.determinant, f"the submatrix has determinant {value}, not {witness.determinant}")
+        require(value not in (-1, 0, 1), f"determinant {value} violates nothing")
+        require(witness.kind == kind_of(part), f"the submatrix is of kind {kind_of(part)!r}, not {witness.kind!r}")
+        for given, true, what in (
+            (witness.row_names, named.names_of_rows(witness.rows), "rows"),
+            (witness.column_names, named.names_of_columns(witness.columns), "columns"),
+        ):
+            require(given == true, f"the {what} of the witness are called {', '.join(true[:5])}")
 
 
-def _integer(value: Fraction) -> int:
-    _require(value.denominator == 1, "a divided entry is no integer")
-    return int(value)
+def check_certificate(matrix: sp.csc_array, certificate: Certificate) -> None:
+    """Raise `ProofError` unless the certificate proves this {-1, 0, 1} matrix totally unimodular."""
+    with malformed():
+        require(
+            sorted(indices(certificate.rows)) == list(range(matrix.shape[0]))
+            and sorted(indices(certificate.columns)) == list(range(matrix.shape[1])),
+            "the certificate does not cover all rows and columns",
+        )
+        require(bool(np.all(np.abs(matrix.data) == 1)), "an entry is outside {-1, 0, 1}")
+        signs = sp.csc_array((matrix.data.astype(np.int64), matrix.indices, matrix.indptr), shape=matrix.shape)
+        prove(signs, certificate)
 
 
-def _object(rows: list[list[int]]) -> np.ndarray:
-    return np.array(rows, dtype=np.int64)
-
-
-def _certificate(matrix: sp.csc_array, certificate: Certificate) -> None:
-    _require(
-        sorted(certificate.rows) == list(range(matrix.shape[0]))
-        and sorted(certificate.columns) == list(range(matrix.shape[1])),
-        "the certificate does not cover all rows and columns",
-    )
-    if certificate.kind == "divided_rows":
-        divided = matrix.tocsr().astype(object) if matrix.dtype == object else matrix.tocsr().copy()
-        rows, divisors = certificate.data["rows"], certificate.data["divisors"]
-        _require(len(rows) == len(divisors) == len(set(rows)), "one divisor per divided row")
-        for row, divisor in zip(rows, divisors, strict=True):
-            part = slice(int(divided.indptr[row]), int(divided.indptr[row + 1]))
-            values = [exact(value) for value in divided.data[part]]
-            _require(all(abs(value) == Fraction(divisor) for value in values), f"row {row} is not +-{divisor}")
-            divided.data[part] = np.sign(divided.data[part])
-        matrix = canonical(divided)
-        certificate = _only_part(certificate)
-    _require(bool(np.all(np.abs(matrix.data) == 1)), "an entry is outside {-1, 0, 1}")
-    signs = sp.csc_array((matrix.data.astype(np.int64), matrix.indices, matrix.indptr), shape=matrix.shape)
-    _prove(signs, certificate, depth=0)
-
-
-def _only_part(certificate: Certificate) -> Certificate:
-    _require(len(certificate.parts) == 1, f"{certificate.kind} has one part")
-    part = certificate.parts[0]
-    _require(
-        set(part.rows) == set(certificate.rows) and set(part.columns) == set(certificate.columns),
-        f"the part of {certificate.kind} is about other rows or columns",
-    )
-    return part
-
-
-def _prove(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
+def prove(matrix: sp.csc_array, certificate: Certificate) -> None:
     """Prove the certificate's submatrix of ``matrix`` (indices of ``matrix``)."""
-    kinds: dict[str, Callable[[sp.csc_array, Certificate, int], None]] = {
+    kinds: dict[str, Callable[[sp.csc_array, Certificate], list[tuple[sp.csc_array, Certificate]]]] = {
         "reduction": _reduction,
         "blocks": _blocks,
         "heller_tompkins": _heller_tompkins,
         "consecutive_ones": _consecutive_ones,
         "network": _network,
-        "ghouila_houri": _ghouila_houri,
-        "eulerian_program": _eulerian,
-        "two_sum": _sum,
-        "three_sum": _sum,
-        "cmr": _cmr,
+        "ghouila_houri": verify_hard.ghouila_houri,
+        "eulerian_program": verify_hard.eulerian,
+        "two_sum": verify_hard.two_sum,
+        "three_sum": verify_hard.three_sum,
+        "cmr": verify_hard.cmr,
     }
-    _require(certificate.kind in kinds, f"unknown argument {certificate.kind!r}")
-    kinds[certificate.kind](matrix, certificate, depth + 1)
+    waiting = [(matrix, certificate)]
+    while waiting:
+        whole, proof = waiting.pop()
+        require(proof.kind in kinds, f"unknown argument {proof.kind!r}")
+        waiting += kinds[proof.kind](whole, proof)
 
 
-def _reduction(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    part = _submatrix(matrix, certificate.rows, certificate.columns).tocoo()
+def _reduction(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
+    part = submatrix(matrix, certificate.rows, certificate.columns).tocoo()
     sides = {"row": certificate.rows, "column": certificate.columns}
     lines: dict[tuple[str, int], dict[int, int]] = {(axis, i): {} for axis, all_ in sides.items() for i in all_}
     row_of, column_of = certificate.rows, certificate.columns
@@ -183,180 +112,102 @@ def _reduction(matrix: sp.csc_array, certificate: Certificate, depth: int) -> No
         lines["row", row_of[row]][column_of[column]] = value
         lines["column", column_of[column]][row_of[row]] = value
     for axis, index, why, other in certificate.data["operations"]:
+        require(type(index) is int and type(other) is int, "lines are numbered by integers")
         line = lines.pop((axis, index), None)
         if line is None:
-            raise _Failed(f"{axis} {index} is removed twice or is not there")
+            raise ProofError(f"{axis} {index} is removed twice or is not there")
         if why == "zero":
-            _require(not line, f"{axis} {index} is not zero when it is removed")
+            require(not line, f"{axis} {index} is not zero when it is removed")
         elif why == "unit":
-            _require(len(line) == 1, f"{axis} {index} is no unit {axis} when it is removed")
+            require(len(line) == 1, f"{axis} {index} is no unit {axis} when it is removed")
         elif why in ("equal", "opposite"):
             twin = lines.get((axis, other))
             copy = line if why == "equal" else {place: -value for place, value in line.items()}
-            _require(twin == copy, f"{axis} {index} is no copy of {axis} {other} when it is removed")
+            require(twin == copy, f"{axis} {index} is no copy of {axis} {other} when it is removed")
         else:
-            raise _Failed(f"unknown reason {why!r}")
+            raise ProofError(f"unknown reason {why!r}")
         across = "column" if axis == "row" else "row"
         for place in line:
             del lines[across, place][index]
     left = {axis: sorted(index for kind, index in lines if kind == axis) for axis in sides}
     if not certificate.parts:
-        _require(not left["row"] and not left["column"], "the reduction leaves a matrix without a proof")
-        return
-    _require(len(certificate.parts) == 1, "a reduction has one part")
+        require(not left["row"] or not left["column"], "the reduction leaves a matrix without a proof")
+        return []
+    require(len(certificate.parts) == 1, "a reduction has one part")
     rest = certificate.parts[0]
-    _require(
+    require(
         sorted(rest.rows) == left["row"] and sorted(rest.columns) == left["column"],
         "the part of a reduction is not what it leaves",
     )
-    _prove(matrix, rest, depth)
+    return [(matrix, rest)]
 
 
-def _blocks(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    whole = _submatrix(matrix, certificate.rows, certificate.columns)
+def _blocks(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
+    whole = submatrix(matrix, certificate.rows, certificate.columns)
     rows, columns = set(certificate.rows), set(certificate.columns)
-    parent: dict[tuple[str, int], tuple[str, int]] = {}
-
-    def find(node: tuple[str, int]) -> tuple[str, int]:
-        root = node
-        while parent.setdefault(root, root) != root:
-            root = parent[root]
-        while parent[node] != root:
-            parent[node], node = root, parent[node]
-        return root
-
+    ends: list[tuple[int, int]] = []
     nonzeros = 0
+    total = int(matrix.shape[0] + matrix.shape[1])
     for number, part in enumerate(certificate.parts):
-        _require(rows.issuperset(part.rows) and columns.issuperset(part.columns), "a block reaches outside")
-        for line in [*(("row", row) for row in part.rows), *(("column", column) for column in part.columns)]:
-            one, two = find(("part", number)), find(line)
-            _require(one != two, "blocks share more than one line")
-            parent[one] = two
-        nonzeros += _submatrix(matrix, part.rows, part.columns).nnz
-    _require(nonzeros == whole.nnz, "the blocks miss some nonzeros")
-    for part in certificate.parts:
-        _prove(matrix, part, depth)
+        require(rows.issuperset(part.rows) and columns.issuperset(part.columns), "a block reaches outside")
+        lines = [*part.rows, *(column + int(matrix.shape[0]) for column in part.columns)]
+        ends += [(total + number, line) for line in lines]
+        nonzeros += submatrix(matrix, part.rows, part.columns).nnz
+    require(nonzeros == whole.nnz, "the blocks miss some nonzeros")
+    # Parts and lines as the nodes of a graph: a forest exactly when edges + components = nodes.
+    size = total + len(certificate.parts)
+    one, two = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    graph = sp.csr_array((np.ones(len(one), np.int8), (one, two)), shape=(size, size))
+    components, _ = connected_components(graph, directed=False)
+    require(len(set(ends)) == len(ends) and len(ends) + components == size, "blocks share more than one line")
+    return [(matrix, part) for part in certificate.parts]
 
 
-def _heller_tompkins(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    part = _lines_of(matrix, certificate, by=certificate.data["by"])
-    side = np.asarray(certificate.data["part"], dtype=np.int64)
-    _require(len(side) == part.shape[0] and bool(np.all((side == 0) | (side == 1))), "one part, 0 or 1, per line")
+def _heller_tompkins(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
+    part = lines_of(matrix, certificate, by=certificate.data["by"])
+    side = integers(certificate.data["part"])
+    require(len(side) == part.shape[0] and bool(np.all((side == 0) | (side == 1))), "one part, 0 or 1, per line")
     counts = np.diff(part.indptr)
-    _require(int(counts.max(initial=0)) <= 2, "a line has three nonzeros")
+    require(int(counts.max(initial=0)) <= 2, "a line has three nonzeros")
     turned = part.data * (1 - 2 * side[part.indices])
     sums = np.bincount(np.repeat(np.arange(part.shape[1]), counts), weights=turned, minlength=part.shape[1])
-    _require(bool(np.all(sums[counts == 2] == 0)), "two entries of a line do not fit the two parts")
+    require(bool(np.all(sums[counts == 2] == 0)), "two entries of a line do not fit the two parts")
+    return []
 
 
-def _lines_of(matrix: sp.csc_array, certificate: Certificate, *, by: str) -> sp.csc_array:
-    """The certificate's submatrix, turned so that the lines spoken of are columns."""
-    _require(by in ("columns", "rows"), "by is 'columns' or 'rows'")
-    part = _submatrix(matrix, certificate.rows, certificate.columns)
-    if by == "rows":
-        part = sp.csc_array(part.T)
-        part.sort_indices()
-    return part
-
-
-def _consecutive_ones(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    part = _lines_of(matrix, certificate, by=certificate.data["by"])
+def _consecutive_ones(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
+    part = lines_of(matrix, certificate, by=certificate.data["by"])
     counts = np.diff(part.indptr)
     full = np.flatnonzero(counts)
     first, last = part.indices[part.indptr[full]], part.indices[part.indptr[full + 1] - 1]
-    _require(bool(np.all(last - first + 1 == counts[full])), "a line is not consecutive")
+    require(bool(np.all(last - first + 1 == counts[full])), "a line is not consecutive")
     head = part.data[part.indptr[full]]
-    _require(bool(np.all(np.repeat(head, counts[full]) == part.data)), "a line has both signs")
+    require(bool(np.all(np.repeat(head, counts[full]) == part.data)), "a line has both signs")
+    return []
 
 
-def _network(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
+def _network(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
+    """The columns are the only solution of (incidence of the tree) x = (incidence of the arcs)."""
     data = certificate.data
-    part = _lines_of(matrix, certificate, by="rows" if data["transposed"] else "columns")
-    rows, columns = part.shape
-    tail, head, arc_tail, arc_head = (
-        np.asarray(data[key], dtype=np.int64) for key in ("tree_tail", "tree_head", "arc_tail", "arc_head")
-    )
-    _require(len(tail) == len(head) == rows and len(arc_tail) == len(arc_head) == columns, "one arc per line")
-    for ends in (tail, head, arc_tail, arc_head):
-        _require(bool(np.all((ends >= 0) & (ends <= rows))), "an arc ends outside the tree")
-    above, arc, depth_of = _rooted(tail, head)
-    for column in range(columns):
-        wanted = dict(
-            zip(
-                part.indices[part.indptr[column] : part.indptr[column + 1]].tolist(),
-                part.data[part.indptr[column] : part.indptr[column + 1]].tolist(),
-                strict=True,
-            )
-        )
-        one, two = int(arc_tail[column]), int(arc_head[column])
-        while one != two:
-            climb = depth_of[one] >= depth_of[two]
-            low = one if climb else two
-            row = arc[low]
-            # Up from the tail runs along an arc that leaves the lower end; down to the head, along one that enters.
-            along = (tail[row] == low) == climb
-            _require(wanted.pop(row, 0) == (1 if along else -1), f"line {column} is not the path of its arc")
-            if climb:
-                one = above[low]
-            else:
-                two = above[low]
-        _require(not wanted, f"line {column} has entries off the path of its arc")
+    require(type(data["transposed"]) is bool, "transposed is true or false")
+    part = lines_of(matrix, certificate, by="rows" if data["transposed"] else "columns")
+    rows, columns = map(int, part.shape)
+    ends = [integers(data[key]) for key in ("tree_tail", "tree_head", "arc_tail", "arc_head")]
+    require([len(end) for end in ends] == [rows, rows, columns, columns], "one arc per line")
+    for end in ends:
+        require(bool(np.all((end >= 0) & (end <= rows))), "an arc ends outside the tree")
+    tree, arcs = _incidence(ends[0], ends[1], rows + 1), _incidence(ends[2], ends[3], rows + 1)
+    pairs = sp.csr_array((np.ones(rows, np.int8), (ends[0], ends[1])), shape=(rows + 1, rows + 1))
+    require(connected_components(pairs, directed=False)[0] == 1, "the tree arcs do not form a tree")
+    off = (tree @ part - arcs).tocoo()
+    wrong = off.col[off.data != 0]
+    require(not wrong.size, f"line {int(wrong[0]) if wrong.size else 0} is not the path of its arc")
+    return []
 
 
-def _rooted(tail: np.ndarray, head: np.ndarray) -> tuple[list[int], list[int], list[int]]:
-    """Root the tree at node 0: per node its parent, the arc to it and its depth."""
-    nodes = len(tail) + 1
-    near: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
-    for row, (one, two) in enumerate(zip(tail.tolist(), head.tolist(), strict=True)):
-        near[one].append((two, row))
-        near[two].append((one, row))
-    above, arc, depth = [-1] * nodes, [-1] * nodes, [-1] * nodes
-    depth[0] = 0
-    stack = [0]
-    seen = 1
-    while stack:
-        here = stack.pop()
-        for far, row in near[here]:
-            if depth[far] < 0:
-                above[far], arc[far], depth[far] = here, row, depth[here] + 1
-                stack.append(far)
-                seen += 1
-    _require(seen == nodes, "the tree arcs do not form a tree")
-    return above, arc, depth
-
-
-def _ghouila_houri(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    from flowlex.validation.unimodularity.ghouila_houri import uncolourable_rows
-
-    part = _lines_of(matrix, certificate, by=certificate.data["by"])
-    # "by rows" lists subsets of rows, "by columns" those of columns; _lines_of turned the matrix for "rows".
-    listed = sp.csc_array(part.T)
-    _require(uncolourable_rows(listed) is None, "some set has no equitable bicolouring")
-
-
-def _eulerian(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    from flowlex.validation.unimodularity.eulerian_program import eulerian_search
-
-    part = _submatrix(matrix, certificate.rows, certificate.columns)
-    status = eulerian_search(part, seconds=600.0, seed=1).status
-    _require(status == "infeasible", f"the integer program is {status} when solved again")
-
-
-def _cmr(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    from flowlex.validation.unimodularity.cmr import ask_cmr
-
-    answer = ask_cmr(_submatrix(matrix, certificate.rows, certificate.columns), seconds=600.0)
-    _require(answer.status == "tu", f"CMR, asked again, answers: {answer.status} {answer.reason}".rstrip())
-
-
-def _sum(matrix: sp.csc_array, certificate: Certificate, depth: int) -> None:
-    from flowlex.validation.unimodularity.sums import rebuild
-
-    part = _submatrix(matrix, certificate.rows, certificate.columns)
-    for operand, proof in zip(rebuild(part, certificate), certificate.parts, strict=True):
-        _require(
-            sorted(proof.rows) == list(range(operand.shape[0]))
-            and sorted(proof.columns) == list(range(operand.shape[1])),
-            "the proof of an operand is about another matrix",
-        )
-        _prove(operand, proof, depth)
+def _incidence(tail: Integers, head: Integers, nodes: int) -> sp.csc_array:
+    """+1 at the tail, -1 at the head; loops vanish."""
+    arcs = np.arange(len(tail))
+    entries = np.repeat(np.array([1, -1], np.int64), len(tail))
+    places = (np.concatenate([tail, head]), np.concatenate([arcs, arcs]))
+    return sp.csc_array(sp.coo_array((entries, places), shape=(nodes, len(tail))))

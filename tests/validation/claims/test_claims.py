@@ -13,7 +13,7 @@ from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.jit_recognition import recognise_full_windows
 from flowlex.validation.unimodularity.jit_rule import full_window_rule, is_tu_by_rule
 from flowlex.validation.unimodularity.matrix import canonical, ternary
-from flowlex.validation.unimodularity.verdict import Answer
+from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, random_flows
 
 PAPER_TWO_SLOTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2))

@@ -10,8 +10,8 @@ import pytest
 
 from flowlex.validation.unimodularity import cmr, zoo
 from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.sums import operands
-from flowlex.validation.unimodularity.verdict import Answer
 
 #: What CMR 1.4 (passagemath-cmr 10.8.13) answered for the 2-sum of R10 with itself.
 TWO_R10 = json.dumps(

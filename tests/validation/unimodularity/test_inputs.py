@@ -19,8 +19,9 @@ from flowlex.instances.library import library
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.unimodularity import zoo
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix import MatrixError, matrix_of
+from flowlex.validation.unimodularity.matrix import MatrixError
 from flowlex.validation.unimodularity.reading import read_matrix
+from flowlex.validation.unimodularity.sources import matrix_of
 
 MPS = """NAME          TEST
 ROWS
@@ -64,7 +65,7 @@ def test_programs_keep_their_names_and_tell_of_needless_integers() -> None:
 def test_fractional_sides_are_told() -> None:
     lp = program()
     lp.constrain("half", lp.variables("y", 2).sum(), "<=", 0.5)
-    assert "fractional" in check(lp).conclusion
+    assert "the side 1/2 of row 'half[0]' is not integral" in check(lp).conclusion
 
 
 def test_pulp_problems() -> None:
@@ -123,7 +124,9 @@ def test_unknown_options_are_refused() -> None:
 
 def test_duplicates_are_summed_and_the_input_left_alone() -> None:
     coo = sp.coo_array((np.array([1, 1]), ([0, 0], [0, 0])), shape=(1, 1))
-    assert check(coo).is_tu  # a row of one entry 2: divided
+    verdict = check(coo)  # a row of one entry 2
+    assert verdict.scaled is not None
+    assert dict(verdict.scaled.divisors) == {0: 2}
     source = sp.csc_array(np.array([[0.0, 1.0]]))
     source.data[0] = 0.0
     check(source)
@@ -143,7 +146,8 @@ def test_models_are_read(tmp_path: Path) -> None:
     named = read_matrix(save(tmp_path, "a.mps", MPS))
     assert named.names_of_rows([0, 1]) == ("LIM1", "MYEQN")
     assert named.names_of_columns([0, 1]) == ("X1", "X2")
-    assert named.integer_columns == 1
+    assert named.program is not None
+    assert named.program.integer.tolist() == [True, False]
     assert read_matrix(tmp_path / "a.mps", bounds=True).shape == (5, 2)
 
 

@@ -1,0 +1,246 @@
+"""What a verdict says about the program: right for quadratic objectives, equations, scaled rows, decimals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.proof import Answer, VerdictError
+from flowlex.validation.unimodularity.reading import read_matrix
+from flowlex.validation.unimodularity.verdict import Verdict, verification_error
+
+QUADRATIC = """NAME Q
+ROWS
+ N  obj
+ L  c1
+COLUMNS
+    MARKER                 'MARKER'                 'INTORG'
+    x         obj         -1.0   c1           1.0
+    y         obj         -1.0   c1           1.0
+    MARKER                 'MARKER'                 'INTEND'
+RHS
+    RHS       c1         1.0
+BOUNDS
+ UP BND       x           4.0
+ UP BND       y           4.0
+QUADOBJ
+    x x 2
+    y y 2
+ENDATA
+"""
+
+
+def program(matrix: Any, sides: Any, bounds: Any = (0, np.inf), integer: bool = True) -> NamedMatrix:
+    """A program whose rows have these (lower, upper) sides and whose columns all have the same bounds."""
+    held = canonical(matrix)
+    columns = int(held.shape[1])
+    return NamedMatrix(
+        held,
+        program=Program(
+            sides=np.array(sides, dtype=float).T,
+            bounds=np.repeat(np.array(bounds, dtype=float)[:, None], columns, axis=1),
+            integer=np.full(columns, integer),
+            cost=np.zeros(columns),
+        ),
+    )
+
+
+def test_a_quadratic_objective_needs_its_integers(tmp_path: Path) -> None:
+    path = tmp_path / "q.mps"
+    path.write_text(QUADRATIC)
+    named = read_matrix(path)
+    verdict = check(named)
+    assert verdict.is_tu
+    assert "the objective is quadratic" in verdict.conclusion
+    assert "2 integer declaration(s) may be needed" in verdict.conclusion
+    assert verdict.verify(named)
+    path.write_text("Minimize\n obj: x + y\nSubject To\n c1: x + y <= 4\nSemi-Continuous\n x\nEnd\n")
+    path.rename(path.with_suffix(".lp"))
+    # HiGHS wants a bound for semi-continuous variables, which this has not: either way no claim is made.
+    assert "are not needed" not in check(read_matrix(path.with_suffix(".lp"))).conclusion
+
+
+def test_equations_can_make_up_for_a_two() -> None:
+    named = program([[1, 2], [0, 1]], [(7, 7), (3, 3)])
+    verdict = check(named)
+    assert verdict.answer is Answer.NOT_TU
+    assert verdict.senses is not None
+    assert verdict.senses.answer is Answer.TU
+    assert "its 2 integer declaration(s) are not needed" in verdict.conclusion
+    assert verdict.verify(named)
+    assert Verdict.from_json(verdict.to_json()).verify(named)
+    wide = program([[1, 2, 0], [0, 1, 3]], [(7, 7), (3, 3)])
+    verdict = check(wide)
+    assert verdict.senses is not None
+    assert verdict.senses.answer is Answer.NOT_TU
+    assert "give fractional vertices" in verdict.conclusion
+    assert verdict.verify(wide)
+    assert "With equations (Ax = b) or free variables that need not be so" in check([[1, 2], [0, 1]]).conclusion
+
+
+def bases(named: NamedMatrix) -> list[int]:
+    """Determinants of all bases that hold every free variable, rows as equations with slacks for the others."""
+    assert named.program is not None
+    dense = named.matrix.toarray()
+    slacks = np.eye(len(dense), dtype=int)[:, ~named.program.equations]
+    whole = np.hstack([dense, slacks])
+    free = set(np.flatnonzero(named.program.free).tolist())
+    chosen = (set(c) for c in combinations(range(whole.shape[1]), len(dense)))
+    return [int(determinant(whole[:, sorted(columns)])) for columns in chosen if free <= columns]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=120, deadline=None)
+def test_row_senses_agree_with_all_bases(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    shape = generator.integers(1, 4, 2)
+    dense = generator.integers(-1, 3, shape)
+    if not dense.any():
+        return
+    sides = [(1, 1) if generator.random() < 0.5 else (-np.inf, 1) for _ in range(shape[0])]
+    named = program(dense, sides, (0, np.inf) if generator.random() < 0.6 else (-np.inf, np.inf))
+    verdict = check(named)
+    if verdict.senses is None or verdict.scaled is not None:
+        return
+    dets = bases(named) or [0]  # no basis, no vertex
+    assert (verdict.senses.answer is Answer.TU) == (max(map(abs, dets)) <= 1)
+    assert verdict.verify(named)
+
+
+def test_a_verdict_is_about_the_matrix_as_given() -> None:
+    verdict = check([[2]])
+    assert verdict.answer is Answer.NOT_TU
+    assert verdict.scaled is not None
+    assert dict(verdict.scaled.divisors) == {0: 2}
+    assert verdict.scaled.answer is Answer.TU
+    assert "after dividing a row by a constant" in verdict.conclusion
+    assert verdict.verify([[2]])
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    not_tu = check([[2, 2], [3, -3]])
+    assert not_tu.scaled is not None
+    assert not_tu.scaled.witness is not None
+    assert abs(not_tu.scaled.witness.determinant) == 2
+    assert not_tu.verify([[2, 2], [3, -3]])
+
+
+@pytest.mark.parametrize(("side", "needed"), [(0.3, False), (0.35, True), (3, False)])
+def test_decimals_are_read_as_the_rationals_they_stand_for(side: float, needed: bool) -> None:
+    lp = LinearProgram("decimals")
+    x = lp.variables("x", 2, upper=5, integer=True)
+    lp.constrain("share", (x * 0.1).sum(), "<=", side)
+    verdict = check(lp)
+    assert ("are not needed" in verdict.conclusion) != needed
+    assert ("not integral when divided by 1/10" in verdict.conclusion) == needed
+    assert verdict.verify(lp)
+
+
+def test_conclusions_hold_on_every_vertex_of_small_boxes() -> None:
+    """Where integers are said not to be needed, every vertex of the relaxation is integral (brute force)."""
+    generator = np.random.default_rng(1)
+    told = 0
+    for _ in range(150):
+        dense = generator.integers(-1, 2, (2, 3))
+        sides = [(b, b) if generator.random() < 0.4 else (-np.inf, b) for b in generator.integers(-1, 4, 2).tolist()]
+        named = program(dense * generator.choice([1, 1, 2]), sides, (0, 2))
+        if not dense.any() or "are not needed" not in check(named).conclusion:
+            continue
+        told += 1
+        for point in vertices(named):
+            assert np.allclose(point, np.rint(point)), (dense, sides, point)
+    assert told > 50
+
+
+def vertices(named: NamedMatrix) -> list[np.ndarray]:
+    """All vertices: every choice of as many tight rows and bounds as there are columns."""
+    assert named.program is not None
+    dense, (low, high), (lower, upper) = named.matrix.toarray(), named.program.sides, named.program.bounds
+    size = dense.shape[1]
+    tight = [(row, b) for row, *ends in zip(dense, low, high, strict=True) for b in set(ends) if np.isfinite(b)]
+    tight += [(unit, b) for unit, *ends in zip(np.eye(size), lower, upper, strict=True) for b in ends if np.isfinite(b)]
+    found = []
+    for chosen in combinations(tight, size):
+        square = np.array([row for row, _ in chosen], dtype=float)
+        if abs(np.linalg.det(square)) < 1e-9:
+            continue
+        point = np.linalg.solve(square, np.array([b for _, b in chosen], dtype=float))
+        ax = dense @ point
+        inside = np.all(ax >= low - 1e-9) and np.all(ax <= high + 1e-9)
+        if inside and np.all(point >= lower - 1e-9) and np.all(point <= upper + 1e-9):
+            found.append(point)
+    return found
+
+
+def test_forged_documents_are_refused() -> None:
+    named = program([[2, 2], [0, 1]], [(-np.inf, 4), (-np.inf, 3)])
+    verdict = check(named)
+    pristine = json.dumps(verdict.to_document())
+    for path, value in (
+        (("method",), "network"),
+        (("shape",), [2.9, 2]),
+        (("nonzeros",), 3.0),
+        (("witness", "rows"), [0.9]),
+        (("witness", "columns"), [True]),
+        (("witness", "row_names"), [3]),
+        (("witness", "determinant"), 2.0),
+        (("scaled", "divisors"), {"0": 2.0}),
+        (("scaled", "certificate", "rows"), [0.5, 1]),
+    ):
+        document = json.loads(pristine)
+        place = document
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        with pytest.raises(VerdictError):
+            Verdict.from_document(document)
+
+
+def test_forged_verdicts_do_not_verify() -> None:
+    named = program([[2, 2], [0, 1]], [(-np.inf, 5), (-np.inf, 3)])
+    verdict = check(named)
+    assert verdict.verify(named)
+    assert verdict.scaled is not None
+    assert "side 5" in verdict.conclusion
+    assert verdict.witness is not None
+    for forged, reason in (
+        (replace(verdict, conclusion="Nothing is needed."), "what follows is"),
+        (replace(verdict, witness=replace(verdict.witness, row_names=("x",))), "rows of the witness are called"),
+        (replace(verdict, scaled=None), "what follows is"),
+        (replace(verdict, scaled=replace(verdict.scaled, divisors={0: 4})), "no multiple of 4"),
+        (replace(verdict, scaled=replace(verdict.scaled, divisors={0: -2})), "divided by -2"),
+        (replace(verdict, scaled=replace(verdict.scaled, divisors={7: 2})), "outside the matrix"),
+        (replace(verdict, answer=Answer.TU, witness=None, certificate=verdict.scaled.certificate), "outside"),
+    ):
+        assert reason in verification_error(forged, named)
+    equal = program([[1, 2], [0, 1]], [(7, 7), (3, 3)])
+    honest = check(equal)
+    assert honest.senses is not None
+    for senses in (
+        replace(honest.senses, determinant=-honest.senses.determinant),
+        replace(honest.senses, basis=(0, 2)),
+        replace(honest.senses, basis=(0,)),
+        replace(honest.senses, entries=((0, 0, 1),)),
+        replace(honest.senses, answer=Answer.NOT_TU),
+    ):
+        assert not replace(honest, senses=senses).verify(equal)
+    assert not replace(check(zoo.r10()), senses=honest.senses).verify(zoo.r10())
+
+
+def test_signs_of_all_small_matrices_verify_as_what_they_are() -> None:
+    for entries in product((-1, 0, 1, 2), repeat=4):
+        dense = np.array(entries).reshape(2, 2)
+        if dense.any():
+            assert check(dense).verify(dense)
+            assert check(dense).is_tu == (np.abs(dense).max() <= 1 and abs(round(np.linalg.det(dense))) <= 1)

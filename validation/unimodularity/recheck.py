@@ -1,0 +1,62 @@
+"""What all re-checks of `verify` share: requirements, exact integers, submatrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from flowlex.validation.unimodularity.proof import Certificate, indices
+
+__all__ = ["ProofError", "integers", "lines_of", "malformed", "require", "submatrix"]
+
+Integers = NDArray[np.int64]
+
+
+class ProofError(Exception):
+    """The proof does not hold; the text says where."""
+
+
+def require(holds: bool, reason: str) -> None:
+    """Raise `ProofError` unless it holds."""
+    if not holds:
+        raise ProofError(reason)
+
+
+@contextmanager
+def malformed() -> Iterator[None]:
+    """Turn whatever odd data raises into a `ProofError`."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, ValueError, OverflowError, RecursionError, AttributeError) as error:
+        raise ProofError(f"the proof is malformed: {type(error).__name__} {error}") from error
+
+
+def integers(values: Any) -> Integers:
+    """A list of integers, exactly."""
+    return np.asarray(indices(values), dtype=np.int64)
+
+
+def submatrix(matrix: sp.csc_array, rows: Any, columns: Any) -> sp.csc_array:
+    """The submatrix of these rows and columns, each named once."""
+    chosen = integers(rows), integers(columns)
+    for array, limit, what in zip(chosen, matrix.shape, ("rows", "columns"), strict=True):
+        require(bool(np.all((array >= 0) & (array < limit))), f"{what} outside the matrix")
+        require(len(np.unique(array)) == len(array), f"{what} named twice")
+    part = sp.csc_array(sp.csc_array(matrix[:, chosen[1]])[chosen[0]])
+    part.sort_indices()
+    return part
+
+
+def lines_of(matrix: sp.csc_array, certificate: Certificate, *, by: str) -> sp.csc_array:
+    """The certificate's submatrix, turned so that the lines spoken of are columns."""
+    require(by in ("columns", "rows"), "by is 'columns' or 'rows'")
+    part = submatrix(matrix, certificate.rows, certificate.columns)
+    if by == "rows":
+        part = sp.csc_array(part.T)
+        part.sort_indices()
+    return part

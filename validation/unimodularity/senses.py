@@ -1,0 +1,263 @@
+"""Unimodular though not totally: what equations and free variables make up for.
+
+Inequality rows get a slack: M = [A | I]. A vertex is given by a basis, a choice of as many columns of M as there are
+rows that holds every free variable (no bound could hold it outside). All vertices are integral for all integral
+sides and bounds exactly when every such basis has determinant 0, 1 or -1 (Hoffman and Kruskal 1956; Veinott and
+Dantzig 1968). With only inequalities and bounded variables that is total unimodularity; with equations it is less:
+{x + 2y = 7, y = 3} is fine though 2 is not 0, 1 or -1.
+
+One basis B and its tableau X with B X = M settle it: the determinant of B must be 1 or -1, and the rows of X whose
+basic variable is not free must be totally unimodular, since exchanging columns multiplies the determinant by a
+minor of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from flowlex.validation.unimodularity.clock import Clock
+from flowlex.validation.unimodularity.determinant import determinant
+from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical
+from flowlex.validation.unimodularity.proof import (
+    Answer,
+    Certificate,
+    Number,
+    Witness,
+    describe_certificate,
+    indices,
+    plain_number,
+    read_certificate,
+    read_number,
+)
+from flowlex.validation.unimodularity.recheck import require
+from flowlex.validation.unimodularity.scaling import divided
+from flowlex.validation.unimodularity.verify import check_certificate
+
+__all__ = ["Senses", "check_senses", "senses_of"]
+
+#: Entries that an elimination may visit before it gives up.
+MOST_WORK = 3_000_000
+
+Decide = Callable[[sp.csc_array], "Certificate | Witness | None"]
+
+
+@dataclass(frozen=True)
+class Senses:
+    """Whether every basis has determinant 0, 1 or -1.
+
+    Attributes
+    ----------
+    answer
+        `Answer.TU`: they all have; `Answer.NOT_TU`: ``basis`` has not.
+    basis
+        Columns of M in the order of the rows: variables, then n + i for the slack of row i.
+    entries
+        With TU: row, column and value of the tableau X of the other columns (in ascending order).
+    certificate
+        With TU: proof for the rows of X whose basic variable is not free.
+    determinant
+        Of the basis, exact.
+    """
+
+    answer: Answer
+    basis: tuple[int, ...]
+    determinant: Number
+    entries: tuple[tuple[int, int, int], ...] = ()
+    certificate: Certificate | None = None
+
+    def __str__(self) -> str:
+        if self.certificate is not None:
+            return "with these row senses unimodular, proof: " + describe_certificate(self.certificate)
+        return f"not unimodular with these row senses either: a basis has determinant {self.determinant}"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "verdict": self.answer.value,
+            "basis": list(self.basis),
+            "determinant": plain_number(self.determinant),
+            "entries": [list(entry) for entry in self.entries],
+            "certificate": None if self.certificate is None else self.certificate.to_document(),
+        }
+
+    @staticmethod
+    def from_document(document: Any) -> Senses:
+        """Read what `to_document` wrote."""
+        triples = [indices(entry) for entry in document["entries"]]
+        certificate = document["certificate"]
+        return Senses(
+            answer=Answer(document["verdict"]),
+            basis=indices(document["basis"]),
+            determinant=read_number(document["determinant"]),
+            entries=tuple((row, column, value) for row, column, value in triples),
+            certificate=None if certificate is None else read_certificate(certificate),
+        )
+
+
+def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: Decide) -> Senses | None:
+    """Look for a basis of determinant beyond +-1, or prove that there is none; None when that takes too long.
+
+    Parameters
+    ----------
+    named
+        Gives the senses of rows and the free columns.
+    matrix
+        Its matrix, integral (rows divided where that is needed).
+    decide
+        Certificate or witness of a {-1, 0, 1} matrix.
+    """
+    if named.program is None or matrix.dtype != np.int64:
+        return None
+    solved = _Tableau(matrix, named.program.equations, named.program.free).solve(clock)
+    if solved is None:
+        return None
+    basis, lines = solved
+    if not set(np.flatnonzero(named.program.free).tolist()) <= set(basis):
+        return None  # a line of feasible points: there are no vertices to speak of
+    whole = extended(matrix)
+    value = determinant(whole[:, basis])
+    if value not in (-1, 1):
+        return Senses(Answer.NOT_TU, tuple(basis), value)
+    outside = np.setdiff1d(_labels(matrix, named.program.equations), basis)
+    place = {int(label): number for number, label in enumerate(outside)}
+    entries = [
+        (row, place[label], int(entry)) for row, line in enumerate(lines) for label, entry in line.items() if entry
+    ]
+    bound = [row for row, label in enumerate(basis) if not (label < matrix.shape[1] and named.program.free[label])]
+    tableau = _sparse(entries, len(basis), len(outside))
+    if not bound or not len(outside):
+        return Senses(Answer.TU, tuple(basis), value, tuple(entries), Certificate("reduction", (), ()))
+    found = decide(canonical(tableau.tocsr()[bound]))
+    if isinstance(found, Certificate):
+        return Senses(Answer.TU, tuple(basis), value, tuple(entries), found)
+    if found is None:
+        return None
+    for row, column in zip(found.rows, found.columns, strict=True):
+        basis[bound[row]] = int(outside[column])
+    return Senses(Answer.NOT_TU, tuple(basis), determinant(whole[:, basis]))
+
+
+def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Senses) -> None:
+    """Raise `ProofError` unless the basis and its tableau say what they claim."""
+    program = named.program
+    require(program is not None, "only a program has senses of rows")
+    assert program is not None
+    matrix = divided(named.matrix, divisors)
+    whole = extended(matrix)
+    labels = _labels(matrix, program.equations)
+    basis = list(indices(senses.basis))
+    require(len(set(basis)) == len(basis) == matrix.shape[0] and set(basis) <= set(labels.tolist()), "no basis")
+    value = determinant(whole[:, basis])
+    require(value == senses.determinant, f"the basis has determinant {value}, not {senses.determinant}")
+    free = set(np.flatnonzero(program.free).tolist())
+    require(free <= set(basis), "the basis leaves out a free variable")
+    if senses.answer is Answer.NOT_TU:
+        require(value not in (-1, 0, 1) and senses.certificate is None, f"determinant {value} violates nothing")
+        return
+    require(senses.answer is Answer.TU and value in (-1, 1), f"the basis has determinant {value}")
+    outside = np.setdiff1d(labels, basis)
+    tableau = _sparse(senses.entries, len(basis), len(outside))
+    off = sp.csc_array(whole[:, basis]) @ tableau - whole[:, outside]
+    require(not np.any(off.data), "the tableau is not that of the basis")
+    bound = [row for row, label in enumerate(basis) if label not in free]
+    part = canonical(tableau.tocsr()[bound]) if bound and len(outside) else None
+    if part is not None:
+        require(senses.certificate is not None, "there is no proof for the tableau")
+        assert senses.certificate is not None
+        check_certificate(part, senses.certificate)
+
+
+def extended(matrix: sp.csc_array) -> sp.csc_array:
+    """[A | I]; the slacks of equations are there for their numbers only and never used."""
+    return sp.csc_array(sp.hstack([matrix, sp.eye_array(matrix.shape[0], dtype=np.int64)], format="csc"))
+
+
+def _labels(matrix: sp.csc_array, equations: Any) -> Any:
+    columns = int(matrix.shape[1])
+    return np.concatenate([np.arange(columns), columns + np.flatnonzero(~equations)])
+
+
+def _sparse(entries: Any, rows: int, columns: int) -> sp.csc_array:
+    table = np.array([tuple(entry) for entry in entries], dtype=np.int64).reshape(-1, 3)
+    return sp.csc_array((table[:, 2], (table[:, 0], table[:, 1])), shape=(rows, columns))
+
+
+class _Tableau:
+    """Exact Gauss-Jordan elimination that brings a basis of the equations and the free variables in."""
+
+    def __init__(self, matrix: sp.csc_array, equations: Any, free: Any) -> None:
+        by_row, columns = sp.csr_array(matrix), int(matrix.shape[1])
+        self.lines: list[dict[int, Number]] = []
+        self.basis: list[int | None] = []
+        self.holders: dict[int, set[int]] = {}
+        self.free = set(np.flatnonzero(free).tolist())
+        self.work = 0
+        for row in range(int(matrix.shape[0])):
+            part = slice(int(by_row.indptr[row]), int(by_row.indptr[row + 1]))
+            line: dict[int, Number] = dict(zip(by_row.indices[part].tolist(), by_row.data[part].tolist(), strict=True))
+            self.basis.append(None if equations[row] else columns + row)
+            self.lines.append(line)
+            for label in line:
+                self.holders.setdefault(label, set()).add(row)
+
+    def solve(self, clock: Clock) -> tuple[list[int], list[dict[int, Number]]] | None:
+        """Return the basis and the tableau without its unit columns; None if it takes too long or is singular."""
+        missing = {row for row, label in enumerate(self.basis) if label is None}
+        while missing:
+            row = min(missing, key=lambda row: len(self.lines[row]))
+            missing.discard(row)
+            if not self.lines[row]:
+                return None
+            self._pivot(row, min(self.lines[row], key=lambda label: self._rank(row, label)))
+            if self._late(clock):
+                return None
+        for label in sorted(self.free - set(self.basis)):
+            rows = [row for row in self.holders.get(label, ()) if self.basis[row] not in self.free]
+            if rows:
+                self._pivot(min(rows, key=lambda row: self._rank(row, label)), label)
+            if self._late(clock):
+                return None
+        return [label for label in self.basis if label is not None], self.lines
+
+    def _late(self, clock: Clock) -> bool:
+        return self.work > MOST_WORK or clock.left() <= 0
+
+    def _rank(self, row: int, label: int) -> tuple[bool, bool, int]:
+        """Units first, free variables before others, short columns before long."""
+        return self.lines[row][label] not in (1, -1), label not in self.free, len(self.holders[label])
+
+    def _pivot(self, row: int, label: int) -> None:
+        line = self.lines[row]
+        value = line.pop(label)
+        holders = self.holders.pop(label)
+        holders.discard(row)
+        left = self.basis[row]
+        if left is not None:  # the variable that leaves the basis gets a column
+            line[left] = 1
+            self.holders.setdefault(left, set()).add(row)
+        for key in line:
+            line[key] = _quotient(line[key], value)
+        self.basis[row] = label
+        for other in holders:
+            target = self.lines[other]
+            factor = target.pop(label)
+            self.work += len(line)
+            for key, entry in line.items():
+                new = target.get(key, 0) - factor * entry
+                if new:
+                    target[key] = new
+                    self.holders[key].add(other)
+                elif key in target:
+                    del target[key]
+                    self.holders[key].discard(other)
+
+
+def _quotient(entry: Number, value: Number) -> Number:
+    ratio = Fraction(entry) / value
+    return int(ratio) if ratio.denominator == 1 else ratio
