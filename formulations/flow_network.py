@@ -11,7 +11,7 @@ name is the name of its balance constraints (nodes) or of its flow variables (ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,7 @@ class FlowNetwork:
         supply: ArrayLike,
         lower: ArrayLike = 0,
         name: str = "network",
-        node_labels: Sequence[Any] | None = None,
+        node_labels: Labels = None,
     ) -> FlowNetwork:
         """Make a network with one block of nodes (``node``) and one of arcs (``flow``)."""
         builder = NetworkBuilder(name)
@@ -270,7 +270,9 @@ class NetworkBuilder:
         check_declared(self.name, "nodes", name, self.rows)
         check_labels(name, count, labels)
         block = Block(name, self.node_count, count, labels)
-        if labels is not None and len(set(block.names())) < count:
+        numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
+        distinct = len(np.unique(labels)) if numbers else len(set(block.names())) if labels is not None else count
+        if distinct < count:
             raise ValueError(f"{self.name}: two nodes named {name!r} have one label; a node's name says which it is")
         start = block.start
         self._node_blocks[name] = block

@@ -7,10 +7,10 @@ The text format of the First DIMACS Implementation Challenge (1991)::
     n NODE SUPPLY
     a TAIL HEAD LOWER CAPACITY COST
 
-Nodes are numbered from 1; a node without an ``n`` line supplies nothing; all numbers are integers. A file is
-recognised by its first line that is not a comment, whatever it is called. What the format leaves open is
-settled here: a capacity of -1 means no upper bound (other negative capacities are refused, as are negative
-lower bounds), self-loops and parallel arcs are allowed, and ``n`` and ``a`` lines may follow the problem
+Nodes are numbered from 1 (in messages and answers too); a node without an ``n`` line supplies nothing; all numbers
+are integers. A file is recognised by its first line that is not a comment, whatever it is called. What the format
+leaves open is settled here: a capacity of -1 means no upper bound (other negative capacities are refused, as are
+negative lower bounds), self-loops and parallel arcs are allowed, and ``n`` and ``a`` lines may follow the problem
 line in any order.
 """
 
@@ -111,6 +111,7 @@ def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
         name=name.encode("utf-8", "replace").decode()[:200] or "unnamed",
         comment="\n".join(lines.comments),
         supply=tuple(supply),
+        first_node=1,
         tail=tuple((tail - 1).tolist()),
         head=tuple((head - 1).tolist()),
         lower=tuple(lower.tolist()),

@@ -71,7 +71,9 @@ class NetworkInstance(Instance):
     cost: tuple[Integer, ...]
     """Cost of a unit of flow on each arc."""
     node_names: tuple[Name, ...] | None = None
-    """A name for each node, all different; null when they are known by index."""
+    """A name for each node, all different; null when they are known by number."""
+    first_node: Literal[0, 1] = 0
+    """The number of the first node in messages and tables; in DIMACS files it is 1. Arcs name nodes from 0 here."""
 
     @model_validator(mode="after")
     def _check(self) -> NetworkInstance:

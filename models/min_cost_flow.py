@@ -121,7 +121,7 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     )
 
     def _formulate(self) -> FlowNetwork:
-        view = self.instance.arrays
+        view, first = self.instance.arrays, self.instance.first_node
         return FlowNetwork.from_arrays(
             view.tail,
             view.head,
@@ -130,7 +130,7 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
             cost=view.cost,
             supply=view.supply,
             name=self.instance.name,
-            node_labels=self.instance.node_names,
+            node_labels=self.instance.node_names or first + np.arange(len(view.supply)),
         )
 
     def _interpret(self, run: Run) -> NetworkFlow:

@@ -84,7 +84,7 @@ def test_no_arguments_print_the_help(run):
 
 
 def test_engines_are_those_of_the_formulations():
-    assert tuple(engine.value for engine in Engine) == ENGINES
+    assert tuple(engine.value for engine in Engine) == tuple(ENGINES)
 
 
 def test_generate(run, toy_generator):

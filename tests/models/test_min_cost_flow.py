@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
+from flowlex.instances.dimacs import parse_dimacs
 from flowlex.instances.generators import generate
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import ModelError
@@ -78,3 +79,13 @@ def test_solution_file_has_flows_and_potentials() -> None:
     assert answer["answer"]["flow"] == [1, 1, 1]
     assert len(answer["proof"]["potential"]) == 3
     assert answer["certificate"]["ok"] is True
+
+
+def test_messages_and_tables_use_the_nodes_numbers_of_the_file() -> None:
+    network = parse_dimacs("p min 3 2\nn 1 5\nn 3 -5\na 1 2 0 5 1\na 2 3 0 4 1\n")
+    solution = MinCostFlow(network).solve("network")
+    assert solution.infeasibility is not None
+    assert solution.infeasibility.nodes == ("node[3]",)
+    feasible = parse_dimacs("p min 3 2\nn 1 4\nn 3 -4\na 1 2 0 5 1\na 2 3 0 4 1\n")
+    frame = MinCostFlow(feasible).solve("network").to_frame()
+    assert frame["tail"].tolist() == ["node[1]", "node[2]"]
