@@ -10,16 +10,21 @@ inference*; the paper's Spring Boot and MySQL are FastAPI and SQLAlchemy here.
 module                    what it holds
 ========================  =====================================================================
 `schemas`                 the documents of the REST interface
-`tables`, `store`         what is stored, on SQLite or PostgreSQL, behind one class
+`tables`, `migrations/`   what is stored, on SQLite or PostgreSQL, and how older databases become it
+`database`                opening, migrating, transactions
+`registry`, `reads`,      the methods on the tables, by purpose; `store` puts them behind one class
+`writes`, `upkeep`
+`clock`                   the service's time, which never steps
 `writer`                  the one thread that commits, many requests in one transaction
 `security`                tokens and rights
-`assignments`             which node runs what
+`assignments`, `roster`   which node runs what, and which nodes live
+`metrics`, `limits`       what the service tells of itself, and what one client may cost
 `service`                 what the routes share
-`app`, `routes_*`         the REST interface
+`app`, `routes_*`, `page` the REST interface and its documentation
 `rights`, `answers`       who may ask, and how rows and refusals become answers
 `client`                  calls it
 `journal`                 an agent's buffer on disk
-`runner`                  runs one command: no shell, allow-list, limits of time and output
+`runner`, `supervise`     runs one command: no shell, allow-list, limits of time and output, nothing left behind
 `agent`                   slots, heartbeats, delivery
 `commands/`               the shipped collectors and processors
 ========================  =====================================================================

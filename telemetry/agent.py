@@ -7,6 +7,7 @@ server that is away or a command that hangs delays nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import threading
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable, replace_token
 from flowlex.telemetry.journal import Journal
 from flowlex.telemetry.runner import SHIPPED, allowed_programs, run_command
 from flowlex.telemetry.schemas import AgentHello, Assignment, Assignments, Heartbeat, Sample
@@ -41,6 +42,9 @@ class AgentSettings:
         Handed to every command (nothing else of the agent's environment is).
     max_slots
         Assignments beyond this many are not run, and a warning says so.
+    token_file
+        File with this agent's token alone: read again when the token is refused, and rewritten when it is exchanged,
+        in the last quarter of its life. None: nothing of that.
     max_buffered
         At this many undelivered samples the slots pause, rather than lose what was collected.
     """
@@ -52,6 +56,7 @@ class AgentSettings:
     max_slots: int = 100
     max_buffered: int = 1_000_000
     most_backoff_s: float = 30.0
+    token_file: Path | None = None
     batch: int = 500
 
 
@@ -87,10 +92,16 @@ class Agent:
         except OSError as error:
             self._lock_file.close()
             raise JournalInUse(f"another agent uses {journal_path}; give each node its own journal") from error
-        self.journal: Journal = Journal(journal_path)
+        try:
+            self.journal: Journal = Journal(journal_path, node)
+        except BaseException:
+            self._lock_file.close()
+            raise
         self._collected = threading.Event()
         self._slots: dict[str, _Slot] = {}
         self._revision = ""
+        self._programs: list[str] = []
+        self._ask_token_at = float("-inf")
 
     def run(self) -> None:
         """Work until ``stop`` is set, then deliver what can be delivered at once."""
@@ -99,21 +110,7 @@ class Agent:
             self._follow(Assignments.model_validate_json(remembered))
         sender = threading.Thread(target=self._deliver, name="delivery", daemon=True)
         sender.start()
-        backoff = Backoff(most_s=self.settings.most_backoff_s)
-        known = False
-        while not self.stop.is_set():
-            try:
-                known = self._beat(known)
-                backoff.reset()
-                wait = self.settings.heartbeat_s
-            except Unreachable as error:
-                _LOG.warning("%s; %d samples wait", error, len(self.journal))
-                wait = backoff.next()
-            except Refused as error:
-                known = known and error.status != 404
-                _LOG.warning("the service refuses this agent: %s", error)
-                wait = backoff.next()
-            self.stop.wait(wait)
+        self._keep_in_touch()
         for slot in self._slots.values():
             slot.end.set()
         for slot in self._slots.values():
@@ -123,10 +120,51 @@ class Agent:
         self.journal.close()
         self._lock_file.close()
 
+    def _keep_in_touch(self) -> None:
+        """Send heartbeats and follow the assignments until ``stop`` is set."""
+        backoff = Backoff(most_s=self.settings.most_backoff_s)
+        known = False
+        while not self.stop.is_set():
+            try:
+                known = self._beat(known)
+                self._renew_token()
+                backoff.reset()
+                wait = self.settings.heartbeat_s
+            except Unreachable as error:
+                _LOG.warning("%s; %d samples wait", error, len(self.journal))
+                wait = max(error.wait_s, backoff.next())
+            except Refused as error:
+                known = known and error.status != 404
+                _LOG.warning("the service refuses this agent: %s", error)
+                if error.status == 401 and self.settings.token_file is not None:
+                    with contextlib.suppress(OSError):
+                        self._client.use_token(self.settings.token_file.read_text().strip())
+                wait = backoff.next()
+            except Exception:  # such as a full disk: the journal may have room again
+                _LOG.exception("a heartbeat failed")
+                wait = backoff.next()
+            self.stop.wait(wait)
+
+    def _renew_token(self) -> None:
+        """Exchange a token in the last quarter of its life; asked once an hour, or as often as a short life needs."""
+        path = self.settings.token_file
+        if path is None or time.monotonic() < self._ask_token_at:
+            return
+        holder = self._client.whoami()
+        if holder.ends_in_s is None or holder.lasts_s is None:
+            self._ask_token_at = time.monotonic() + 3_600.0
+            return
+        if holder.ends_in_s < holder.lasts_s / 4:
+            replace_token(path, self._client.rotate().token)
+            _LOG.info("exchanged the token; %s holds the new one", path)
+        self._ask_token_at = time.monotonic() + min(3_600.0, holder.lasts_s / 16)
+
     def _beat(self, known: bool) -> bool:
         """One heartbeat; returns whether the service knows this node."""
-        if not known:
-            hello = AgentHello(labels=dict(self.settings.labels), programs=allowed_programs(self.settings.folders))
+        programs = allowed_programs(self.settings.folders)
+        if not known or programs != self._programs:  # programs come and go while the agent runs
+            self._programs = programs
+            hello = AgentHello(labels=dict(self.settings.labels), programs=programs)
             self._follow(self._client.introduce(self.node, hello))
             return True
         beat = Heartbeat(running=sorted(self._slots)[:1000], buffered=len(self.journal))
@@ -214,6 +252,12 @@ class Agent:
                 if stopping or self.stop.is_set():
                     return  # the journal keeps it for the next start
                 _LOG.warning("delivery failed: %s; %d samples wait", error, len(self.journal))
+                wait = error.wait_s if isinstance(error, Unreachable) else 0.0
+                self.stop.wait(max(wait, backoff.next()))
+            except Exception:  # such as a full disk: the journal may have room again
+                if stopping or self.stop.is_set():
+                    return
+                _LOG.exception("delivery failed")
                 self.stop.wait(backoff.next())
 
     def deliver_once(self) -> int:
@@ -225,22 +269,31 @@ class Agent:
             Nothing is lost: what was not acknowledged stays in the journal.
         """
         sent = 0
-        while samples := self.journal.oldest(self.settings.batch):
-            sent += self._send(samples)
-        return sent
+        while True:
+            source, samples = self.journal.oldest(self.settings.batch)
+            if not samples:
+                return sent
+            sent += self._send(source, samples)
 
-    def _send(self, samples: list[Sample]) -> int:
+    def _send(self, source: str, samples: list[Sample]) -> int:
         try:
-            self._client.write(self.node, samples, self.journal.source)
+            answer = self._client.write(self.node, samples, source)
         except Refused as error:
+            if error.reason == "conflict":  # a copy of this journal was here first
+                _LOG.error("%s; what waits is sent again under new numbers", error)
+                self.journal.renumber(source)
+                return 0
             if error.status not in (400, 413, 422):
                 raise
             if len(samples) > 1:  # find the one that the service will not take
                 half = len(samples) // 2
-                return self._send(samples[:half]) + self._send(samples[half:])
+                return self._send(source, samples[:half]) + self._send(source, samples[half:])
             _LOG.error("a sample of %s is refused and set aside: %s", samples[0].name, error)
             self.journal.set_aside(samples[0], str(error))
             return 0
+        if answer.stored + answer.known != len(samples):
+            said = f"{answer.stored} stored and {answer.known} known of {len(samples)} samples"
+            raise Unreachable(f"the service acknowledged {said}; they stay here")
         self.journal.forget(samples)
         return len(samples)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from fastapi import HTTPException
 from pydantic import BaseModel
 
+from flowlex.telemetry.clock import Clock
+from flowlex.telemetry.reads import LatestRow, SampleRow, decode
 from flowlex.telemetry.schemas import Reading, StoredSample
-from flowlex.telemetry.store import LatestRow, SampleRow, decode
 
-__all__ = ["ERRORS", "Problem", "reading", "reading_text", "refuse", "stored_sample"]
+__all__ = ["ERRORS", "Ages", "Invalid", "Problem", "no_value_text", "refuse", "sample_text", "stored_sample"]
 
 
 class Problem(BaseModel):
@@ -27,9 +29,26 @@ class Problem(BaseModel):
     detail: Detail
 
 
-def refuse(status: int, reason: str, message: str, **more: Any) -> HTTPException:
-    """Return the error to raise."""
+class Invalid(BaseModel):
+    """What is wrong with a request: where, in words, and a word for programs."""
+
+    class Detail(BaseModel):
+        """One thing that is wrong."""
+
+        loc: list[str | int]
+        msg: str
+        type: str
+
+    detail: list[Detail]
+
+
+def refuse(status: int, reason: str, message: str, *, wait_s: float = 1.0, **more: Any) -> HTTPException:
+    """Return the error to raise; ``wait_s`` is when to come again, for 429 and 503."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if status in (429, 503):
+        headers = {"Retry-After": str(max(1, math.ceil(wait_s)))}
+    if status == 422:  # one form for all that is wrong with a request
+        return HTTPException(status, [{"loc": ["request"], "msg": message, "type": reason}])
     return HTTPException(status, {"reason": reason, "message": message, **more}, headers)
 
 
@@ -38,44 +57,81 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": Problem, "description": "No valid token"},
     403: {"model": Problem, "description": "The token has not this right"},
     413: {"model": Problem, "description": "The request is too long"},
+    422: {"model": Invalid, "description": "The request is not valid; an unknown parameter is not, either"},
+    429: {"model": Problem, "description": "Too many requests; Retry-After says when to come again"},
+    503: {"model": Problem, "description": "Busy, or the database is away; Retry-After says when to come again"},
 }
 
 
-def reading(row: LatestRow, now: float, max_age: float | None) -> Reading:
-    """Return a row that has a value as the document a reader gets."""
-    assert row.value is not None and row.time is not None
-    age = max(0.0, now - row.time)
-    return Reading(
-        name=row.name,
-        node=row.node,
-        value=decode(row.value),
-        unit=row.unit or "",
-        time=row.time,
-        age_s=age,
-        stale=max_age is not None and age > max_age,
-        last_run=row.last_run,
-        last_exit_code=row.last_exit_code,
-        last_error=row.last_error,
-    )
+class Ages:
+    """How old rows are now, and which of them are stale."""
+
+    def __init__(self, clock: Clock, max_age: float | None) -> None:
+        self.now = clock.now()
+        self.max_age = max_age
+        self._unsure = -math.inf if clock.unsure is None else clock.unsure
+
+    def of(self, row: LatestRow) -> tuple[float, float, bool]:
+        """Seconds since the sampling, seconds that its time stamp is ahead of its arrival, and whether it is stale.
+
+        What arrived before the wall clock went back over a restart of the machine is stale: its age is not known.
+        """
+        assert row.time is not None and row.sampled is not None and row.arrived is not None
+        age = max(0.0, self.now - row.sampled)
+        stale = row.arrived <= self._unsure or (self.max_age is not None and age > self.max_age)
+        return age, max(0.0, row.time - row.arrived), stale
+
+    def reading(self, row: LatestRow) -> Reading:
+        """Return a row that has a value as the document a reader gets."""
+        age, ahead, stale = self.of(row)
+        assert row.value is not None and row.time is not None and row.arrived is not None
+        return Reading(
+            name=row.name,
+            node=row.node,
+            value=decode(row.value),
+            unit=row.unit or "",
+            time=row.time,
+            arrived=row.arrived,
+            age_s=age,
+            ahead_s=ahead,
+            stale=stale,
+            last_run=row.last_run,
+            last_exit_code=row.last_exit_code,
+            last_error=row.last_error,
+        )
+
+    def text(self, row: LatestRow) -> str:
+        """The same document as text, for reads of thousands of rows: validating them again would triple the time."""
+        age, ahead, stale = self.of(row)
+        # Names match a pattern without quotes; the value is JSON already; the rest is encoded.
+        return (
+            f'{{"name":"{row.name}","node":"{row.node}","value":{row.value},"unit":{_quoted(row.unit)},'
+            f'"time":{row.time!r},"arrived":{row.arrived!r},"age_s":{age!r},"ahead_s":{ahead!r},'
+            f'"stale":{"true" if stale else "false"},{_last_run(row)}}}'
+        )
+
+
+def no_value_text(row: LatestRow) -> str:
+    """A row without a value as text."""
+    return f'{{"name":"{row.name}","node":"{row.node}",{_last_run(row)}}}'
 
 
 def stored_sample(row: SampleRow) -> StoredSample:
     """Return an entry of the history as the document a reader gets."""
-    fields: dict[str, Any] = {**row.__dict__, "value": decode(row.value)}
-    return StoredSample.model_construct(**fields)
+    return StoredSample.model_construct(**{**row._asdict(), "value": decode(row.value)})
 
 
-def reading_text(row: LatestRow, now: float, max_age: float | None) -> str:
-    """The same document as text, for reads of thousands of rows."""
-    name, node, value, unit, time, last_run, code, error = row
-    assert time is not None
-    age = now - time if now > time else 0.0
-    stale = "true" if max_age is not None and age > max_age else "false"
-    # Names match a pattern without quotes; the value is JSON already; the rest is encoded.
+def sample_text(row: SampleRow) -> str:
+    """The same document as text."""
     return (
-        f'{{"name":"{name}","node":"{node}","value":{value},"unit":{_quoted(unit)},"time":{time!r},"age_s":{age!r},'
-        f'"stale":{stale},"last_run":{last_run!r},"last_exit_code":{code},"last_error":{_quoted(error)}}}'
+        f'{{"name":"{row.name}","node":"{row.node}","time":{row.time!r},"arrived":{row.arrived!r},"value":{row.value},'
+        f'"unit":{_quoted(row.unit)},"exit_code":{row.exit_code},"error":{_quoted(row.error)}}}'
     )
+
+
+def _last_run(row: LatestRow) -> str:
+    error = _quoted(row.last_error)
+    return f'"last_run":{row.last_run!r},"last_exit_code":{row.last_exit_code},"last_error":{error}'
 
 
 def _quoted(text: str | None) -> str:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import compile_path
 
-from flowlex.telemetry import routes_data, routes_manage
-from flowlex.telemetry.limits import BodyLimit
+from flowlex.telemetry import routes_data, routes_manage, routes_service
+from flowlex.telemetry.answers import refuse
+from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed
+from flowlex.telemetry.reads import TooMuch
 from flowlex.telemetry.service import Service, Settings
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.writer import BusyError
+from flowlex.telemetry.writes import SequenceConflict
 
 __all__ = ["create_app"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
@@ -37,26 +44,30 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        retention = asyncio.create_task(service.keep_retention())
+        await asyncio.to_thread(service.roster.refresh)
+        tasks = [asyncio.create_task(work) for work in (service.keep_roster(), service.keep_small())]
         yield
-        retention.cancel()
-        await asyncio.to_thread(service.writer.close)
+        for task in tasks:
+            task.cancel()
+        await asyncio.to_thread(service.close)
 
     app = FastAPI(
         title="flowlex node information service",
         version="1",
         summary="Last values, histories and the collectors that make them.",
         lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.service = service
-    app.include_router(routes_manage.router)
-    app.include_router(routes_data.router)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    for router in (routes_manage.router, routes_data.router, routes_service.router, routes_service.health_router):
+        app.include_router(router)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
+    app.add_middleware(Observed, metrics=service.metrics)
     if not settings.require_token:
-        # Without tokens a web page could reach the service through a name that it points at 127.0.0.1.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "testserver"])
+        app.add_middleware(HostLimit)
     return app
 
 
@@ -72,11 +83,40 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    detail = error.detail if isinstance(error.detail, dict) else {"reason": "refused", "message": error.detail}
+    known = isinstance(error.detail, dict | list)
+    detail = error.detail if known else {"reason": "refused", "message": error.detail}
     headers = dict(error.headers or {})
     if error.status_code == 405:  # the framework names the first route's methods only
         headers["allow"] = ", ".join(_methods(request))
     return JSONResponse({"detail": detail}, error.status_code, headers=headers)
+
+
+async def _unavailable(request: Request, error: Exception) -> JSONResponse:
+    """The database is locked, full or away: nothing of what went wrong in it is repeated."""
+    if not isinstance(error, BusyError):
+        _LOG.error("%s %s: %s", request.method, request.url.path[:200], type(error).__name__)
+    busy = isinstance(error, BusyError)
+    reason, message = ("busy", str(error)) if busy else ("database", "the database does not answer")
+    refusal = refuse(503, reason, f"{message}; come again in a second")
+    return await _refused(request, refusal)
+
+
+async def _too_much(request: Request, error: Exception) -> JSONResponse:
+    return await _refused(request, refuse(422, "too_much", str(error)))
+
+
+async def _conflict(request: Request, error: Exception) -> JSONResponse:
+    return await _refused(request, refuse(409, "conflict", str(error)))
+
+
+_HANDLERS: dict[type[Exception], Any] = {
+    RequestValidationError: _invalid,
+    HTTPException: _refused,
+    sa.exc.SQLAlchemyError: _unavailable,
+    BusyError: _unavailable,
+    TooMuch: _too_much,
+    SequenceConflict: _conflict,
+}
 
 
 def _methods(request: Request) -> list[str]:

@@ -3,40 +3,80 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable
 
+from flowlex.telemetry.registry import AgentRow
 from flowlex.telemetry.schemas import Assignment, Assignments, Registration
-from flowlex.telemetry.store import AgentRow
 
-__all__ = ["assign", "assignments_of"]
+__all__ = ["Plan", "assignments_of"]
 
 
-def assign(registrations: Sequence[Registration], alive: Sequence[AgentRow]) -> dict[str, list[Registration]]:
-    """Return for each living node the registrations it should run.
+class Plan:
+    """Who runs what.
 
-    A registration goes to the nodes it names (all, when it names none) that carry its labels and whose
-    command folder has its program. With ``replicas`` the nodes of highest rendezvous hash are taken, so a
-    node that comes or goes moves only its own slots.
+    A registration goes to the nodes it names (all, when it names none) that carry its labels and whose command folder
+    has its program. With ``replicas`` the nodes of highest rendezvous hash are taken, so a node that comes or goes
+    moves only its own slots. A node that joins costs one look at each registration, not a look at every node.
     """
-    work: dict[str, list[Registration]] = {agent.node: [] for agent in alive}
-    programs = {agent.node: set(agent.programs) for agent in alive}
-    for registration in registrations:
-        named = set(registration.nodes)
-        fit = [
+
+    def __init__(self, registrations: Iterable[Registration], alive: Iterable[AgentRow] = ()) -> None:
+        self._registrations = sorted(registrations, key=lambda registration: registration.name)
+        #: For each registration that bounds its nodes: those that fit, best first.
+        self._ranked: dict[str, list[tuple[bytes, str]]] = {
+            r.name: [] for r in self._registrations if r.replicas is not None
+        }
+        self._alive: dict[str, AgentRow] = {}
+        for agent in alive:
+            self.join(agent)
+
+    def join(self, agent: AgentRow) -> None:
+        """Count a node in, or take over what it newly says of itself."""
+        if agent.node in self._alive:
+            self.leave(agent.node)
+        self._alive[agent.node] = agent
+        for registration in self._fitting(agent):
+            if registration.name in self._ranked:
+                insort(self._ranked[registration.name], _rank(registration.name, agent.node))
+
+    def leave(self, node: str) -> None:
+        """Count a node out."""
+        agent = self._alive.pop(node, None)
+        if agent is None:
+            return
+        for registration in self._fitting(agent):
+            ranked = self._ranked.get(registration.name)
+            if ranked is not None:
+                del ranked[bisect_left(ranked, _rank(registration.name, node))]
+
+    def work_of(self, node: str) -> list[Registration]:
+        """Return what a node should run: nothing when it is not alive."""
+        agent = self._alive.get(node)
+        return [] if agent is None else [r for r in self._fitting(agent) if self._chosen(r, node)]
+
+    def nodes_of(self, name: str) -> list[str]:
+        """Return the living nodes that should run the registration of that name."""
+        meant = [registration for registration in self._registrations if registration.name == name]
+        return sorted(
             agent.node
-            for agent in alive
-            if (not named or agent.node in named)
-            and registration.labels.items() <= agent.labels.items()
-            and registration.program in programs[agent.node]
-        ]
-        if registration.replicas is not None and len(fit) > registration.replicas:
-            fit = sorted(fit, key=lambda node: _rank(registration.name, node))[: registration.replicas]
-        for node in fit:
-            work[node].append(registration)
-    return work
+            for registration in meant
+            for agent in self._alive.values()
+            if _fits(registration, agent) and self._chosen(registration, agent.node)
+        )
+
+    def has_program(self, program: str) -> bool:
+        """Whether a living node has a program."""
+        return any(program in agent.programs for agent in self._alive.values())
+
+    def _fitting(self, agent: AgentRow) -> list[Registration]:
+        return [registration for registration in self._registrations if _fits(registration, agent)]
+
+    def _chosen(self, registration: Registration, node: str) -> bool:
+        ranked = self._ranked.get(registration.name)
+        return ranked is None or bisect_left(ranked, _rank(registration.name, node)) < (registration.replicas or 0)
 
 
-def assignments_of(registrations: Sequence[Registration]) -> Assignments:
+def assignments_of(registrations: Iterable[Registration]) -> Assignments:
     """Return a node's work as the document its agent reads, with a revision that changes when it does."""
     run = [
         Assignment.model_validate(r.model_dump(include=set(Assignment.model_fields)))
@@ -46,5 +86,13 @@ def assignments_of(registrations: Sequence[Registration]) -> Assignments:
     return Assignments(revision=hashlib.sha256(text.encode()).hexdigest()[:16], run=run)
 
 
-def _rank(name: str, node: str) -> bytes:
-    return hashlib.sha256(f"{name}\n{node}".encode()).digest()
+def _fits(registration: Registration, agent: AgentRow) -> bool:
+    return (
+        registration.program in agent.programs
+        and (not registration.nodes or agent.node in registration.nodes)
+        and registration.labels.items() <= agent.labels.items()
+    )
+
+
+def _rank(name: str, node: str) -> tuple[bytes, str]:
+    return hashlib.sha256(f"{name}\n{node}".encode()).digest(), node

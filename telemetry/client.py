@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import random
 import ssl
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 
 from flowlex.telemetry.schemas import (
     AgentHello,
     AgentState,
+    Aggregates,
     Assignments,
     Heartbeat,
     HistoryAnswer,
+    Holder,
     Inputs,
     Reading,
     Readings,
+    Registered,
     Registration,
+    Running,
     Sample,
+    TokenSecret,
     WriteAnswer,
     WriteBatch,
 )
 
-__all__ = ["Backoff", "Refused", "TelemetryClient", "Unreachable"]
+__all__ = ["Backoff", "Refused", "TelemetryClient", "Unreachable", "replace_token"]
+
+_LOG = logging.getLogger(__name__)
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Unreachable(Exception):
-    """The service did not answer, or is out of order; trying again later may help."""
+    """The service did not answer, or is out of order; trying again later may help.
+
+    Attributes
+    ----------
+    wait_s
+        When the service asked to come again, in seconds; 0 when it did not say.
+    """
+
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
+        self.wait_s = wait_s
+        super().__init__(message)
 
 
 class Refused(Exception):
@@ -47,6 +68,25 @@ class Refused(Exception):
         self.status = status
         self.reason = reason
         super().__init__(f"{message} ({status} {reason})")
+
+
+def replace_token(path: Path, token: str) -> None:
+    """Write a token to its file, for its owner only, whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(f"{token}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    new.replace(path)
+
+
+def _verify(ca_file: Path | None) -> ssl.SSLContext | bool:
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:
+        raise ValueError(f"{ca_file} holds no certificates: {error.strerror or error}") from error
 
 
 class Backoff:
@@ -77,8 +117,15 @@ class TelemetryClient:
         ``http://host:port``.
     token
         Sent as a bearer token; never logged.
+    ca_file
+        Certificates (PEM) that may vouch for the service; None: those of the system.
     transport
         Another httpx transport (tests).
+
+    Raises
+    ------
+    ValueError
+        The address is none, or ``ca_file`` holds no certificates.
     """
 
     def __init__(
@@ -87,15 +134,23 @@ class TelemetryClient:
         token: str | None = None,
         *,
         timeout_s: float = 10.0,
+        ca_file: Path | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is not a service address; give http://host:port")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.url: str = url.rstrip("/")
+        if token and url.startswith("http://") and httpx.URL(url).host not in _LOOPBACK:
+            _LOG.warning("the token travels to %s in clear; serve with TLS and use https://", httpx.URL(url).host)
+        self.url = url.rstrip("/")
         # trust_env off: a proxy variable must not see the token, nor .netrc replace it.
         self._http = httpx.Client(
-            base_url=f"{self.url}/v1", headers=headers, timeout=timeout_s, transport=transport, trust_env=False
+            base_url=f"{self.url}/v1",
+            headers=headers,
+            timeout=timeout_s,
+            transport=transport,
+            trust_env=False,
+            verify=_verify(ca_file),
         )
 
     def __enter__(self) -> Self:
@@ -117,25 +172,31 @@ class TelemetryClient:
             reason = str(error) or type(error).__name__
             raise Unreachable(f"{self.url} does not answer: {reason}") from error
         if response.status_code >= 500 or response.status_code == 429:
-            raise Unreachable(f"{self.url} answered {response.status_code}")
+            raise Unreachable(f"{self.url} answered {response.status_code}", _retry_after(response))
         if response.status_code >= 400:
             raise _refusal(response)
+        if response.status_code >= 300:  # never followed: the token is for this address
+            raise Unreachable(f"{self.url} answered with a redirection; give the address that it leads to")
         try:
             return response.json() if response.content else None
         except ValueError as error:
             raise Unreachable(f"{self.url} answered something else than JSON; is it the service?") from error
 
+    def use_token(self, token: str) -> None:
+        """Send another token from now on."""
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
     # Registration
 
-    def add(self, registration: Registration) -> Registration:
+    def add(self, registration: Registration) -> Registered:
         """Register under a new name."""
         answer = self._call("POST", "/registrations", json=registration.model_dump(mode="json"))
-        return Registration.model_validate(answer)
+        return Registered.model_validate(answer)
 
-    def update(self, registration: Registration) -> Registration:
+    def update(self, registration: Registration) -> Registered:
         """Replace a registration."""
         path = f"/registrations/{registration.name}"
-        return Registration.model_validate(self._call("PUT", path, json=registration.model_dump(mode="json")))
+        return Registered.model_validate(self._call("PUT", path, json=registration.model_dump(mode="json")))
 
     def remove(self, name: str) -> None:
         """Remove a registration."""
@@ -145,9 +206,9 @@ class TelemetryClient:
         """Read one registration."""
         return Registration.model_validate(self._call("GET", f"/registrations/{name}"))
 
-    def registrations(self) -> list[Registration]:
-        """List all registrations."""
-        return [Registration.model_validate(item) for item in self._call("GET", "/registrations")]
+    def registrations(self) -> list[Running]:
+        """List all registrations with the nodes that run them."""
+        return [Running.model_validate(item) for item in self._call("GET", "/registrations")]
 
     # Management
 
@@ -185,11 +246,19 @@ class TelemetryClient:
         return Reading.model_validate(self._call("GET", f"/data/{name}/{node}", params=params))
 
     def read(self, names: Iterable[str] = (), nodes: Iterable[str] = (), max_age: float | None = None) -> Readings:
-        """Return the last values of many names and nodes (none given: all)."""
+        """Return the last values of many names and nodes (none given: all), page by page."""
         params: dict[str, Any] = {"name": list(names), "node": list(nodes)}
         if max_age is not None:
             params["max_age"] = max_age
-        return Readings.model_validate(self._call("GET", "/data", params=params))
+        whole = Readings(readings=[], no_value=[], missing=[], next=None)
+        while True:
+            page = Readings.model_validate(self._call("GET", "/data", params=params))
+            whole.readings += page.readings
+            whole.no_value += page.no_value
+            whole.missing += page.missing
+            if page.next is None:
+                return whole
+            params["after"] = page.next
 
     def history(
         self,
@@ -206,12 +275,53 @@ class TelemetryClient:
             params["until"] = until
         return HistoryAnswer.model_validate(self._call("GET", "/history", params=params))
 
+    def aggregates(
+        self,
+        names: Iterable[str] = (),
+        nodes: Iterable[str] = (),
+        *,
+        step: Literal["minute", "hour"] = "minute",
+        since: float = 0.0,
+    ) -> Aggregates:
+        """Return minute or hour aggregates of numeric samples."""
+        params = {"name": list(names), "node": list(nodes), "step": step, "since": since}
+        return Aggregates.model_validate(self._call("GET", "/aggregates", params=params))
+
+    def remove_series(self, name: str, node: str) -> dict[str, int]:
+        """Delete a series with its history; return what went."""
+        removed: dict[str, int] = self._call("DELETE", f"/data/{name}/{node}")
+        return removed
+
+    def remove_node(self, node: str) -> dict[str, int]:
+        """Delete a node with all that it stored; return what went."""
+        removed: dict[str, int] = self._call("DELETE", f"/nodes/{node}")
+        return removed
+
+    # Tokens
+
+    def whoami(self) -> Holder:
+        """Return what this client's token may do."""
+        return Holder.model_validate(self._call("GET", "/whoami"))
+
+    def rotate(self) -> TokenSecret:
+        """Exchange this client's token for its successor, and use that from now on."""
+        new = TokenSecret.model_validate(self._call("POST", "/rotate"))
+        self.use_token(new.token)
+        return new
+
+
+def _retry_after(response: httpx.Response) -> float:
+    text = response.headers.get("retry-after", "")
+    return min(60.0, float(text)) if text.isdigit() else 0.0
+
 
 def _refusal(response: httpx.Response) -> Refused:
     try:
         detail = response.json()["detail"]
         if isinstance(detail, list):
             first = detail[0]
+            if first["loc"] == ["request"]:
+                return Refused(response.status_code, first["type"], first["msg"])
             place = ".".join(str(step) for step in first["loc"][1:])
             return Refused(response.status_code, "invalid", f"{place}: {first['msg']}")
         return Refused(response.status_code, detail["reason"], detail["message"])

@@ -8,24 +8,37 @@ import uuid
 from itertools import accumulate
 from pathlib import Path
 
+from flowlex.telemetry.clock import boot, boot_s
 from flowlex.telemetry.schemas import Sample
 
-__all__ = ["Journal"]
+__all__ = ["ForeignJournal", "Journal"]
+
+
+class ForeignJournal(Exception):
+    """The journal belongs to another node: a copied file, as in a cloned image."""
 
 
 class Journal:
     """Samples waiting for delivery, in a SQLite file that survives a killed agent.
 
-    Each sample gets a number that is never used again (``AUTOINCREMENT``); with the journal's own
-    identifier it lets the server store a sample once although it is sent twice.
+    A sample has a number and a *source*: this opening of this journal. Together they let the service store it once
+    although it is sent twice. Every opening is a new source, so that a file restored from an older copy, or copied,
+    never uses a number twice for different samples; samples that wait keep the source they were given.
 
     Parameters
     ----------
     path
         The file; made when absent. One agent at a time may use it.
+    node
+        The node that collects; a journal belongs to the node it was made on.
+
+    Raises
+    ------
+    ForeignJournal
+        The file belongs to another node.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, node: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
@@ -39,35 +52,76 @@ class Journal:
             "CREATE TABLE IF NOT EXISTS memory (name TEXT PRIMARY KEY, text TEXT NOT NULL)",
         ):
             self._connection.execute(statement)
-        self._connection.execute("BEGIN IMMEDIATE")
-        row = self._connection.execute("SELECT source FROM identity").fetchone()
-        if row is None:
-            row = (uuid.uuid4().hex,)
-            self._connection.execute("INSERT INTO identity VALUES (?)", row)
-        self._connection.execute("COMMIT")
-        self.source: str = row[0]
+        self.identity = self._bind(path, node)
+        self.source = self._new_source()
         self._count: int = self._connection.execute("SELECT count(*) FROM pending").fetchone()[0]
+
+    def _bind(self, path: Path, node: str) -> str:
+        """Make the journal's identity, or check that it is this node's; add what older journals lack."""
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        for table, column in (("identity", "node"), ("pending", "source"), ("pending", "boot"), ("pending", "boot_s")):
+            if column not in {row[1] for row in execute(f"PRAGMA table_info({table})")}:
+                execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+        row = execute("SELECT source, node FROM identity").fetchone()
+        if row is None:
+            row = (uuid.uuid4().hex, node)
+            execute("INSERT INTO identity (source, node) VALUES (?, ?)", row)
+        elif row[1] is None:  # made before journals were bound
+            row = (row[0], node)
+            execute("UPDATE identity SET node = ?", (node,))
+            execute("UPDATE pending SET source = ?", (row[0],))
+        execute("COMMIT")
+        if row[1] != node:
+            self._connection.close()
+            raise ForeignJournal(
+                f"{path} is the journal of node {row[1]}, not of {node}; what waits in it belongs there. "
+                "Give this node a journal of its own (--journal), or remove a copied file"
+            )
+        return str(row[0])
+
+    def _new_source(self) -> str:
+        return f"{self.identity[:32]}-{uuid.uuid4().hex[:16]}"
 
     def __len__(self) -> int:
         return self._count
 
     def append(self, sample: Sample) -> int:
         """Put a sample on disk and return its number."""
-        text = sample.model_dump_json(exclude={"seq"})
+        text = sample.model_dump_json(exclude={"seq", "age_s"})
         with self._lock:
-            cursor = self._connection.execute("INSERT INTO pending (sample) VALUES (?)", (text,))
+            row = (text, self.source, boot(), boot_s())
+            query = "INSERT INTO pending (sample, source, boot, boot_s) VALUES (?, ?, ?, ?)"
+            cursor = self._connection.execute(query, row)
             self._count += 1
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
-    def oldest(self, limit: int, max_bytes: int = 1_000_000) -> list[Sample]:
-        """Return the samples that have waited longest, numbered: at least one, if there are any."""
-        query = "SELECT seq, sample FROM pending ORDER BY seq LIMIT ?"
+    def oldest(self, limit: int, max_bytes: int = 1_000_000) -> tuple[str, list[Sample]]:
+        """Return a source and those of its samples that have waited longest: at least one, if any waits.
+
+        Each says how old it is, by the clock that does not step; a sample from before the machine was booted says
+        nothing, so that the service compares its time stamp.
+        """
+        query = "SELECT seq, sample, source, boot, boot_s FROM pending ORDER BY seq LIMIT ?"
         with self._lock:
             rows = self._connection.execute(query, (limit,)).fetchall()
-        fit = sum(1 for end in accumulate(len(text) for _, text in rows) if end <= max_bytes)
-        rows = rows[: max(1, fit)]
-        return [Sample.model_validate_json(text).model_copy(update={"seq": seq}) for seq, text in rows]
+        source = rows[0][2] if rows else self.source
+        fit = sum(1 for end in accumulate(len(row[1]) for row in rows) if end <= max_bytes)
+        here, now = boot(), boot_s()
+        samples = []
+        for seq, text, of, booted, at in rows[: max(1, fit)]:
+            if of != source:
+                break
+            more = {"seq": seq, "age_s": max(0.0, now - at) if booted == here else None}
+            samples.append(Sample.model_validate_json(text).model_copy(update=more))
+        return source, samples
+
+    def renumber(self, source: str) -> None:
+        """Hand what waits of a source to a new one: the service has its numbers with another content."""
+        with self._lock:
+            self.source = self._new_source()
+            self._connection.execute("UPDATE pending SET source = ? WHERE source = ?", (self.source, source))
 
     def forget(self, samples: list[Sample]) -> None:
         """Drop samples that the server has acknowledged."""
@@ -83,7 +137,7 @@ class Journal:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(
                 "INSERT OR REPLACE INTO refused VALUES (?, ?, ?)",
-                (sample.seq, sample.model_dump_json(exclude={"seq"}), reason),
+                (sample.seq, sample.model_dump_json(exclude={"seq", "age_s"}), reason),
             )
             self._connection.execute("DELETE FROM pending WHERE seq = ?", (sample.seq,))
             self._connection.execute("COMMIT")

@@ -1,11 +1,40 @@
-"""Refuses request bodies that are too long, before they are in memory."""
+"""What one client may cost: the length of bodies, the number of requests; and the time each answer took."""
 
 from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BodyLimit"]
+from flowlex.telemetry.metrics import Metrics
+
+__all__ = ["BodyLimit", "HostLimit", "Observed", "RateLimit"]
+
+
+class RateLimit:
+    """Token buckets by key: ``rate`` requests per second, ten seconds' worth at once."""
+
+    MOST_KEYS = 10_000
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str) -> float:
+        """Take one request; return 0, or how many seconds to wait for the next."""
+        if self._rate is None:
+            return 0.0
+        now, burst = time.monotonic(), max(1.0, 10 * self._rate)
+        left, at = self._buckets.pop(key, (burst, now))
+        left = min(burst, left + (now - at) * self._rate)
+        wait = 0.0 if left >= 1 else (1 - left) / self._rate
+        self._buckets[key] = (left - 1 if left >= 1 else left, now)
+        if len(self._buckets) > self.MOST_KEYS:
+            self._buckets.popitem(last=False)
+        return wait
 
 
 class _TooLong(Exception):
@@ -13,11 +42,16 @@ class _TooLong(Exception):
 
 
 class BodyLimit:
-    """ASGI middleware: answers 413 to a body longer than ``max_bytes``, declared or counted."""
+    """ASGI middleware: answers 413 to a body longer than ``max_bytes``, declared or counted.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    Bodies of all requests together may be ``max_pending`` long; a request beyond that is answered 503.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, max_pending: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._max_pending = max_pending
+        self._pending = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, counting its body."""
@@ -28,12 +62,18 @@ class BodyLimit:
         if declared.isdigit() and int(declared) > self._max_bytes:
             await self._refuse(scope, receive, send)
             return
+        if self._pending > self._max_pending:
+            message = "too many requests are being read; come again in a second"
+            await _answer(503, "busy", message)(scope, receive, send)
+            return
         seen, started, too_long = 0, False, False
 
         async def counted() -> Message:
             nonlocal seen, too_long
             message = await receive()
-            seen += len(message.get("body", b""))
+            length = len(message.get("body", b""))
+            seen += length
+            self._pending += length
             if seen > self._max_bytes:
                 too_long = True
                 raise _TooLong
@@ -53,10 +93,66 @@ class BodyLimit:
         except _TooLong:
             if started:
                 raise
+        finally:
+            self._pending -= seen
         if too_long and not started:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = f"the request is longer than {self._max_bytes} bytes; send less at once"
-        response = JSONResponse({"detail": {"reason": "too_long", "message": message}}, 413)
-        await response(scope, receive, send)
+        await _answer(413, "too_long", message)(scope, receive, send)
+
+
+class HostLimit:
+    """ASGI middleware: answers 400 to a name that is not this machine's own.
+
+    Without tokens a web page could reach the service through a name that it points at 127.0.0.1.
+    """
+
+    ALLOWED = ("127.0.0.1", "localhost", "[::1]")
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on that names this machine."""
+        if scope["type"] == "http":
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+            if name not in self.ALLOWED:
+                message = f"without tokens only {', '.join(self.ALLOWED)} are served"
+                await _answer(400, "host", message)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class Observed:
+    """ASGI middleware: counts and times answers by their route."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and note how it was answered."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # The template, not the path: names of nodes would make a figure each.
+                route = getattr(scope.get("route"), "path", "other")
+                known = scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD")
+                method = scope["method"] if known else "other"
+                self._metrics.requests.labels(route, method, str(message["status"])).inc()
+                self._metrics.latency.labels(route).observe(time.monotonic() - began)
+            await send(message)
+
+        await self._app(scope, receive, noted)
+
+
+def _answer(status: int, reason: str, message: str) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return JSONResponse({"detail": {"reason": reason, "message": message}}, status, headers)

@@ -1,4 +1,4 @@
-"""FastAPI dependencies: the shared service, and who is asking with which rights."""
+"""FastAPI dependencies: the shared service, who is asking with which rights, and how often."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.security import Identity, Role
 from flowlex.telemetry.service import Service
 
-__all__ = ["Admin", "Agent", "Reader", "ServiceDep", "refuse_other_node"]
+__all__ = ["Admin", "Agent", "Anybody", "Reader", "ServiceDep", "only_known_parameters", "refuse_other_node"]
 
 _BEARER = HTTPBearer(auto_error=False, description="A token made by `flowlex telemetry token create`.")
 
@@ -27,30 +27,48 @@ async def service_of(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(service_of)]
 
 
+async def only_known_parameters(request: Request) -> None:
+    """Raise 422 on a query parameter that the route does not have: it would be ignored otherwise."""
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    unknown = sorted(request.query_params.keys() - known)
+    if unknown:
+        said = f"there is no query parameter {unknown[0][:100]!r}; known: {', '.join(sorted(known)) or 'none'}"
+        raise refuse(422, "unknown_parameter", said)
+
+
 def _require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
     # Asynchronous, so that it costs no change of thread; only reading the tokens anew does.
     async def identify(
-        service: ServiceDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+        request: Request,
+        service: ServiceDep,
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
     ) -> Identity:
-        if not service.settings.require_token:
-            return Identity(Role.ADMIN)
         identity = None
-        if credentials is not None:
+        if not service.settings.require_token:
+            identity = Identity(Role.AGENT if Role.AGENT in roles else Role.ADMIN)
+        elif credentials is not None:
             if not service.tokens.fresh:
                 await run_in_threadpool(service.tokens.refresh)
             identity = service.tokens.identify(credentials.credentials)
+        address = request.client.host if request.client else "unknown"
+        wait = service.rate.take(identity.digest if identity and identity.digest else address)
+        if wait:
+            service.metrics.refused.labels("rate").inc()
+            raise refuse(429, "too_often", f"come again in {wait:.1f} s", wait_s=wait)
         if identity is None:
+            service.metrics.refused.labels("token").inc()
             raise refuse(401, "no_token", "give a valid token: Authorization: Bearer TOKEN")
-        if identity.role is not Role.ADMIN and identity.role not in roles:
+        if identity.role not in roles:
             raise refuse(403, "no_right", f"a token of role {identity.role.value} may not do this")
         return identity
 
     return identify
 
 
-Admin = Annotated[Identity, Depends(_require())]
+Admin = Annotated[Identity, Depends(_require(Role.ADMIN))]
 Agent = Annotated[Identity, Depends(_require(Role.AGENT))]
-Reader = Annotated[Identity, Depends(_require(Role.READER))]
+Reader = Annotated[Identity, Depends(_require(Role.READER, Role.ADMIN))]
+Anybody = Annotated[Identity, Depends(_require(*Role))]
 
 
 def refuse_other_node(identity: Identity, node: str) -> None:

@@ -1,18 +1,21 @@
-"""Routes of the data service: write, last values with their age, histories, retention."""
+"""Routes of the data service: write, last values with their age, histories, aggregates, deletion."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import StringConstraints
 
-from flowlex.telemetry.answers import ERRORS, Problem, reading, reading_text, refuse, stored_sample
-from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, refuse_other_node
+from flowlex.telemetry.answers import ERRORS, Ages, Problem, no_value_text, refuse, sample_text
+from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
 from flowlex.telemetry.schemas import (
     MAX_TIME,
+    Aggregates,
     DataName,
     HistoryAnswer,
     NodeName,
@@ -21,11 +24,17 @@ from flowlex.telemetry.schemas import (
     WriteAnswer,
     WriteBatch,
 )
-from flowlex.telemetry.writer import BusyError
+from flowlex.telemetry.service import Service
+from flowlex.telemetry.upkeep import ROLLUP_STEPS
 
 __all__ = ["router"]
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["data"], responses=ERRORS)
+router: APIRouter = APIRouter(prefix="/v1", tags=["data"], responses=ERRORS, dependencies=[Depends(only_known_parameters)])
+
+#: Pairs of name and node that one read may ask for.
+MAX_PAIRS = 50_000
+#: A heavy read waits so long for its turn, in seconds.
+TURN_S = 2.0
 
 Names = Annotated[list[DataName], Query(max_length=1_000, description="Data names; none: all")]
 Nodes = Annotated[list[NodeName], Query(max_length=10_000, description="Nodes; none: all")]
@@ -33,39 +42,70 @@ MaxAge = Annotated[
     float | None, Query(ge=0, le=MAX_TIME, allow_inf_nan=False, description="Older values are stale, seconds")
 ]
 Moment = Query(ge=0, le=MAX_TIME, allow_inf_nan=False, description="Unix time, seconds")
+After = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$")]
 
 
-@router.post("/data", responses={400: {"model": Problem}, 503: {"model": Problem}})
-async def write(service: ServiceDep, who: Agent, batch: WriteBatch) -> WriteAnswer:
-    """Store samples of one node; answered when they are on disk."""
-    refuse_other_node(who, batch.node)
+async def heavy(service: Service, work: Callable[[], str]) -> Response:
+    """Answer with JSON text that is made off the event loop, a few at a time."""
     try:
-        stored = await asyncio.wrap_future(service.writer.submit(batch))
-    except BusyError as error:
-        raise refuse(503, "busy", "too many writes wait; come again in a second") from error
-    return WriteAnswer(accepted=len(batch.samples), stored=stored)
+        await asyncio.wait_for(service.heavy.acquire(), TURN_S)
+    except TimeoutError as error:
+        service.metrics.refused.labels("reads").inc()
+        raise refuse(503, "busy", "too many large reads at once; come again in a second") from error
+    try:
+        return Response(await run_in_threadpool(work), media_type="application/json")
+    finally:
+        service.heavy.release()
+
+
+@router.post("/data", responses={400: {"model": Problem}, 409: {"model": Problem}})
+async def write(request: Request, service: ServiceDep, who: Agent, batch: WriteBatch) -> WriteAnswer:
+    """Store samples of one node; answered when they are on disk.
+
+    409 with reason ``conflict`` when the source used a number for another sample before: nothing is stored then.
+    """
+    refuse_other_node(who, batch.node)
+    size = request.headers.get("content-length", "0")
+    future = service.writer.submit(batch, int(size) if size.isdigit() else 0)
+    stored = await asyncio.wrap_future(future)
+    return WriteAnswer(accepted=len(batch.samples), stored=stored, known=len(batch.samples) - stored)
 
 
 @router.get("/data", response_model=Readings)
-def read_many(
+async def read_many(
     service: ServiceDep,
     who: Reader,
     name: Names = [],  # noqa: B006 - FastAPI copies it
     node: Nodes = [],  # noqa: B006
     max_age: MaxAge = None,
+    after: After | None = None,
+    limit: Annotated[int, Query(ge=1, le=50_000)] = 20_000,
 ) -> Response:
-    """Read the last values of many names and nodes in one call; stale ones are marked.
+    """Read the last values of many names and nodes, a page at a time; stale ones are marked.
 
     Pairs that are asked for by name and node and have no value are listed in ``missing``.
     """
-    now = time.time()
-    rows = service.store.latest(name, node)
-    have = {(row.name, row.node) for row in rows}
-    missing = sorted({(a, b) for a in name for b in node} - have) if name and node else []
-    # Written as text here: validating tens of thousands of rows again would triple the time of a read.
-    readings = ",".join(reading_text(row, now, max_age) for row in rows)
-    text = f'{{"readings":[{readings}],"missing":{json.dumps(missing)}}}'
-    return Response(text, media_type="application/json")
+    if len(name) * len(node) > MAX_PAIRS:
+        said = f"{len(name)} names on {len(node)} nodes are more than {MAX_PAIRS} values; ask for fewer at once"
+        raise refuse(422, "too_much", said)
+    since = tuple(after.split("/")) if after else None
+
+    def work() -> str:
+        rows, more = service.store.latest(name, node, after=since, limit=limit)  # type: ignore[arg-type]
+        ages = Ages(service.clock, max_age)
+        good = [row for row in rows if row.value is not None]
+        missing: list[tuple[str, str]] = []
+        if name and node:  # those between the page before and the end of this one
+            pairs = sorted({(a, b) for a in name for b in node} - {row[:2] for row in good})
+            end = rows[-1][:2] if more else None
+            missing = [p for p in pairs if (since is None or p > since) and (end is None or p <= end)]
+        return (
+            f'{{"readings":[{",".join(map(ages.text, good))}],'
+            f'"no_value":[{",".join(no_value_text(row) for row in rows if row.value is None)}],'
+            f'"missing":{json.dumps(missing)},"next":{json.dumps("/".join(rows[-1][:2]) if more else None)}}}'
+        )
+
+    return await heavy(service, work)
 
 
 @router.get("/data/{name}/{node}", responses={404: {"model": Problem, "description": "No value, or stale"}})
@@ -83,15 +123,27 @@ def read_one(
     if row.value is None:
         message = f"{name} on {node} has no value yet; its last run ended with code {row.last_exit_code}"
         raise refuse(404, "no_value", message)
-    answer = reading(row, time.time(), max_age)
+    answer = Ages(service.clock, max_age).reading(row)
     if answer.stale:
-        message = f"the last value of {name} on {node} is {answer.age_s:.3f} s old; {max_age:g} s are allowed"
+        allowed = "its age is not known for sure" if max_age is None else f"{max_age:g} s are allowed"
+        message = f"the last value of {name} on {node} is {answer.age_s:.3f} s old; {allowed}"
         raise refuse(404, "stale", message, age_s=answer.age_s)
     return answer
 
 
-@router.get("/history")
-def read_history(
+@router.delete("/data/{name}/{node}", responses={404: {"model": Problem, "description": "No such series"}})
+async def remove_series(
+    service: ServiceDep, who: Admin, name: Annotated[DataName, Path()], node: Annotated[NodeName, Path()]
+) -> dict[str, int]:
+    """Delete a series: its last value, history and aggregates."""
+    removed = await service.remove_series(name, node)
+    if not removed["series"]:
+        raise refuse(404, "unknown", f"nothing named {name} is stored of node {node}")
+    return removed
+
+
+@router.get("/history", response_model=HistoryAnswer)
+async def read_history(
     service: ServiceDep,
     who: Reader,
     name: Names = [],  # noqa: B006
@@ -99,13 +151,39 @@ def read_history(
     since: Annotated[float, Moment] = 0.0,
     until: Annotated[float, Moment] = MAX_TIME,
     limit: Annotated[int, Query(ge=1, le=100_000)] = 10_000,
-) -> HistoryAnswer:
+) -> Response:
     """Read the newest ``limit`` samples of a time window, oldest first, failed runs among them."""
-    rows, truncated = service.store.history(name, node, since, until, limit)
-    return HistoryAnswer(samples=[stored_sample(row) for row in rows], truncated=truncated)
+
+    def work() -> str:
+        rows, truncated = service.store.history(name, node, since, until, limit)
+        return f'{{"samples":[{",".join(map(sample_text, rows))}],"truncated":{json.dumps(truncated)}}}'
+
+    return await heavy(service, work)
+
+
+@router.get("/aggregates", response_model=Aggregates)
+async def read_aggregates(
+    service: ServiceDep,
+    who: Reader,
+    name: Names = [],  # noqa: B006
+    node: Nodes = [],  # noqa: B006
+    since: Annotated[float, Moment] = 0.0,
+    until: Annotated[float, Moment] = MAX_TIME,
+    step: Literal["minute", "hour"] = "minute",
+    limit: Annotated[int, Query(ge=1, le=100_000)] = 10_000,
+) -> Response:
+    """Read count, mean, least and most of the numeric samples by minute or hour; some seconds behind."""
+
+    def work() -> str:
+        window = {"step": ROLLUP_STEPS[step], "limit": limit}
+        rows, truncated = service.store.rollups(name, node, since, until, **window)
+        found = [row._asdict() for row in rows]
+        return json.dumps({"step": step, "aggregates": found, "truncated": truncated}, allow_nan=False)
+
+    return await heavy(service, work)
 
 
 @router.delete("/history")
-def forget_history(service: ServiceDep, who: Admin, before: Annotated[float, Moment]) -> dict[str, int]:
-    """Drop the history before a time; last values stay."""
-    return {"removed": service.store.forget_before(before)}
+async def forget_history(service: ServiceDep, who: Admin, before: Annotated[float, Moment]) -> dict[str, int]:
+    """Drop the history that arrived before a time; last values and aggregates stay."""
+    return {"removed": await service.in_steps(lambda: service.store.forget_some(before))}

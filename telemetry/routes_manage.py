@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Response
-from pydantic import BaseModel
+from fastapi import APIRouter, Body, Depends, Path, Query, Response
+from fastapi.concurrency import run_in_threadpool
 
-from flowlex.telemetry.answers import ERRORS, Problem, reading, refuse, stored_sample
-from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, refuse_other_node
+from flowlex.telemetry.answers import ERRORS, Ages, Problem, refuse, stored_sample
+from flowlex.telemetry.reads import TooMuch
+from flowlex.telemetry.registry import DuplicateRegistration
+from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
+from flowlex.telemetry.routes_data import heavy
 from flowlex.telemetry.schemas import (
     AgentHello,
     AgentState,
@@ -17,55 +22,55 @@ from flowlex.telemetry.schemas import (
     DataName,
     Heartbeat,
     Inputs,
+    NodeInputs,
     NodeName,
+    Registered,
     Registration,
+    Running,
 )
-from flowlex.telemetry.store import DuplicateRegistration
+from flowlex.telemetry.service import Service
 
-__all__ = ["Health", "router"]
+__all__ = ["router"]
 
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not known"}}
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "Exists already, or another name"}}
 _BAD_BODY: dict[int | str, dict[str, Any]] = {400: {"model": Problem, "description": "The body is not JSON"}}
 
-router: APIRouter = APIRouter(prefix="/v1", responses=ERRORS)
+router: APIRouter = APIRouter(prefix="/v1", responses=ERRORS, dependencies=[Depends(only_known_parameters)])
 
 PathName = Annotated[DataName, Path(description="Data name")]
 PathNode = Annotated[NodeName, Path(description="Node name")]
-
-
-class Health(BaseModel):
-    """The service answers and so does its database."""
-
-    status: str
-    api: int
-
-
-@router.get("/health", tags=["service"], responses={503: {"model": Problem}})
-def health(service: ServiceDep) -> Health:
-    """Say that the service and its database answer; needs no token."""
-    try:
-        service.store.ping()
-    except Exception as error:
-        raise refuse(503, "database", "the database does not answer") from error
-    return Health(status="ok", api=1)
+#: Registrations that may be stored.
+MAX_REGISTRATIONS = 1_000
+#: Last values and samples that one processor may read.
+MAX_INPUTS = 50_000
 
 
 @router.post("/registrations", status_code=201, tags=["registration"], responses={**_CONFLICT, **_BAD_BODY})
-def add_registration(service: ServiceDep, who: Admin, registration: Registration) -> Registration:
-    """Register a collector or a processor under a new data name."""
+async def add_registration(service: ServiceDep, who: Admin, registration: Registration) -> Registered:
+    """Register a collector or a processor under a new data name; ``doubts`` say what would keep it without value."""
+
+    def add() -> list[str]:
+        if len(service.store.registrations()) >= MAX_REGISTRATIONS:
+            raise refuse(409, "too_many", f"{MAX_REGISTRATIONS} registrations are stored; remove one first")
+        service.roster.change(lambda: service.store.add_registration(registration))
+        return service.roster.doubts(registration)
+
     try:
-        service.store.add_registration(registration)
+        doubts = await service.write(add)
     except DuplicateRegistration as error:
         raise refuse(409, "exists", f"{registration.name} is registered; update it with PUT") from error
-    service.plan_changed()
-    return registration
+    return Registered(**registration.model_dump(), doubts=doubts)
 
 
 @router.get("/registrations", tags=["registration"])
-def list_registrations(service: ServiceDep, who: Reader) -> list[Registration]:
-    """List all registrations by name."""
-    return service.store.registrations()
+def list_registrations(service: ServiceDep, who: Reader) -> list[Running]:
+    """List all registrations by name, each with the living nodes that run it and whatever keeps it from a value."""
+    plan = service.roster.plan()
+    return [
+        Running(**r.model_dump(), on=plan.nodes_of(r.name), doubts=service.roster.doubts(r))
+        for r in service.store.registrations()
+    ]
 
 
 @router.get("/registrations/{name}", tags=["registration"], responses=_NOT_FOUND)
@@ -78,92 +83,124 @@ def read_registration(service: ServiceDep, who: Reader, name: PathName) -> Regis
 
 
 @router.put("/registrations/{name}", tags=["registration"], responses={**_NOT_FOUND, **_CONFLICT, **_BAD_BODY})
-def update_registration(service: ServiceDep, who: Admin, name: PathName, registration: Registration) -> Registration:
+async def update_registration(
+    service: ServiceDep, who: Admin, name: PathName, registration: Registration
+) -> Registered:
     """Replace a registration; agents follow with their next heartbeat."""
     if registration.name != name:
         raise refuse(409, "name_differs", f"the document is named {registration.name}, the address {name}")
-    if not service.store.update_registration(registration):
+    change = service.roster.change
+    if not await service.write(lambda: change(lambda: service.store.update_registration(registration))):
         raise refuse(404, "unknown", f"no registration is named {name}")
-    service.plan_changed()
-    return registration
+    doubts = await run_in_threadpool(service.roster.doubts, registration)
+    return Registered(**registration.model_dump(), doubts=doubts)
 
 
 @router.delete("/registrations/{name}", status_code=204, tags=["registration"], responses=_NOT_FOUND)
-def remove_registration(service: ServiceDep, who: Admin, name: PathName) -> Response:
+async def remove_registration(service: ServiceDep, who: Admin, name: PathName) -> Response:
     """Remove a registration; agents stop it; what it stored stays."""
-    if not service.store.remove_registration(name):
+    change = service.roster.change
+    if not await service.write(lambda: change(lambda: service.store.remove_registration(name))):
         raise refuse(404, "unknown", f"no registration is named {name}")
-    service.plan_changed()
     return Response(status_code=204)
 
 
-@router.get("/agents", tags=["management"])
-def list_agents(service: ServiceDep, who: Reader) -> list[AgentState]:
+@router.get("/agents", response_model=list[AgentState], tags=["management"])
+async def list_agents(
+    service: ServiceDep,
+    who: Reader,
+    after: Annotated[NodeName | None, Query(description="Nodes after this one")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
+) -> Response:
     """List the nodes with the age of their last heartbeat."""
-    now = time.time()
-    return [
-        AgentState(
-            node=row.node,
-            labels=row.labels,
-            programs=row.programs,
-            running=row.running,
-            buffered=row.buffered,
-            last_seen=row.last_seen,
-            age_s=max(0.0, now - row.last_seen),
-            alive=service.alive(row, now),
-        )
-        for row in service.store.agents()
-    ]
+
+    def work() -> str:
+        now = service.clock.now()
+        rows = [row for row in service.roster.agents() if after is None or row.node > after][:limit]
+        alive = service.roster.alive
+        found = (asdict(row) | {"age_s": max(0.0, now - row.last_seen), "alive": alive(row)} for row in rows)
+        return f"[{','.join(map(json.dumps, found))}]"
+
+    return await heavy(service, work)
 
 
 @router.put("/agents/{node}", tags=["management"], responses=_BAD_BODY)
-def introduce_agent(
+async def introduce_agent(
     service: ServiceDep, who: Agent, node: PathNode, hello: Annotated[AgentHello, Body()]
 ) -> Assignments:
     """Register an agent or what it newly says of its node; returns its work."""
     refuse_other_node(who, node)
-    service.store.put_agent(node, hello.labels, hello.programs, time.time())
-    service.plan_changed()
-    return service.work_of(node)
+    await service.write(lambda: service.roster.introduce(node, hello))
+    return service.roster.work_of(node)
 
 
 @router.delete("/agents/{node}", status_code=204, tags=["management"], responses=_NOT_FOUND)
-def forget_agent(service: ServiceDep, who: Admin, node: PathNode) -> Response:
+async def forget_agent(service: ServiceDep, who: Admin, node: PathNode) -> Response:
     """Forget a node that will not come back; what it stored stays."""
-    if not service.store.remove_agent(node):
+    if not await service.write(lambda: service.roster.forget(node)):
         raise refuse(404, "unknown", f"no agent of node {node} is registered")
-    service.plan_changed()
     return Response(status_code=204)
 
 
+@router.delete("/nodes/{node}", tags=["management"], responses=_NOT_FOUND)
+async def remove_node(service: ServiceDep, who: Admin, node: PathNode) -> dict[str, int]:
+    """Delete a node: its agent, and all its series with their history. Revoke its token first, or it comes back."""
+    known = await service.write(lambda: service.roster.forget(node))
+    removed = await service.remove_series(None, node)
+    if not known and not removed["series"]:
+        raise refuse(404, "unknown", f"nothing is known of node {node}")
+    return {"agents": int(known), **removed}
+
+
 @router.post("/agents/{node}/heartbeat", tags=["management"], responses={**_NOT_FOUND, **_BAD_BODY})
-def heartbeat(service: ServiceDep, who: Agent, node: PathNode, beat: Heartbeat) -> dict[str, str]:
+async def heartbeat(service: ServiceDep, who: Agent, node: PathNode, beat: Heartbeat) -> dict[str, str]:
     """Say that an agent lives; the answer's ``revision`` changes when its work does."""
     refuse_other_node(who, node)
-    if not service.store.touch_agent(node, beat.running, beat.buffered, time.time()):
-        raise refuse(404, "unknown", f"node {node} is not registered; register it with PUT first")
-    return {"revision": service.work_of(node).revision}
+    if not service.roster.beat(node, beat):
+        await run_in_threadpool(service.roster.refresh)
+        if not service.roster.beat(node, beat):
+            raise refuse(404, "unknown", f"node {node} is not registered; register it with PUT first")
+    return {"revision": service.roster.work_of(node).revision}
 
 
 @router.get("/agents/{node}/assignments", tags=["management"])
-def assignments(service: ServiceDep, who: Agent, node: PathNode) -> Assignments:
+async def assignments(service: ServiceDep, who: Agent, node: PathNode) -> Assignments:
     """Fetch what a node should run; empty for a node that is not alive."""
     refuse_other_node(who, node)
-    return service.work_of(node)
+    return service.roster.work_of(node)
 
 
-@router.get("/agents/{node}/inputs/{name}", tags=["management"], responses=_NOT_FOUND)
-def inputs(service: ServiceDep, who: Agent, node: PathNode, name: PathName) -> Inputs:
-    """Fetch what the processor ``name`` reads: last values and history of its inputs on this node."""
+@router.get("/agents/{node}/inputs/{name}", response_model=Inputs, tags=["management"], responses=_NOT_FOUND)
+async def inputs(service: ServiceDep, who: Agent, node: PathNode, name: PathName) -> Response:
+    """Fetch what the processor ``name`` reads: last values and history of its inputs, on this node or on all."""
     refuse_other_node(who, node)
-    registration = service.store.registration(name)
-    if registration is None or registration.kind != "processor":
-        raise refuse(404, "unknown", f"no processor is named {name}")
-    now = time.time()
-    last = {row.name: reading(row, now, None) for row in service.store.latest(registration.inputs, [node])}
-    history: dict[str, list[Any]] = {data: [] for data in registration.inputs}
-    if registration.window_s:
-        rows, _ = service.store.history(registration.inputs, [node], now - registration.window_s, now, 10_000)
-        for row in rows:
-            history[row.name].append(stored_sample(row))
-    return Inputs(node=node, last=last, history=history)
+
+    def work() -> str:
+        registration = service.store.registration(name)
+        if registration is None or registration.kind != "processor":
+            raise refuse(404, "unknown", f"no processor is named {name}")
+        return _inputs(service, node, registration).model_dump_json()
+
+    return await heavy(service, work)
+
+
+def _inputs(service: Service, node: str, registration: Registration) -> Inputs:
+    nodes = [node] if registration.scope == "node" else []
+    rows, more = service.store.latest(registration.inputs, nodes, limit=MAX_INPUTS)
+    ages = Ages(service.clock, None)
+    given: dict[str, NodeInputs] = {}
+    for row in rows:
+        if row.value is not None:
+            given.setdefault(row.node, NodeInputs()).last[row.name] = ages.reading(row)
+    if registration.window_s and not more:
+        until = time.time()
+        window = (until - registration.window_s, until, MAX_INPUTS)
+        samples, more = service.store.history(registration.inputs, nodes, *window)
+        for sample in samples:
+            history = given.setdefault(sample.node, NodeInputs()).history
+            history.setdefault(sample.name, []).append(stored_sample(sample))
+    if more:
+        raise TooMuch(f"{registration.name} reads more than {MAX_INPUTS} values; give it a shorter window")
+    own = given.get(node, NodeInputs())
+    history = {data: own.history.get(data, []) for data in registration.inputs}
+    return Inputs(node=node, last=own.last, history=history, nodes={} if nodes else given)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import selectors
-import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -15,8 +15,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from pydantic import JsonValue
 
@@ -32,6 +33,10 @@ _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 TIMED_OUT, NOT_ALLOWED, BAD_OUTPUT = 124, 126, 65
 #: How soon a cancelled run ends.
 POLL_S = 0.2
+#: Most that a command may write to its standard error; the beginning is kept.
+MAX_COMPLAINT_BYTES = 65_536
+_SUPERVISOR = Path(__file__).resolve().parent / "supervise.py"
+_CLEAR_UP_S = 10.0
 
 
 class CommandRefused(Exception):
@@ -64,6 +69,9 @@ def find_program(program: str, folders: Sequence[Path]) -> Path:
         resolved = path.resolve()
         if not resolved.is_relative_to(folder.resolve()):
             raise CommandRefused(f"{program!r} is a link that leaves the command folder")
+        for place in {folder, resolved.parent}:
+            if place.stat().st_mode & stat.S_IWOTH:
+                raise CommandRefused(f"everybody may write to the command folder {place}; run chmod o-w on it")
         mode = resolved.stat().st_mode
         if not stat.S_ISREG(mode) or not os.access(resolved, os.X_OK):
             raise CommandRefused(f"{program!r} is not an executable file")
@@ -96,71 +104,105 @@ def run_command(
     """Run a command and read its standard output as the value.
 
     Output that is JSON is stored as such (so ``0.25`` is a number), other text as a string without the
-    white space around it. The whole process group is killed at the time limit or when it prints too much;
-    and when ``cancel`` is set, and then the answer is None.
+    white space around it. It is killed at the time limit or when it prints too much on either stream, with
+    everything that it started; also when ``cancel`` is set, and then the answer is None.
     """
     try:
         program = find_program(command[0], folders)
     except CommandRefused as refusal:
         return Run(None, NOT_ALLOWED, _short(str(refusal)))
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
+    with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)
-        try:
-            process = subprocess.Popen(
-                [str(program), *command[1:]],
+        ended = _Running([str(program), *command[1:]], given, environment or {}).wait(timeout_s, max_bytes, cancel)
+    if ended.refusal:
+        return Run(None, NOT_ALLOWED, _short(f"cannot be started: {ended.refusal}"))
+    if cancel is not None and cancel.is_set() and ended.reason:
+        return None
+    if ended.reason:
+        return Run(None, TIMED_OUT, f"{ended.reason} (limits: {timeout_s:g} s, {max_bytes} bytes)")
+    if ended.code:
+        return Run(None, ended.code, _short(bytes(ended.complaints[: 4 * MAX_ERROR_CHARS])))
+    return _value(bytes(ended.output))
+
+
+@dataclass
+class _Ended:
+    """What a command printed, and how it ended."""
+
+    output: bytearray = field(default_factory=bytearray)
+    complaints: bytearray = field(default_factory=bytearray)
+    code: int | None = None
+    reason: str = ""
+    refusal: str = ""
+
+
+class _Running:
+    """A command below its supervisor, which ends whatever the command started when the leash is let go."""
+
+    def __init__(self, command: Sequence[str], given: IO[bytes], environment: Mapping[str, str]) -> None:
+        self._leash, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-IS", str(_SUPERVISOR), str(other.fileno()), *command],
                 stdin=given,
                 stdout=subprocess.PIPE,
-                stderr=complaints,
-                cwd=program.parent,
-                env=_environment(environment or {}),
+                stderr=subprocess.PIPE,
+                cwd=Path(command[0]).parent,
+                env=_environment(environment),
+                pass_fds=[other.fileno()],
                 start_new_session=True,
             )
-        except OSError as error:
-            return Run(None, NOT_ALLOWED, _short(f"cannot be started: {error.strerror or error}"))
-        output, reason = _read(process, time.monotonic() + timeout_s, max_bytes, cancel)
-        if cancel is not None and cancel.is_set() and reason:
-            return None
-        if reason:
-            return Run(None, TIMED_OUT, f"{reason} (limits: {timeout_s:g} s, {max_bytes} bytes)")
-        if process.returncode:
-            complaints.seek(0)
-            return Run(None, process.returncode, _short(complaints.read(4 * MAX_ERROR_CHARS)))
-    return _value(output)
+
+    def wait(self, timeout_s: float, max_bytes: int, cancel: threading.Event | None) -> _Ended:
+        """Read to the end of the output and of the command, within the limits; leave no process behind."""
+        ended, said = _Ended(), bytearray()
+        deadline = time.monotonic() + timeout_s
+        output, complaints = self._process.stdout, self._process.stderr
+        assert output is not None and complaints is not None
+        with output, complaints, self._leash, selectors.DefaultSelector() as selector:
+            streams = ((output, ended.output, max_bytes), (complaints, ended.complaints, MAX_COMPLAINT_BYTES))
+            for stream, kept, most in (*streams, (self._leash, said, 1_000)):
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, (kept, most))
+            # Complaints are not waited for: something left in the background may hold that stream.
+            left: set[Any] = {output, self._leash}
+            while left and not ended.reason:
+                for key, _ in selector.select(max(0.0, min(deadline - time.monotonic(), POLL_S))):
+                    kept, most = key.data
+                    chunk = os.read(key.fd, 65_536)
+                    kept += chunk
+                    if len(kept) > most:
+                        ended.reason = "stopped: it printed too much"
+                    if not chunk or key.fileobj is self._leash:
+                        selector.unregister(key.fileobj)
+                        left.discard(key.fileobj)
+                if left and not ended.reason:
+                    if cancel is not None and cancel.is_set():
+                        ended.reason = "cancelled"
+                    elif time.monotonic() >= deadline:
+                        ended.reason = "stopped: it ran too long"
+        self._end()
+        _understand(said.decode(), ended)
+        return ended
+
+    def _end(self) -> None:
+        """The leash is closed: wait for the supervisor to clear up."""
+        try:
+            self._process.wait(_CLEAR_UP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
-def _read(
-    process: subprocess.Popen[bytes], deadline: float, max_bytes: int, cancel: threading.Event | None
-) -> tuple[bytes, str]:
-    """Read to the end of the output, or kill the group and say why."""
-    assert process.stdout is not None
-    output, reason = b"", ""
-    os.set_blocking(process.stdout.fileno(), False)
-    with process.stdout, selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not reason:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                reason = "stopped: it ran too long"
-            elif cancel is not None and cancel.is_set():
-                reason = "cancelled"
-            elif selector.select(min(left, POLL_S)):
-                chunk = process.stdout.read(65_536)
-                if not chunk:
-                    break
-                output += chunk
-                if len(output) > max_bytes:
-                    reason = "stopped: it printed too much"
-        if not reason:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                reason = "stopped: it closed its output and ran too long"
-        # Also on success: nothing that a command left behind outlives its run.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return output, reason
+def _understand(said: str, ended: _Ended) -> None:
+    word, _, rest = said.strip().partition(" ")
+    if word == "code":
+        ended.code = int(rest)
+    elif word == "no":
+        ended.refusal, ended.reason = rest, ""
+    elif not ended.reason:
+        ended.reason = "stopped: its supervisor was ended"
 
 
 def _value(output: bytes) -> Run:

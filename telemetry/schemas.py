@@ -22,26 +22,36 @@ __all__ = [
     "MAX_VALUE_BYTES",
     "AgentHello",
     "AgentState",
+    "Aggregate",
+    "Aggregates",
     "Assignment",
     "Assignments",
     "DataName",
     "Heartbeat",
     "HistoryAnswer",
+    "Holder",
     "Inputs",
+    "NoValue",
+    "NodeInputs",
     "NodeName",
     "ProgramName",
     "Reading",
     "Readings",
+    "Registered",
     "Registration",
+    "Running",
     "Sample",
     "StoredSample",
+    "TokenInfo",
+    "TokenRequest",
+    "TokenSecret",
     "WriteAnswer",
     "WriteBatch",
     "encode_value",
 ]
 
 #: Longest value, as JSON text.
-MAX_VALUE_BYTES = 16_384
+MAX_VALUE_BYTES = 65_536
 #: Most samples in one write.
 MAX_BATCH = 1_000
 #: Longest message of a failed run.
@@ -92,7 +102,7 @@ def encode_value(value: JsonValue) -> str:
 _BY_KIND: dict[str, Any] = {
     "if": {"properties": {"kind": {"const": "processor"}}, "required": ["kind"]},
     "then": {"properties": {"inputs": {"minItems": 1}}, "required": ["inputs"]},
-    "else": {"properties": {"inputs": {"maxItems": 0}, "window_s": {"maximum": 0}}},
+    "else": {"properties": {"inputs": {"maxItems": 0}, "window_s": {"maximum": 0}, "scope": {"const": "node"}}},
 }
 
 
@@ -100,7 +110,7 @@ class Registration(_Request):
     """What is to be collected: a data name and the program whose output becomes its value.
 
     ``nodes`` and ``labels`` both narrow where it runs (empty: no narrowing); ``replicas`` bounds on how many
-    of the live nodes that remain.
+    of the live nodes that remain. A processor of ``scope`` ``all`` reads its inputs of every node.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_BY_KIND)
@@ -117,14 +127,27 @@ class Registration(_Request):
     unit: Unit = ""
     inputs: Annotated[list[DataName], Field(max_length=20)] = []
     window_s: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    scope: Literal["node", "all"] = "node"
 
     @model_validator(mode="after")
     def _inputs_of_processors(self) -> Self:
         if self.kind == "processor" and not self.inputs:
             raise ValueError("a processor needs inputs: the data names it reads")
-        if self.kind == "collector" and (self.inputs or self.window_s):
-            raise ValueError("a collector reads no stored data; leave out inputs and window_s")
+        if self.kind == "collector" and (self.inputs or self.window_s or self.scope != "node"):
+            raise ValueError("a collector reads no stored data; leave out inputs, window_s and scope")
         return self
+
+
+class Registered(Registration):
+    """A stored registration, and what would keep it from ever having a value."""
+
+    doubts: list[str] = []
+
+
+class Running(Registered):
+    """A registration and the living nodes that run it."""
+
+    on: list[str] = []
 
 
 class AgentHello(_Request):
@@ -179,7 +202,8 @@ class Sample(_Request):
     """One run of a command, wrapped: value, unit, time stamp, exit code.
 
     ``value`` is null for a run that failed. ``seq`` numbers the samples of one ``source``; a sample that
-    arrives twice is stored once.
+    arrives twice is stored once. ``age_s`` is how long ago it was sampled when it is sent, by a clock that does not
+    step; without it the time stamp is compared with the service's clock.
     """
 
     name: DataName
@@ -189,6 +213,7 @@ class Sample(_Request):
     exit_code: Annotated[int, Field(ge=-255, le=255), BeforeValidator(_whole)] = 0
     error: Message = ""
     seq: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = None
+    age_s: Annotated[float, Field(ge=0, le=MAX_TIME, allow_inf_nan=False)] | None = None
 
     @field_validator("value")
     @classmethod
@@ -206,32 +231,55 @@ class WriteBatch(_Request):
 
 
 class WriteAnswer(_Document):
-    """The write is on disk: how many samples it held and how many of them were new."""
+    """The write is on disk: of ``accepted`` samples ``stored`` were new and ``known`` were there, with this content."""
 
     accepted: int
     stored: int
+    known: int
 
 
 class Reading(_Document):
-    """The last stored value of one name on one node, with its age; the last run tells a failing command."""
+    """The last stored value of one name on one node, with its age; the last run tells a failing command.
+
+    ``time`` is what the node's clock said, ``arrived`` what the service's clock said; ``age_s`` counts real seconds
+    since the sampling. ``ahead_s`` above 0 marks a sample from the future: the node's clock is wrong at least by that.
+    """
 
     name: str
     node: str
     value: JsonValue
     unit: str
     time: float
+    arrived: float
     age_s: float
+    ahead_s: float
     stale: bool
     last_run: float
     last_exit_code: int
     last_error: str
 
 
+class NoValue(_Document):
+    """A series of which no run has succeeded yet, and how its last run failed."""
+
+    name: str
+    node: str
+    last_run: float
+    last_exit_code: int
+    last_error: str
+
+
 class Readings(_Document):
-    """The last values asked for; ``missing`` lists pairs asked for by name that have no value."""
+    """A page of last values by name and node.
+
+    ``no_value`` lists what never succeeded; ``missing`` the pairs asked for by name and node that have no value;
+    ``next`` is what to send as ``after`` for the next page, null on the last.
+    """
 
     readings: list[Reading]
+    no_value: list[NoValue]
     missing: list[tuple[str, str]]
+    next: str | None
 
 
 class StoredSample(_Document):
@@ -240,6 +288,7 @@ class StoredSample(_Document):
     name: str
     node: str
     time: float
+    arrived: float
     value: JsonValue
     unit: str
     exit_code: int
@@ -253,9 +302,77 @@ class HistoryAnswer(_Document):
     truncated: bool
 
 
+class Aggregate(_Document):
+    """The numeric samples of one series in the minute or hour that begins at ``start``."""
+
+    name: str
+    node: str
+    start: int
+    samples: int
+    mean: float
+    least: float
+    most: float
+
+
+class Aggregates(_Document):
+    """Aggregates by time, oldest first; ``truncated`` when the limit cut the newest off."""
+
+    step: Literal["minute", "hour"]
+    aggregates: list[Aggregate]
+    truncated: bool
+
+
+class NodeInputs(_Document):
+    """Last values and the window's history of one node, by data name."""
+
+    last: dict[str, Reading] = {}
+    history: dict[str, list[StoredSample]] = {}
+
+
 class Inputs(_Document):
-    """What a processor reads on its standard input: last values and the window's history of its node."""
+    """What a processor reads on its standard input: last values and the window's history of its node.
+
+    ``nodes`` has the same of every node for a processor of scope ``all``, and is empty otherwise.
+    """
 
     node: str
     last: dict[str, Reading]
     history: dict[str, list[StoredSample]]
+    nodes: dict[str, NodeInputs] = {}
+
+
+class TokenRequest(_Request):
+    """A token to be made; an agent's is bound to a node unless it may act for any."""
+
+    role: Literal["admin", "agent", "reader"]
+    node: NodeName | None = None
+    any_node: bool = False
+    label: Label = ""
+    lasts_s: Annotated[float, Field(gt=0, le=MAX_TIME, allow_inf_nan=False)] | None = None
+
+
+class TokenSecret(_Document):
+    """A new token, shown once, and the Unix time at which it ends (null: never)."""
+
+    token: str
+    expires: float | None
+
+
+class TokenInfo(_Document):
+    """A stored token by the first digits of its digest."""
+
+    digest: str
+    role: str
+    node: str | None
+    label: str
+    created: float
+    expires: float | None
+
+
+class Holder(_Document):
+    """Who asks: what a token may do, for which node (null: any), when it ends (null: never) and how long it lasts."""
+
+    role: str
+    node: str | None
+    ends_in_s: float | None
+    lasts_s: float | None

@@ -1,8 +1,9 @@
 """Tokens and rights: who may register, write as a node, or read.
 
-A token is a random secret; only its SHA-256 digest is stored. An *agent* token may be bound to one node and
-can register that node, fetch its work and write its data, nothing else. A *reader* token reads. An *admin*
-token may do everything.
+A token is a random secret; only its SHA-256 digest is stored. An *agent* token is bound to one node (unless it was
+made for any) and can register that node, fetch its work and write its data, nothing else. A *reader* token reads. An
+*admin* token registers, deletes, reads and makes tokens; it does not write data, so that no node needs to hold one.
+Tokens may end, and their holder may exchange one for the next before it does.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 
-from flowlex.telemetry.store import Store, TokenRow
+from flowlex.telemetry.clock import Clock
+from flowlex.telemetry.registry import TokenRow
+from flowlex.telemetry.store import Store
 
-__all__ = ["Identity", "Role", "TokenBook", "digest", "new_token"]
+__all__ = ["Identity", "Role", "TokenBook", "digest", "new_token", "rotated"]
 
 #: A revoked token is refused after at most this long.
 CACHE_S = 2.0
+#: An exchanged token stays good so long, so that an answer that got lost locks nobody out.
+GRACE_S = 600.0
 
 
 class Role(StrEnum):
@@ -36,11 +41,12 @@ class Identity:
 
     role: Role
     node: str | None = None
+    digest: str = ""
+    expires: float | None = None
+    lasts: float | None = None
 
     def may_act_for(self, node: str) -> bool:
         """Say whether this identity may write as ``node``."""
-        if self.role is Role.ADMIN:
-            return True
         return self.role is Role.AGENT and self.node in (None, node)
 
 
@@ -49,26 +55,68 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def new_token(store: Store, role: Role, *, node: str | None = None, label: str = "") -> str:
+def new_token(
+    store: Store,
+    role: Role,
+    *,
+    node: str | None = None,
+    any_node: bool = False,
+    label: str = "",
+    lasts_s: float | None = None,
+) -> str:
     """Make a token, store its digest, and return the secret, which cannot be read again.
+
+    Parameters
+    ----------
+    node, any_node
+        The node of an agent's token; or that it may act for every node.
+    lasts_s
+        It ends after so many seconds; None: never.
 
     Raises
     ------
     ValueError
-        A node is given for a role that is not an agent's.
+        A node is given for a role that is not an agent's, or an agent's token is bound to none.
     """
-    if node is not None and role is not Role.AGENT:
+    if (node is not None or any_node) and role is not Role.AGENT:
         raise ValueError(f"only an agent's token is bound to a node; leave the node out for {role}")
+    if role is Role.AGENT and (node is None) == (not any_node):
+        raise ValueError("an agent's token needs its node; or say that it may act for any node")
+    now = time.time()
     token = f"flx_{secrets.token_urlsafe(32)}"
-    store.add_token(TokenRow(digest(token), role.value, node, label, time.time()))
+    ends = None if lasts_s is None else now + lasts_s
+    store.add_token(TokenRow(digest(token), role.value, node, label, now, ends, lasts_s))
     return token
+
+
+def rotated(store: Store, old: str) -> tuple[str, float | None]:
+    """Exchange a token, by its digest, for one of the same rights and duration: the new secret, and when it ends.
+
+    Raises
+    ------
+    ValueError
+        The token is revoked.
+    """
+    row = next((row for row in store.tokens() if row.digest == old), None)
+    now = time.time()
+    if row is None:
+        raise ValueError("the token is revoked")
+    token = f"flx_{secrets.token_urlsafe(32)}"
+    ends = None if row.lasts is None else now + row.lasts
+    store.replace_token(
+        old,
+        TokenRow(digest(token), row.role, row.node, row.label, now, ends, row.lasts),
+        expires=now + GRACE_S if row.expires is None else min(row.expires, now + GRACE_S),
+    )
+    return token, ends
 
 
 class TokenBook:
     """The stored tokens, read again when they are older than `CACHE_S`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self._store = store
+        self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, Identity] = {}
         self._read_at = float("-inf")
@@ -78,15 +126,23 @@ class TokenBook:
         """Whether the tokens were read not long ago."""
         return time.monotonic() - self._read_at <= CACHE_S
 
-    def refresh(self) -> None:
+    def refresh(self, *, force: bool = False) -> None:
         """Read the tokens unless another thread just did."""
         with self._lock:
-            if not self.fresh:
-                known = {row.digest: Identity(Role(row.role), row.node) for row in self._store.tokens()}
-                self._known, self._read_at = known, time.monotonic()
+            if force or not self.fresh:
+                rows = self._store.tokens()
+                self._known = {
+                    row.digest: Identity(Role(row.role), row.node, row.digest, row.expires, row.lasts) for row in rows
+                }
+                self._read_at = time.monotonic()
 
     def identify(self, token: str) -> Identity | None:
-        """Return whose token this is, or None."""
+        """Return whose token this is, or None when it is unknown, revoked or has ended."""
         if not self.fresh:
             self.refresh()
-        return self._known.get(digest(token))
+        known = self._known.get(digest(token))
+        if known is None or known.expires is None:
+            return known
+        # The wall clock made the end, so that it counts; a step back of it gives no time.
+        now = time.time() if self._clock is None else max(time.time(), self._clock.now())
+        return known if now < known.expires else None

@@ -1,22 +1,28 @@
-"""What the routes share: settings, store, writer, tokens, and the plan of who runs what."""
+"""What the routes share: settings, store, clock, writer, tokens, and the work that goes on between requests."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from flowlex.telemetry.assignments import assign, assignments_of
-from flowlex.telemetry.schemas import Assignments, Registration
+from flowlex.telemetry.clock import Clock
+from flowlex.telemetry.limits import RateLimit
+from flowlex.telemetry.metrics import Metrics
+from flowlex.telemetry.roster import Roster
 from flowlex.telemetry.security import TokenBook
-from flowlex.telemetry.store import AgentRow, Store
-from flowlex.telemetry.writer import Writer
+from flowlex.telemetry.store import Store
+from flowlex.telemetry.upkeep import ROLLUP_STEPS
+from flowlex.telemetry.writer import BusyError, Writer
 
 __all__ = ["Service", "Settings"]
 
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -30,61 +36,122 @@ class Settings:
     alive_s
         A node whose last heartbeat is older counts as gone.
     retention_s
-        Histories are kept so long (None: for ever); last values are always kept.
+        Histories are kept so long after their arrival (None: for ever); last values are always kept.
+    rollup_retention_s
+        Minute and hour aggregates are kept so long.
+    upkeep_s
+        Seconds between rounds of aggregation and retention.
     max_body_bytes
         Larger requests are refused unread.
+    max_pending_bytes
+        Bodies of requests that are being read, together.
+    requests_per_s
+        Requests of one token (or, without a valid one, of one address) per second, ten seconds' worth at once; None:
+        without limit.
+    heavy_reads
+        Reads of many values at the same time.
     """
 
     require_token: bool = True
     alive_s: float = 30.0
-    retention_s: float | None = 7 * 86_400.0
+    retention_s: float | None = 7 * DAY_S
+    rollup_retention_s: dict[str, float] = field(default_factory=lambda: {"minute": 30 * DAY_S, "hour": 730 * DAY_S})
+    upkeep_s: float = 10.0
     max_body_bytes: int = 4_000_000
+    max_pending_bytes: int = 128_000_000
+    requests_per_s: float | None = 500.0
+    heavy_reads: int = 4
 
 
 class Service:
-    """What the routes share: the store, the writer, the tokens, and who runs what."""
-
-    #: Assignments are computed again when they are older than this, in seconds.
-    PLAN_S = 1.0
+    """What the routes share."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
-        self.tokens: TokenBook = TokenBook(store)
-        self.writer: Writer = Writer(store)
-        self._lock = threading.Lock()
-        self._plan: dict[str, list[Registration]] = {}
-        self._planned_at = float("-inf")
+        self.metrics = Metrics()
+        self.clock: Clock = store.start_clock()
+        self.tokens = TokenBook(store, self.clock)
+        self.writer = Writer(store, self.clock, self.metrics)
+        self.roster = Roster(store, self.clock, settings.alive_s)
+        self.rate = RateLimit(settings.requests_per_s)
+        self.heavy = asyncio.Semaphore(settings.heavy_reads)
 
-    def alive(self, agent: AgentRow, now: float) -> bool:
-        """Say whether a node's last heartbeat is recent."""
-        return now - agent.last_seen <= self.settings.alive_s
+    async def write(self, function: Callable[[], T]) -> T:
+        """Run a function that writes in the writer's thread."""
+        return await asyncio.wrap_future(self.writer.call(function))
 
-    def plan(self) -> dict[str, list[Registration]]:
-        """Return for each living node what it should run."""
-        with self._lock:
-            if time.monotonic() - self._planned_at > self.PLAN_S:
-                now = time.time()
-                agents = [agent for agent in self.store.agents() if self.alive(agent, now)]
-                self._plan = assign(self.store.registrations(), agents)
-                self._planned_at = time.monotonic()
-            return self._plan
+    async def remove_series(self, name: str | None, node: str) -> dict[str, int]:
+        """Delete a series, or (without a name) all of a node, step by step; return what went."""
+        removed = {"series": 0, "samples": 0}
+        while True:
+            series, samples = await self.write(lambda: self.store.remove_some(name, node))
+            if not series and not samples:
+                return removed
+            removed["series"] += series
+            removed["samples"] += samples
 
-    def plan_changed(self) -> None:
-        """Have the next question computed anew."""
-        with self._lock:
-            self._planned_at = float("-inf")
+    def close(self) -> None:
+        """Commit what waits, and where the clock stands."""
+        self.writer.close()
+        try:
+            self.roster.flush()
+            self.store.keep_clock(self.clock)
+        except Exception as error:
+            _LOG.error("the last heartbeats are not stored: %s", type(error).__name__)
 
-    def work_of(self, node: str) -> Assignments:
-        """Return what one node should run."""
-        return assignments_of(self.plan().get(node, []))
-
-    async def keep_retention(self, every_s: float = 60.0) -> None:
-        """Drop old history now and then, for ever."""
-        while self.settings.retention_s is not None:
+    async def keep_roster(self, every_s: float = 1.0) -> None:
+        """Store heartbeats and where the clock stands, and learn what other servers know, for ever."""
+        warned = False
+        while True:
             try:
-                before = time.time() - self.settings.retention_s
-                await asyncio.to_thread(self.store.forget_before, before)
-            except Exception as error:  # the database may come back
-                _LOG.error("retention failed: %s", type(error).__name__)
+                await self.write(self.roster.flush)
+                await asyncio.to_thread(self.roster.refresh)
+                await self.write(lambda: self.store.keep_clock(self.clock))
+            except BusyError:
+                pass  # the database may come back
+            except Exception as error:
+                _LOG.error("keeping the roster failed: %s", type(error).__name__)
+            if abs(self.clock.ahead_s()) > 5 and not warned:
+                _LOG.warning("the wall clock was stepped by %.0f s; ages do not follow it", -self.clock.ahead_s())
+                warned = True
             await asyncio.sleep(every_s)
+
+    async def keep_small(self) -> None:
+        """Aggregate, and drop what is old, for ever."""
+        while True:
+            try:
+                await self._round_of_upkeep()
+            except BusyError:
+                pass
+            except Exception as error:
+                _LOG.error("upkeep failed: %s", type(error).__name__)
+            await asyncio.sleep(self.settings.upkeep_s)
+
+    async def _round_of_upkeep(self) -> None:
+        now = self.clock.now()
+        await self.in_steps(lambda: self.store.roll_up(now - 5.0))
+        removed = self.metrics.removed
+        if self.settings.retention_s is not None:
+            before = now - self.settings.retention_s
+            gone = await self.in_steps(lambda: self.store.forget_some(before))
+            removed.labels("sample").inc(gone)
+            if gone:
+                await self.write(lambda: self.store.forget_sources(before))
+        for kind, seconds in self.settings.rollup_retention_s.items():
+            old = int(now - seconds)
+            step = ROLLUP_STEPS[kind]
+            gone = await self.in_steps(lambda step=step, old=old: self.store.forget_rollups(step, old))  # type: ignore[misc]
+            removed.labels(kind).inc(gone)
+        await self.in_steps(self.store.give_back)
+
+    async def in_steps(self, step: Callable[[], int | bool]) -> int:
+        """Repeat a step until it has nothing more to do, with pauses as long as the steps; return the sum."""
+        total = 0
+        while True:
+            started = time.monotonic()
+            done = int(await self.write(step))
+            total += done
+            if not done:
+                return total
+            await asyncio.sleep(time.monotonic() - started)

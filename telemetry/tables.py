@@ -1,16 +1,20 @@
-"""The tables of the service.
+"""The tables of the service, as the newest migration leaves them.
 
-The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``latest``; ``sample`` adds the history. Values are
-stored as JSON text.
+The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``series`` (one row per data name and node: the last
+value); ``sample`` adds the history and ``rollup`` its minute and hour aggregates. Values are stored as JSON text.
+
+Two sorts of time: a sample's own ``time`` is what the node's clock said; ``arrived`` and ``sampled`` are times of the
+service's clock, which never steps (see `clock`). Ages come from the latter only.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = ["AGENT", "LATEST", "META", "REGISTRATION", "SAMPLE", "TOKEN"]
+__all__ = ["AGENT", "CLOCK", "META", "REGISTRATION", "ROLLUP", "SAMPLE", "SERIES", "SOURCE", "STATE", "TOKEN"]
 
 META = sa.MetaData()
+_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 REGISTRATION = sa.Table(
     "registration",
@@ -36,35 +40,90 @@ TOKEN = sa.Table(
     sa.Column("node", sa.String(100)),
     sa.Column("label", sa.String(100), nullable=False),
     sa.Column("created", sa.Double, nullable=False),
+    sa.Column("expires", sa.Double),
+    # Seconds from making to end; an exchanged token ends earlier.
+    sa.Column("lasts", sa.Double),
 )
-SAMPLE = sa.Table(
-    "sample",
+#: Who numbers samples: a journal's opening on a node, or a client that gave a name. ``top`` is its highest number.
+SOURCE = sa.Table(
+    "source",
     META,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("node", sa.String(100), nullable=False),
+    sa.Column("source", sa.String(128), nullable=False),
+    sa.Column("top", sa.BigInteger, nullable=False),
+    sa.Column("seen", sa.Double, nullable=False),
+    sa.UniqueConstraint("node", "source", name="source_once"),
+    sqlite_autoincrement=True,
+)
+SERIES = sa.Table(
+    "series",
+    META,
+    sa.Column("id", _ID, primary_key=True),
     sa.Column("name", sa.String(100), nullable=False),
     sa.Column("node", sa.String(100), nullable=False),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("value", sa.Text, nullable=False),
-    sa.Column("unit", sa.String(40), nullable=False),
-    sa.Column("exit_code", sa.Integer, nullable=False),
-    sa.Column("error", sa.Text, nullable=False),
-    sa.Column("source", sa.String(128)),
-    sa.Column("seq", sa.BigInteger),
-    sa.UniqueConstraint("source", "seq", name="sample_once"),
-    sa.Index("sample_history", "name", "node", "time"),
-    sa.Index("sample_time", "time"),
-)
-LATEST = sa.Table(
-    "latest",
-    META,
-    sa.Column("name", sa.String(100), primary_key=True),
-    sa.Column("node", sa.String(100), primary_key=True),
     # The last good value; null until there is one.
     sa.Column("value", sa.Text),
     sa.Column("unit", sa.String(40)),
     sa.Column("time", sa.Double),
+    sa.Column("arrived", sa.Double),
+    sa.Column("sampled", sa.Double),
+    sa.Column("source", sa.BigInteger),
     # The last run, good or failed.
-    sa.Column("last_run", sa.Double, nullable=False),
-    sa.Column("last_exit_code", sa.Integer, nullable=False),
-    sa.Column("last_error", sa.Text, nullable=False),
+    sa.Column("run_time", sa.Double),
+    sa.Column("run_sampled", sa.Double),
+    sa.Column("run_source", sa.BigInteger),
+    sa.Column("run_exit_code", sa.Integer),
+    sa.Column("run_error", sa.Text),
+    sa.UniqueConstraint("name", "node", name="series_once"),
+    sa.Index("series_node", "node"),
+    sqlite_autoincrement=True,
+)
+SAMPLE = sa.Table(
+    "sample",
+    META,
+    # Numbers rise with arrival and are never used again: retention and rollup follow them.
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("series", sa.BigInteger, sa.ForeignKey("series.id"), nullable=False),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("arrived", sa.Double, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    # The value when it is a number, for the aggregates.
+    sa.Column("number", sa.Double),
+    sa.Column("unit", sa.String(40), nullable=False),
+    sa.Column("exit_code", sa.Integer, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("source", sa.BigInteger),
+    sa.Column("seq", sa.BigInteger),
+    sa.UniqueConstraint("source", "seq", name="sample_once"),
+    sa.Index("sample_history", "series", "time"),
+    sqlite_autoincrement=True,
+)
+#: Numeric samples of one series whose time lies in ``[start, start + step)`` seconds.
+ROLLUP = sa.Table(
+    "rollup",
+    META,
+    sa.Column("series", sa.BigInteger, sa.ForeignKey("series.id"), primary_key=True, autoincrement=False),
+    sa.Column("step", sa.Integer, primary_key=True),
+    sa.Column("start", sa.BigInteger, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("total", sa.Double, nullable=False),
+    sa.Column("least", sa.Double, nullable=False),
+    sa.Column("most", sa.Double, nullable=False),
+    sa.Index("rollup_age", "step", "start"),
+)
+#: Where the service's clock stood, by boot of the machine it runs on.
+CLOCK = sa.Table(
+    "clock",
+    META,
+    sa.Column("boot", sa.String(64), primary_key=True),
+    sa.Column("boot_s", sa.Double, nullable=False),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("unsure", sa.Double),
+)
+STATE = sa.Table(
+    "state",
+    META,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
 )

@@ -144,7 +144,7 @@ def test_nothing_collected_is_lost_while_the_server_is_away(
     assert sqlite_store.count_samples() == before
     line.cut = False
     eventually(lambda: sqlite_store.count_samples() >= before + 5, 10)
-    numbers = sqlite_store.sequence_numbers(agent.journal.source)
+    numbers = sqlite_store.sequence_numbers(agent.journal.identity)
     assert numbers == set(range(1, max(numbers) + 1))
 
 
@@ -157,7 +157,7 @@ def test_a_lost_answer_doubles_nothing(
     eventually(lambda: line.lose_answers == 0 and sqlite_store.count_samples() >= 10, 15)
     samples = client.history(["a"]).samples
     assert len({s.time for s in samples}) == len(samples)
-    assert sqlite_store.count_samples() == len(sqlite_store.sequence_numbers(agent.journal.source))
+    assert sqlite_store.count_samples() == len(sqlite_store.sequence_numbers(agent.journal.identity))
 
 
 def test_a_forgotten_node_introduces_itself_again(
@@ -235,23 +235,23 @@ def _hello() -> Any:
 
 
 def test_the_journal_survives_and_never_reuses_a_number(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.db")
-    source = journal.source
+    journal = Journal(tmp_path / "j.db", "w1")
     for i in range(3):
         journal.append(Sample(name="a", time=1.0, value=i))
-    journal.forget(journal.oldest(10))
+    journal.forget(journal.oldest(10)[1])
     assert len(journal) == 0
-    again = Journal(tmp_path / "j.db")  # the first is not closed: as after kill -9
-    assert again.source == source
+    again = Journal(tmp_path / "j.db", "w1")  # the first is not closed: as after kill -9
+    assert again.identity == journal.identity and again.source != journal.source
     assert again.append(Sample(name="a", time=1.0, value="x")) == 4
-    assert [(s.seq, s.value) for s in again.oldest(10)] == [(4, "x")]
+    source, samples = again.oldest(10)
+    assert source == again.source and [(s.seq, s.value) for s in samples] == [(4, "x")]
 
 
 def test_batches_stay_small(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.db")
+    journal = Journal(tmp_path / "j.db", "w1")
     for _ in range(5):
         journal.append(Sample(name="a", time=1.0, value="x" * 1000))
-    assert [len(journal.oldest(10, max_bytes=n)) for n in (10, 2500, 100_000)] == [1, 2, 5]
+    assert [len(journal.oldest(10, max_bytes=n)[1]) for n in (10, 2500, 100_000)] == [1, 2, 5]
 
 
 def test_back_off_doubles_to_a_limit_and_starts_anew() -> None:

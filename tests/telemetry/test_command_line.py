@@ -39,8 +39,11 @@ def service(processes: Any, port: int, tmp_path: Path) -> Iterator[tuple[str, ..
 def test_register_list_show_unregister(run: Any, service: tuple[str, ...]) -> None:
     run("register", "cpu", "cpu_free", "0.1", *service, "--interval-s", "2", "--label", "rack=1", "--replicas", "2")
     listed = run("list", *service)
-    for word in ("cpu", "cpu_free 0.1", "2 s", "rack=1"):
+    for word in ("cpu", "cpu_free 0.1", "2 s", "rack=1", "2 of them", "no living node has the program"):
         assert word in listed
+    doubted = run("register", "p", "nonsense", *service, "--kind", "processor", "--input", "cpuu")
+    assert "Warning: no living node has the program nonsense" in doubted
+    assert "Warning: the input cpuu is neither registered nor stored" in doubted
     assert "is registered; update it with PUT (409 exists)" in run("register", "cpu", "cpu_free", *service, code=1)
     run("register", "cpu", "cpu_cores", *service, "--update")
     assert "cpu_cores" in run("list", *service)
@@ -50,6 +53,9 @@ def test_register_list_show_unregister(run: Any, service: tuple[str, ...]) -> No
 
 
 def test_tokens(run: Any, tmp_path: Path) -> None:
+    missing = run("token", "create", "--role", "admin", "--database", "sqlite:///mistyped.db", code=1)
+    assert "there is no database mistyped.db" in missing and not (tmp_path / "mistyped.db").exists()
+    assert "schema none before, 3 now" in run("migrate")
     secret = run("token", "create", "--role", "agent", "--node", "w1", "--label", "first").strip()
     store = Store(f"sqlite:///{tmp_path}/flowlex-telemetry.db")
     who = TokenBook(store).identify(secret)
@@ -57,9 +63,13 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
     line = run("token", "list")
     assert "agent" in line and "w1" in line and secret not in line
     assert "at least 8 digits" in run("token", "revoke", "abc", code=1)
+    assert "never ends" in line
     run("token", "revoke", line.split()[0])
     assert store.tokens() == []
     assert "only an agent's token is bound" in run("token", "create", "--role", "reader", "--node", "w", code=1)
+    assert "an agent's token needs its node" in run("token", "create", "--role", "agent", code=1)
+    run("token", "create", "--role", "agent", "--any-node", "--days", "7")
+    assert "any node  7.0 days left" in run("token", "list")
 
 
 @pytest.mark.parametrize(

@@ -123,17 +123,20 @@ def test_history_of_a_window(api: TestClient) -> None:
     answer = api.get("/v1/history", params={"name": "a", "since": now - 25, "until": now}).json()
     assert [s["value"] for s in answer["samples"]] == [20, 10] and answer["truncated"] is False
     assert api.get("/v1/history", params={"limit": 1}).json()["truncated"] is True
-    assert api.delete("/v1/history", params={"before": now - 15}).json() == {"removed": 2}
-    assert len(api.get("/v1/history").json()["samples"]) == 1
+    assert api.delete("/v1/history", params={"before": now - 15}).json() == {"removed": 0}  # counts from arrival
+    assert api.delete("/v1/history", params={"before": time.time() + 1}).json() == {"removed": 3}
+    assert api.get("/v1/history").json()["samples"] == []
 
 
 def test_a_write_again_is_acknowledged_and_stored_once(api: TestClient) -> None:
     sample = {"name": "a", "time": 1.0, "value": 1, "seq": 7}
-    assert write(api, sample, source="j") == {"accepted": 1, "stored": 1}
-    assert write(api, sample, source="j") == {"accepted": 1, "stored": 0}
-    assert write(api, sample) == {"accepted": 1, "stored": 1}  # without a source: numbered per node
-    assert write(api, sample) == {"accepted": 1, "stored": 0}
-    assert write(api, sample, node="w2") == {"accepted": 1, "stored": 1}
+    new, known = {"accepted": 1, "stored": 1, "known": 0}, {"accepted": 1, "stored": 0, "known": 1}
+    assert write(api, sample, source="j") == new
+    assert write(api, sample, source="j") == known
+    assert write(api, sample) == new  # without a source: numbered per node
+    assert write(api, sample) == known
+    assert write(api, sample, node="w2") == new
+    assert write(api, sample, sample, source="k") == {"accepted": 2, "stored": 1, "known": 1}
 
 
 def test_values_have_a_size_limit(api: TestClient) -> None:
@@ -172,7 +175,7 @@ def test_no_body_breaks_the_server(api: TestClient, body: bytes) -> None:
 
 
 def test_rights(guarded: TestClient, sqlite_store: Store) -> None:
-    secrets = {role: new_token(sqlite_store, role) for role in Role}
+    secrets = {role: new_token(sqlite_store, role, any_node=role is Role.AGENT) for role in Role}
     bound = new_token(sqlite_store, Role.AGENT, node="w1")
     hello: dict[str, Any] = {"labels": {}, "programs": []}
     sample = {"samples": [{"name": "a", "time": 1.0, "value": 1}]}
@@ -193,6 +196,7 @@ def test_rights(guarded: TestClient, sqlite_store: Store) -> None:
         assert status("POST", "/v1/registrations", secrets[role], json=CPU) == expected
     for token, node, expected in (
         (secrets[Role.READER], "w1", 403),
+        (secrets[Role.ADMIN], "w1", 403),
         (bound, "w1", 200),
         (bound, "w2", 403),
         (secrets[Role.AGENT], "w2", 200),
@@ -221,7 +225,7 @@ def test_without_tokens_foreign_host_names_are_refused(api: TestClient) -> None:
 
 def test_the_openapi_page(api: TestClient, tmp_path: Path) -> None:
     document = api.get("/openapi.json").json()
-    assert {path.split("/")[1] for path in document["paths"]} == {"v1"}
+    assert {path.split("/")[1] for path in document["paths"]} == {"v1", "healthz", "readyz", "metrics"}
     assert "HTTPBearer" in json.dumps(document["components"]["securitySchemes"])
     assert api.get("/docs").status_code == 200
 
@@ -291,6 +295,7 @@ def test_a_processor_gets_its_inputs_of_its_own_node(api: TestClient) -> None:
 def test_the_service_keeps_its_retention(sqlite_store: Store, eventually: Any) -> None:
     now = time.time()
     samples = [Sample(name="a", time=now - age, value=age) for age in (100, 1)]
-    sqlite_store.write([("w1", None, samples)], now)
+    for sample in samples:
+        sqlite_store.write([("w1", None, [sample])], sample.time)
     with TestClient(create_app(sqlite_store, Settings(require_token=False, retention_s=50))):
         eventually(lambda: sqlite_store.count_samples() == 1, 10)

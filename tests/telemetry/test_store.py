@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from flowlex.telemetry.reads import decode
+from flowlex.telemetry.registry import AgentRow, DuplicateRegistration
 from flowlex.telemetry.schemas import Registration, Sample
 from flowlex.telemetry.security import Role, TokenBook, new_token
-from flowlex.telemetry.store import DuplicateRegistration, Store, decode
+from flowlex.telemetry.store import Store
 
 
 def sample(time: float, value: object = 1, **more: object) -> Sample:
@@ -44,13 +46,13 @@ def test_a_first_run_that_fails_leaves_no_value(store: Store) -> None:
     store.write([("n", None, [sample(6, None, exit_code=1)])], now=10.0)
     row = store.latest_one("a", "n")
     assert row is not None and row.value is None
-    assert store.latest([], []) == []
+    assert [(row.value, row.last_exit_code) for row in store.latest()[0]] == [(None, 1)]
 
 
 def test_a_clock_ahead_makes_no_value_from_the_future(store: Store) -> None:
     store.write([("n", None, [sample(99)])], now=10.0)
     row = store.latest_one("a", "n")
-    assert row is not None and row.time == 10.0
+    assert row is not None and (row.time, row.arrived, row.sampled) == (99.0, 10.0, 10.0)
 
 
 def test_values_come_back_as_they_went(store: Store) -> None:
@@ -70,7 +72,8 @@ def test_history_is_a_window_newest_kept_oldest_first(store: Store) -> None:
 
 
 def test_retention_drops_history_and_keeps_last_values(store: Store) -> None:
-    store.write([("n", None, [sample(t, t) for t in range(10)])], now=100.0)
+    for t in range(10):
+        store.write([("n", None, [sample(t, t)])], now=float(t))
     assert store.forget_before(8) == 8
     assert store.count_samples() == 2
     assert store.forget_before(1000) == 2
@@ -93,7 +96,7 @@ def test_registrations(store: Store) -> None:
 
 def test_agents(store: Store) -> None:
     store.put_agent("n", {"gpu": "yes"}, ["cpu_free"], 5.0)
-    assert store.touch_agent("n", ["a"], 3, 6.0) and not store.touch_agent("m", [], 0, 6.0)
+    store.touch_agents([AgentRow("n", {}, [], ["a"], 3, 6.0), AgentRow("m", {}, [], [], 0, 6.0)])
     (agent,) = store.agents()
     assert (agent.labels, agent.running, agent.buffered, agent.last_seen) == ({"gpu": "yes"}, ["a"], 3, 6.0)
     store.put_agent("n", {}, [], 7.0)

@@ -1,0 +1,116 @@
+"""What the telemetry commands share: options, tokens, a client, and errors as one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from flowlex.telemetry.client import TelemetryClient
+
+__all__ = [
+    "DEFAULT_DATABASE",
+    "DEFAULT_SERVER",
+    "LOOPBACK",
+    "TOKEN_VARIABLE",
+    "Authority",
+    "Database",
+    "Roles",
+    "Server",
+    "TokenFile",
+    "client_of",
+    "explained",
+    "log_to_stderr",
+    "pairs",
+    "token_of",
+]
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+TOKEN_VARIABLE = "FLOWLEX_TELEMETRY_TOKEN"
+
+Database = Annotated[
+    str,
+    typer.Option(
+        help="SQLAlchemy URL. A URL with a password is better given by the variable: others see command lines.",
+        envvar="FLOWLEX_TELEMETRY_DATABASE",
+        show_envvar=True,
+    ),
+]
+Server = Annotated[str, typer.Option(help="Address of the service.", envvar="FLOWLEX_TELEMETRY_URL")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help=f"File with the token, or the JSON file that `serve` wrote; else ${TOKEN_VARIABLE}."),
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option("--ca-file", help="Certificates that may vouch for the service (PEM).", envvar="FLOWLEX_TELEMETRY_CA"),
+]
+DEFAULT_DATABASE = "sqlite:///flowlex-telemetry.db"
+DEFAULT_SERVER = "http://127.0.0.1:8750"
+Roles = Literal["admin", "agent", "reader"]
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turn the errors a person can mend into one line and exit code 1."""
+    import sqlalchemy as sa
+
+    from flowlex.telemetry.agent import JournalInUse
+    from flowlex.telemetry.client import Refused, Unreachable
+    from flowlex.telemetry.journal import ForeignJournal
+
+    try:
+        yield
+    except (Refused, Unreachable, JournalInUse, ForeignJournal, ValueError, OSError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+    except sa.exc.DBAPIError as error:
+        said = str(error.orig).strip().partition("\n")[0]
+        typer.echo(f"Error: the database cannot be used: {said}", err=True)
+        raise typer.Exit(1) from None
+
+
+def client_of(server: str, token_file: Path | None, role: Roles, ca_file: Path | None) -> TelemetryClient:
+    """Return a client with the token for a role."""
+    from flowlex.telemetry.client import TelemetryClient
+
+    return TelemetryClient(server, token_of(token_file, role), ca_file=ca_file)
+
+
+def token_of(path: Path | None, role: Roles) -> str | None:
+    """Read the token for a role: from the file (plain, or JSON by role), else from the environment."""
+    if path is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    text = path.read_text().strip()
+    if not text.startswith("{"):
+        return text
+    secrets = json.loads(text)
+    if role not in secrets:
+        hint = "; make one with `flowlex telemetry token create --role agent --node NODE`" if role == "agent" else ""
+        raise ValueError(f"{path} holds no token of role {role}{hint}")
+    return str(secrets[role])
+
+
+def pairs(items: list[str] | None) -> dict[str, str]:
+    """Read KEY=VALUE options."""
+    found = {}
+    for item in items or []:
+        key, sign, value = item.partition("=")
+        if not sign or not key:
+            raise ValueError(f"{item!r} is not KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def log_to_stderr() -> None:
+    """Log to standard error, without every request."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for name in ("httpx", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)

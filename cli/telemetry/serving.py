@@ -1,0 +1,118 @@
+"""``flowlex telemetry serve`` and ``migrate``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flowlex.cli.telemetry.common import DEFAULT_DATABASE, LOOPBACK, Database, explained, log_to_stderr
+
+__all__ = ["migrate", "serve"]
+
+
+def serve(
+    database: Database = DEFAULT_DATABASE,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8750,
+    tokens: Annotated[Path, typer.Option(help="Where the first start writes an admin and a reader token.")] = Path(
+        "flowlex-telemetry-tokens.json"
+    ),
+    auth: Annotated[bool, typer.Option(help="Demand tokens (without: on loopback only).")] = True,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: whoever listens reads the tokens.")
+    ] = False,
+    retention_days: Annotated[float, typer.Option(help="Keep histories so long; 0: for ever.", min=0)] = 7.0,
+    alive_s: Annotated[float, typer.Option(help="A node without heartbeat for so long is gone.", min=0.1)] = 30.0,
+    requests_per_s: Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)] = 500.0,
+    access_log: Annotated[bool, typer.Option(help="Log every request.")] = False,
+) -> None:
+    """Serve until interrupted; all routes are listed at /docs."""
+    from flowlex.telemetry.app import create_app
+    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.store import Store
+
+    log_to_stderr()
+    with explained():
+        if not auth and host not in LOOPBACK:
+            raise ValueError(f"--no-auth is for loopback only; drop it, or do not listen on {host}")
+        if (tls_cert is None) != (tls_key is None):
+            raise ValueError("--tls-cert and --tls-key go together; give both")
+        for path in filter(None, (tls_cert, tls_key)):
+            if not path.is_file():
+                raise ValueError(f"{path} is no file; --tls-cert and --tls-key name PEM files")
+        if host not in LOOPBACK and tls_cert is None and not plain_http:
+            raise ValueError(
+                f"on {host} tokens would travel in clear; give --tls-cert and --tls-key, or --plain-http "
+                "behind a proxy that encrypts"
+            )
+        with contextlib.closing(Store(database)) as store:
+            if auth:
+                _first_tokens(store, tokens)
+            settings = Settings(
+                require_token=auth,
+                alive_s=alive_s,
+                retention_s=retention_days * 86_400 if retention_days else None,
+                requests_per_s=requests_per_s or None,
+            )
+            files = {} if tls_cert is None else {"ssl_certfile": tls_cert, "ssl_keyfile": tls_key}
+            _listen(create_app(store, settings), host, port, store.place, access_log=access_log, **files)
+
+
+def _listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+        limit_concurrency=2_000,
+        **options,
+    )
+    config.load()
+    # A large read keeps its thread busy; handing over after 0.5 ms instead of 5 keeps the small ones quick.
+    sys.setswitchinterval(0.0005)
+    with contextlib.closing(config.bind_socket()) as listener:
+        # Accepted sockets inherit it; asyncio does not set it here, and answers would wait 40 ms for an ACK.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "https" if config.is_ssl else "http"
+        typer.echo(f"Serving {scheme}://{shown}:{listener.getsockname()[1]} (data in {place})")
+        sys.stdout.flush()
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _first_tokens(store: Any, path: Path) -> None:
+    from flowlex.telemetry.security import Role, new_token
+
+    if store.tokens():
+        return
+    # Made before the secrets exist, readable by the owner only, never over another file.
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise ValueError(f"{path} is there but the database has no tokens; move it away or name another") from error
+    with os.fdopen(handle, "w") as stream:
+        roles = (Role.ADMIN, Role.READER)
+        json.dump({role.value: new_token(store, role, label="first start") for role in roles}, stream, indent=1)
+    typer.echo(f"Tokens written to {path}; agents get theirs from `flowlex telemetry token create`")
+
+
+def migrate(database: Database = DEFAULT_DATABASE) -> None:
+    """Make a database, or bring an older one's schema up to date; stop the service first."""
+    from flowlex.telemetry.store import Store
+
+    log_to_stderr()
+    with explained(), contextlib.closing(Store(database)) as store:
+        typer.echo(f"{store.place}: schema {store.migrated_from or 'none'} before, {store.schema} now")

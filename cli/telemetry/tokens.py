@@ -1,0 +1,90 @@
+"""``flowlex telemetry token``: make, list, revoke and exchange tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flowlex.cli.telemetry.common import (
+    DEFAULT_DATABASE,
+    DEFAULT_SERVER,
+    Authority,
+    Database,
+    Roles,
+    Server,
+    client_of,
+    explained,
+)
+
+__all__ = ["token_app"]
+
+token_app = typer.Typer(name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True)
+
+
+@token_app.command("create")
+def token_create(
+    role: Annotated[Roles, typer.Option(help="What it may do.")],
+    database: Database = DEFAULT_DATABASE,
+    node: Annotated[str | None, typer.Option(help="The node that an agent's token is for.")] = None,
+    any_node: Annotated[
+        bool, typer.Option("--any-node", help="An agent's token for every node: whoever has it can write as any.")
+    ] = False,
+    days: Annotated[float | None, typer.Option(help="It ends after so many days; not given: never.", min=0)] = None,
+    label: Annotated[str, typer.Option(help="To recognise it in the list.")] = "",
+) -> None:
+    """Make a token and print it, once."""
+    from flowlex.telemetry.security import Role, new_token
+    from flowlex.telemetry.store import Store
+
+    with explained(), contextlib.closing(Store(database, create=False)) as store:
+        lasts_s = None if days is None else days * 86_400
+        typer.echo(new_token(store, Role(role), node=node, any_node=any_node, label=label[:100], lasts_s=lasts_s))
+
+
+@token_app.command("list")
+def token_list(database: Database = DEFAULT_DATABASE) -> None:
+    """List tokens by the first digits of their digest: role, node, end, label."""
+    from flowlex.telemetry.store import Store
+
+    with explained(), contextlib.closing(Store(database, create=False)) as store:
+        for row in store.tokens():
+            node = row.node or ("any node" if row.role == "agent" else "-")
+            left = "never ends" if row.expires is None else f"{(row.expires - time.time()) / 86_400:.1f} days left"
+            typer.echo(f"{row.digest[:12]}  {row.role:<6}  {node}  {left}  {row.label}")
+
+
+@token_app.command("revoke")
+def token_revoke(
+    digest: Annotated[str, typer.Argument(help="First digits of the digest, at least 8.")],
+    database: Database = DEFAULT_DATABASE,
+) -> None:
+    """Revoke a token; servers refuse it within two seconds."""
+    from flowlex.telemetry.store import Store
+
+    with explained(), contextlib.closing(Store(database, create=False)) as store:
+        if len(digest) < 8:
+            raise ValueError("give at least 8 digits of the digest; `token list` shows 12")
+        if not store.remove_token(digest):
+            raise ValueError(f"no token's digest starts with {digest}")
+        typer.echo("Revoked")
+
+
+@token_app.command("rotate")
+def token_rotate(
+    token_file: Annotated[Path, typer.Option(help="File with one token; its successor is written there.")],
+    server: Server = DEFAULT_SERVER,
+    ca_file: Authority = None,
+) -> None:
+    """Exchange the token of a file at the service; the old one ends in ten minutes."""
+    from flowlex.telemetry.client import replace_token
+
+    with explained():
+        if token_file.read_text().lstrip().startswith("{"):
+            raise ValueError(f"{token_file} holds several tokens; put the one to exchange in a file of its own")
+        with client_of(server, token_file, "agent", ca_file) as client:
+            replace_token(token_file, client.rotate().token)
+        typer.echo(f"{token_file} holds the successor")

@@ -1,0 +1,160 @@
+"""Opening a database: SQLite or PostgreSQL, its schema brought up to date, reads and writes as transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import alembic.command
+import alembic.config
+import sqlalchemy as sa
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql, sqlite
+
+__all__ = ["Database", "SchemaError"]
+
+_SCRIPTS = Path(__file__).resolve().parent / "migrations"
+#: How long a statement waits for a lock that another process holds, in seconds.
+LOCK_WAIT_S = 2.0
+
+
+class SchemaError(ValueError):
+    """The database is not there, or its schema is not the one this version of the program reads."""
+
+
+class Database:
+    """Connections to one database of the newest schema.
+
+    Parameters
+    ----------
+    url
+        A SQLAlchemy URL: ``sqlite:///file.db`` or ``postgresql+psycopg://user@host/name``.
+    create
+        Make what is missing and migrate an older schema; otherwise both are errors.
+
+    Raises
+    ------
+    SchemaError
+        The database is missing, of an older schema (without ``create``), or of a newer one.
+    ValueError
+        A URL of another kind of database, or one that SQLAlchemy cannot read.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        parsed = _parse(url)
+        self.dialect = parsed.get_backend_name()
+        more: dict[str, Any] = {"pool_timeout": 5.0}
+        if self.dialect == "sqlite":
+            if not create and not Path(parsed.database or "").is_file():
+                raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` makes one")
+            self._insert: Any = sqlite.insert
+        else:
+            more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+            self._insert = postgresql.insert
+        # hide_parameters: an error's text must not repeat what was to be stored, which may be secret.
+        self._engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, hide_parameters=True, **more)
+        if self.dialect == "sqlite":
+            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+        try:
+            self.migrated_from = self._migrate(create)
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    @property
+    def schema(self) -> str:
+        """The version of the schema that this program reads."""
+        return str(ScriptDirectory(str(_SCRIPTS)).get_current_head())
+
+    @property
+    def place(self) -> str:
+        """The database's URL without its password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def ping(self) -> None:
+        """Raise when the database does not answer."""
+        with self._read() as connection:
+            connection.execute(sa.select(sa.literal(1)))
+
+    @contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        with self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        """One transaction, on disk when the block ends."""
+        with self._engine.begin() as connection:
+            if self.dialect == "sqlite":  # a lock from the start: one that is taken later fails without waiting
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
+            yield connection
+
+    def _migrate(self, create: bool) -> str | None:
+        """Bring the schema up to date; return the version that was found (None: an empty database)."""
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(_SCRIPTS))
+        script = ScriptDirectory.from_config(config)
+        with self._write() as connection:
+            if self.dialect == "postgresql":  # two servers may start at once
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
+            found = _version(connection)
+            if found == script.get_current_head():
+                return found
+            if found is not None and found not in {revision.revision for revision in script.walk_revisions()}:
+                raise SchemaError(f"{self.place} has schema {found}, newer than this program; install a newer one")
+            if not create:
+                raise SchemaError(f"{self.place} has schema {found or 'none'}; run `flowlex telemetry migrate` on it")
+            config.attributes["connection"] = connection
+            if found == "1" and not MigrationContext.configure(connection).get_current_revision():
+                alembic.command.stamp(config, "1")
+            alembic.command.upgrade(config, "head")
+        if self.dialect == "sqlite":
+            self._compact()
+        return found
+
+    def _compact(self) -> None:
+        """Give freed pages back from now on; a file made without that is written anew once."""
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.exec_driver_sql("VACUUM")
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise ValueError("not a database URL; give sqlite:///file.db or postgresql+psycopg://...") from error
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ValueError(f"{parsed.get_backend_name()} is not supported; give a sqlite or postgresql URL")
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise ValueError("the service needs a file: sqlite:///file.db")
+    return parsed
+
+
+def _version(connection: sa.Connection) -> str | None:
+    """The schema's version: ``"1"`` for tables from before there were versions, None for an empty database."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    if revision is None and sa.inspect(connection).has_table("latest"):
+        return "1"
+    return revision
+
+
+def _prepare_sqlite(connection: Any, record: object) -> None:
+    connection.isolation_level = None  # transactions begin where `_write` says
+    cursor = connection.cursor()
+    # WAL: readers never wait for the writer. FULL: a commit is on disk before it is acknowledged.
+    wait = int(1000 * LOCK_WAIT_S)
+    for statement in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={wait}", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {statement}")
+    cursor.close()

@@ -1,0 +1,112 @@
+"""What keeps the database small: retention, aggregates, deletion; in steps short enough for writers to pass between."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from flowlex.telemetry.database import Database
+from flowlex.telemetry.tables import ROLLUP, SAMPLE, SERIES, SOURCE, STATE
+
+__all__ = ["ROLLUP_STEPS", "Upkeep"]
+
+#: Samples of one step.
+CHUNK = 5_000
+#: Pages that SQLite gives back in one step.
+PAGES = 500
+#: Seconds of an aggregate by its name.
+ROLLUP_STEPS = {"minute": 60, "hour": 3_600}
+_ROLLED = "rolled up to sample"
+
+_ROLL = """
+INSERT INTO rollup (series, step, start, count, total, least, most)
+SELECT series, :step, CAST({floor}(time / :step) AS BIGINT) * :step AS start,
+       count(number), sum(number), min(number), max(number)
+FROM sample WHERE id > :first AND id <= :last AND number IS NOT NULL AND exit_code = 0 GROUP BY series, start
+ORDER BY series, start
+ON CONFLICT (series, step, start) DO UPDATE SET count = rollup.count + excluded.count,
+    total = rollup.total + excluded.total,
+    least = CASE WHEN excluded.least < rollup.least THEN excluded.least ELSE rollup.least END,
+    most = CASE WHEN excluded.most > rollup.most THEN excluded.most ELSE rollup.most END
+"""
+
+
+class Upkeep(Database):
+    """Steps of upkeep: each is one short transaction and says whether there is more to do."""
+
+    def roll_up(self, until: float) -> bool:
+        """Add some samples that arrived before ``until`` to the aggregates; return whether more wait."""
+        table = SAMPLE.c
+        with self._write() as connection:
+            done = connection.scalar(sa.select(STATE.c.number).where(STATE.c.name == _ROLLED))
+            first = done or 0
+            ids = sa.select(table.id).where(table.id > first, table.arrived < until).order_by(table.id).limit(CHUNK)
+            found = list(connection.scalars(ids))
+            if not found:
+                return False
+            # A cast cuts off on SQLite and rounds on PostgreSQL.
+            roll = sa.text(_ROLL.format(floor="" if self.dialect == "sqlite" else "floor"))
+            for step in ROLLUP_STEPS.values():
+                connection.execute(roll, {"step": step, "first": first, "last": found[-1]})
+            row = {"name": _ROLLED, "number": found[-1]}
+            put = self._insert(STATE).values(row).on_conflict_do_update(index_elements=["name"], set_=row)
+            connection.execute(put)
+            return len(found) == CHUNK
+
+    def forget_before(self, arrived: float) -> int:
+        """Drop the whole history that arrived before, step by step; return how many samples went."""
+        removed = 0
+        while gone := self.forget_some(arrived):
+            removed += gone
+        return removed
+
+    def forget_some(self, arrived: float) -> int:
+        """Drop the oldest samples that arrived before a time, aggregated or not; return how many went."""
+        table = SAMPLE.c
+        with self._write() as connection:
+            oldest = connection.execute(sa.select(table.id, table.arrived).order_by(table.id).limit(CHUNK)).all()
+            ids = [row.id for row in oldest if row.arrived < arrived]
+            if not ids:
+                return 0
+            gone = sa.delete(SAMPLE).where(table.id >= ids[0], table.id <= ids[-1], table.arrived < arrived)
+            return connection.execute(gone).rowcount
+
+    def forget_rollups(self, step: int, start: float) -> int:
+        """Drop some aggregates that begin before ``start``; return how many went."""
+        table = ROLLUP.c
+        with self._write() as connection:
+            old = sa.select(table.series, table.step, table.start).where(table.step == step, table.start < start)
+            key = sa.tuple_(table.series, table.step, table.start)
+            return connection.execute(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK)))).rowcount
+
+    def forget_sources(self, seen: float) -> int:
+        """Drop sources that have been silent since a time and of which no sample is left."""
+        left = sa.select(SAMPLE.c.id).where(SAMPLE.c.source == SOURCE.c.id).exists()
+        with self._write() as connection:
+            return connection.execute(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left)).rowcount
+
+    def give_back(self) -> bool:
+        """Return some free pages of a SQLite file to the disk, and whether more are free."""
+        if self.dialect != "sqlite":
+            return False
+        with self._engine.connect() as connection:
+            # A script is stepped to its end; a statement would give back one page.
+            connection.connection.driver_connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # type: ignore[union-attr]
+            return (connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) > PAGES
+
+    def remove_some(self, name: str | None, node: str) -> tuple[int, int]:
+        """Drop some of a series' history, or the series when none is left (no name: of all series of a node).
+
+        Returns how many series and samples went; nothing when all are gone.
+        """
+        table = SERIES.c
+        meant = sa.select(table.id).where(table.node == node).order_by(table.id).limit(1)
+        with self._write() as connection:
+            number = connection.scalar(meant if name is None else meant.where(table.name == name))
+            if number is None:
+                return 0, 0
+            some = sa.select(SAMPLE.c.id).where(SAMPLE.c.series == number).limit(CHUNK)
+            samples = connection.execute(sa.delete(SAMPLE).where(SAMPLE.c.id.in_(some))).rowcount
+            if samples < CHUNK:
+                connection.execute(sa.delete(ROLLUP).where(ROLLUP.c.series == number))
+                connection.execute(sa.delete(SERIES).where(table.id == number))
+            return int(samples < CHUNK), samples

@@ -1,0 +1,273 @@
+"""Storing samples: each once, all of a batch or none, and the last value of every series along with them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from pydantic import JsonValue
+
+from flowlex.telemetry.database import Database
+from flowlex.telemetry.schemas import Sample, encode_value
+from flowlex.telemetry.tables import SAMPLE, SERIES, SOURCE
+
+__all__ = ["Batch", "SequenceConflict", "Writes"]
+
+#: Known series and sources are kept in memory; at so many they are forgotten and looked up again.
+MAX_KNOWN = 500_000
+
+#: Node, source or None, samples.
+Batch = tuple[str, str | None, Sequence[Sample]]
+Row = dict[str, Any]
+
+
+class SequenceConflict(Exception):
+    """A source used a number for two different samples: neither may be taken for the other."""
+
+    def __init__(self, node: str, source: str, seq: int) -> None:
+        self.seq = seq
+        super().__init__(f"number {seq} of source {source} on node {node} is stored with another content")
+
+
+class _Source(NamedTuple):
+    id: int
+    top: int
+
+
+_S = SERIES.c
+_PUT_SAMPLE = sa.insert(SAMPLE)
+
+
+def _follow(which: str, values: Mapping[str, str]) -> sa.Update:
+    """Statement that takes a newer row over: by arrival within a source, by the time of sampling between sources."""
+    source, sampled = _S[f"{which}source"], _S[f"{which}sampled"]
+    return (
+        sa.update(SERIES)
+        .where(_S.id == sa.bindparam("of"))
+        .where(sa.or_(sampled.is_(None), sampled <= sa.bindparam("at"), source == sa.bindparam("by")))
+        .values({column: sa.bindparam(key) for column, key in values.items()})
+    )
+
+
+_PUT_RUN = _follow(
+    "run_",
+    {"run_time": "when", "run_sampled": "at", "run_source": "by", "run_exit_code": "code", "run_error": "said"},
+)
+_PUT_VALUE = _follow(
+    "", {"value": "new", "unit": "in_unit", "time": "when", "arrived": "here", "sampled": "at", "source": "by"}
+)
+_PUT_TOP = (
+    sa.update(SOURCE)
+    .where(SOURCE.c.id == sa.bindparam("of"))
+    .values(
+        top=sa.case((SOURCE.c.top < sa.bindparam("to"), sa.bindparam("to")), else_=SOURCE.c.top),
+        seen=sa.bindparam("at"),
+    )
+)
+
+
+class Writes(Database):
+    """What writers do."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        super().__init__(url, create=create)
+        self._writing = threading.Lock()
+        self._known_series: dict[tuple[str, str], int] = {}
+        self._known_sources: dict[tuple[str, str], _Source] = {}
+
+    def write(self, batches: Iterable[Batch], now: float) -> list[int]:
+        """Store batches in one transaction that is on disk when this returns.
+
+        A numbered sample that is stored already, with the same content, is passed over.
+
+        Parameters
+        ----------
+        now
+            Time of arrival, by the service's clock.
+
+        Returns
+        -------
+        list of int
+            For each batch how many of its samples were new.
+
+        Raises
+        ------
+        SequenceConflict
+            A number is stored with another content; nothing of any batch is stored.
+        """
+        batches = list(batches)
+        with self._writing:
+            try:
+                return self._write_once(batches, now)
+            except sa.exc.IntegrityError:  # another server stored, or removed, what was known here
+                self.forget_known()
+                return self._write_once(batches, now)
+
+    def forget_known(self) -> None:
+        """Look series and sources up again from now on."""
+        self._known_series.clear()
+        self._known_sources.clear()
+
+    def _write_once(self, batches: Sequence[Batch], now: float) -> list[int]:
+        if len(self._known_series) + len(self._known_sources) > MAX_KNOWN:
+            self.forget_known()
+        stored: list[int] = []
+        try:
+            with self._write() as connection:
+                self._learn(connection, batches, now)
+                fresh = _Fresh(connection)
+                for batch in batches:
+                    stored.append(self._add_new(fresh, batch, now))
+                fresh.flush()
+                if fresh.all:
+                    self._follow(connection, fresh.all, now)
+        except BaseException:
+            self.forget_known()  # what was learned was rolled back
+            raise
+        return stored
+
+    def _learn(self, connection: sa.Connection, batches: Sequence[Batch], now: float) -> None:
+        """Know the number of every series and source, made where they are new."""
+        series = {(sample.name, node) for node, _, samples in batches for sample in samples} - self._known_series.keys()
+        if series:
+            rows = [{"name": name, "node": node} for name, node in sorted(series)]
+            connection.execute(self._insert(SERIES).on_conflict_do_nothing(), rows)
+            for part in (rows[first : first + 500] for first in range(0, len(rows), 500)):
+                keys = sa.tuple_(_S.name, _S.node).in_([(row["name"], row["node"]) for row in part])
+                found = connection.execute(sa.select(_S.name, _S.node, _S.id).where(keys))
+                self._known_series.update({(name, node): number for name, node, number in found})
+        numbered = (batch for batch in batches if any(sample.seq is not None for sample in batch[2]))
+        for key in {(node, _source(node, source)) for node, source, _ in numbered} - self._known_sources.keys():
+            row = {"node": key[0], "source": key[1], "top": 0, "seen": now}
+            connection.execute(self._insert(SOURCE).on_conflict_do_nothing(), row)
+            of = (SOURCE.c.node == key[0], SOURCE.c.source == key[1])
+            self._known_sources[key] = _Source(
+                *connection.execute(sa.select(SOURCE.c.id, SOURCE.c.top).where(*of)).one()
+            )
+
+    def _add_new(self, fresh: _Fresh, batch: Batch, now: float) -> int:
+        """Add the rows of a batch that are not stored yet, and return how many these are."""
+        node, source, samples = batch
+        key = (node, _source(node, source))
+        known = self._known_sources.get(key)
+        numbers = [sample.seq for sample in samples if sample.seq is not None]
+        stored: dict[int, tuple[Any, ...]] = {}
+        if known is not None and numbers:
+            if min(numbers) <= known.top:
+                stored = fresh.stored(known.id, numbers)
+            self._known_sources[key] = known._replace(top=max(known.top, *numbers))
+        new = 0
+        for sample in samples:
+            row = self._row(node, sample, known, now)
+            seq, content = sample.seq, (row["series"], row["value"], row["exit_code"])
+            if seq is not None and seq in stored:
+                if stored[seq] != content:
+                    raise SequenceConflict(*key, seq)
+                continue
+            if seq is not None:
+                stored[seq] = content
+            fresh.add(row)
+            new += 1
+        return new
+
+    def _row(self, node: str, sample: Sample, source: _Source | None, now: float) -> Row:
+        waited = max(0.0, now - sample.time) if sample.age_s is None else sample.age_s
+        return {
+            "series": self._known_series[sample.name, node],
+            "time": sample.time,
+            "arrived": now,
+            "sampled": now - waited,
+            "value": encode_value(sample.value),
+            "number": _number(sample.value),
+            "unit": sample.unit,
+            "exit_code": sample.exit_code,
+            "error": sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
+            "source": None if sample.seq is None or source is None else source.id,
+            "seq": sample.seq,
+        }
+
+    def _follow(self, connection: sa.Connection, rows: Sequence[Row], now: float) -> None:
+        """Let the last values and the sources follow what was stored."""
+        runs: dict[int, Row] = {}
+        values: dict[int, Row] = {}
+        tops: dict[int, int] = {}
+        for row in rows:
+            _newest(runs, row)
+            if row["exit_code"] == 0:
+                _newest(values, row)
+            if row["source"] is not None:
+                tops[row["source"]] = max(row["seq"], tops.get(row["source"], 0))
+        # Sorted: two servers that lock rows in one order cannot block each other.
+        connection.execute(_PUT_RUN, [_bound(runs[number]) for number in sorted(runs)])
+        if values:
+            connection.execute(_PUT_VALUE, [_bound(values[number]) for number in sorted(values)])
+        if tops:
+            connection.execute(_PUT_TOP, [{"of": number, "to": tops[number], "at": now} for number in sorted(tops)])
+
+    def sequence_numbers(self, source: str) -> set[int]:
+        """Return which numbered samples of the sources that begin so are stored (to prove that none is lost)."""
+        ids = sa.select(SOURCE.c.id).where(SOURCE.c.source.startswith(source, autoescape=True))
+        with self._read() as connection:
+            return set(connection.scalars(sa.select(SAMPLE.c.seq).where(SAMPLE.c.source.in_(ids))))
+
+
+class _Fresh:
+    """New rows on their way into the history."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.all: list[Row] = []
+        self._connection = connection
+        self._flushed = 0
+
+    def add(self, row: Row) -> None:
+        self.all.append(row)
+
+    def flush(self) -> None:
+        rows = self.all[self._flushed :]
+        self._flushed = len(self.all)
+        if rows:
+            self._connection.execute(_PUT_SAMPLE, rows)
+
+    def stored(self, source: int, numbers: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+        """What is stored under these numbers: series, value and exit code."""
+        self.flush()
+        table = SAMPLE.c
+        columns = (table.seq, table.series, table.value, table.exit_code)
+        found = self._connection.execute(sa.select(*columns).where(table.source == source, table.seq.in_(numbers)))
+        return {seq: tuple(rest) for seq, *rest in found}
+
+
+def _source(node: str, source: str | None) -> str:
+    return source or f"node {node}"
+
+
+def _newest(rows: dict[int, Row], row: Row) -> None:
+    old = rows.get(row["series"])
+    same_source = old is not None and row["source"] is not None and row["source"] == old["source"]
+    if old is None or same_source or row["sampled"] >= old["sampled"]:
+        rows[row["series"]] = row
+
+
+def _bound(row: Row) -> Row:
+    return {
+        "of": row["series"],
+        "at": row["sampled"],
+        "by": row["source"],
+        "when": row["time"],
+        "here": row["arrived"],
+        "new": row["value"],
+        "in_unit": row["unit"],
+        "code": row["exit_code"],
+        "said": row["error"],
+    }
+
+
+def _number(value: JsonValue) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond every float
+        return None

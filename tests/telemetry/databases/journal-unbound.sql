@@ -1,0 +1,13 @@
+BEGIN TRANSACTION;
+CREATE TABLE identity (source TEXT NOT NULL);
+INSERT INTO "identity" VALUES('bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb');
+CREATE TABLE memory (name TEXT PRIMARY KEY, text TEXT NOT NULL);
+INSERT INTO "memory" VALUES('assignments','{"revision":"x","run":[]}');
+CREATE TABLE pending (seq INTEGER PRIMARY KEY AUTOINCREMENT, sample TEXT NOT NULL);
+INSERT INTO "pending" VALUES(3,'{"name":"a","time":1700000002.0,"value":2,"unit":"","exit_code":0,"error":""}');
+INSERT INTO "pending" VALUES(4,'{"name":"a","time":1700000003.0,"value":3,"unit":"","exit_code":0,"error":""}');
+INSERT INTO "pending" VALUES(5,'{"name":"a","time":1700000004.0,"value":4,"unit":"","exit_code":0,"error":""}');
+CREATE TABLE refused (seq INTEGER PRIMARY KEY, sample TEXT NOT NULL, reason TEXT);
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('pending',5);
+COMMIT;

@@ -1,0 +1,161 @@
+"""Acknowledged means stored: cloned and restored journals, and two samples under one number."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from flowlex.telemetry.agent import Agent, AgentSettings
+from flowlex.telemetry.app import create_app
+from flowlex.telemetry.client import TelemetryClient, Unreachable
+from flowlex.telemetry.journal import ForeignJournal, Journal
+from flowlex.telemetry.schemas import Sample
+from flowlex.telemetry.service import Settings
+from flowlex.telemetry.store import Store
+from flowlex.telemetry.writes import SequenceConflict
+
+DATABASES = Path(__file__).parent / "databases"
+
+
+class _Line(httpx.BaseTransport):
+    """To an application in memory; ``change`` may tamper with an answer."""
+
+    def __init__(self, api: TestClient) -> None:
+        self.api = api
+        self.change: Any = None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        headers = dict(request.headers)
+        answer = self.api.request(request.method, str(request.url), content=request.read(), headers=headers)
+        content = self.change(answer.content) if self.change else answer.content
+        return httpx.Response(answer.status_code, content=content, request=request)
+
+
+@pytest.fixture
+def line(sqlite_store: Store) -> Iterator[_Line]:
+    app = create_app(sqlite_store, Settings(require_token=False))
+    with TestClient(app, base_url="http://127.0.0.1") as api:
+        yield _Line(api)
+
+
+@pytest.fixture
+def client(line: _Line) -> Iterator[TelemetryClient]:
+    with TelemetryClient("http://127.0.0.1", transport=line) as client:
+        yield client
+
+
+def sample(value: object, time: float = 1.0, **more: object) -> Sample:
+    return Sample.model_validate({"name": "a", "time": time, "value": value, **more})
+
+
+def test_one_journal_copied_to_two_nodes_stores_both(client: TelemetryClient) -> None:
+    for node in ("w1", "w2"):
+        samples = [sample(f"{node} {i}", seq=i) for i in range(1, 12)]
+        answer = client.write(node, samples, source="cloned")
+        assert (answer.accepted, answer.stored) == (11, 11)
+    assert len(client.history(["a"], ["w2"]).samples) == 11
+
+
+def test_a_number_with_two_contents_is_refused_and_changes_nothing(store: Store) -> None:
+    store.write([("n", "j", [sample("first", seq=1)])], now=10.0)
+    for again in (sample("second", seq=1), sample("first", seq=1, exit_code=3), sample("first", seq=1, name="b")):
+        with pytest.raises(SequenceConflict, match="number 1 of source j on node n is stored with another content"):
+            store.write([("n", "j", [sample("new", seq=2), again])], now=11.0)
+    with pytest.raises(SequenceConflict):
+        store.write([("n", "k", [sample("x", seq=7), sample("y", seq=7)])], now=11.0)
+    assert store.count_samples() == 1
+    row = store.latest_one("a", "n")
+    assert row is not None and row.value == '"first"'
+
+
+def test_a_duplicate_does_not_move_the_last_value(store: Store) -> None:
+    store.write([("n", "j", [sample("old", 1, seq=1)])], now=10.0)
+    store.write([("n", "j", [sample("new", 2, seq=2)])], now=10.0)
+    assert store.write([("n", "j", [sample("old", 1, seq=1)])], now=12.0) == [0]
+    row = store.latest_one("a", "n")
+    assert row is not None and (row.value, row.arrived) == ('"new"', 10.0)
+
+
+def test_a_duplicate_in_the_same_transaction_is_known(store: Store) -> None:
+    batch = [sample(1, seq=1), sample(2, seq=2)]
+    assert store.write([("n", "j", batch), ("n", "j", batch)], now=10.0) == [2, 0]
+    assert store.count_samples() == 2
+
+
+def test_a_journal_restored_from_an_older_copy_loses_nothing(
+    client: TelemetryClient, tmp_path: Path, sqlite_store: Store
+) -> None:
+    path, copy = tmp_path / "j.db", tmp_path / "copy.db"
+
+    def collect(values: list[str]) -> None:
+        agent = Agent("w1", client, path, AgentSettings(folders=[]))
+        for value in values:
+            agent.journal.append(sample(value))
+        agent.deliver_once()
+        agent.journal.close()
+        agent._lock_file.close()
+
+    collect(["a", "b", "c"])
+    shutil.copy(path, copy)
+    collect(["f", "g"])
+    shutil.copy(copy, path)  # numbers 4 and 5 are free again in the copy
+    for left in tmp_path.glob("j.db-*"):
+        left.unlink()
+    collect(["h", "i", "j"])
+    assert sorted(s.value for s in client.history(["a"]).samples) == list("abcfghij")
+    assert sqlite_store.count_samples() == 8
+
+
+def test_two_copies_that_run_at_once_lose_nothing(client: TelemetryClient, tmp_path: Path) -> None:
+    """A machine copied with its memory: the same opening of the journal goes on twice."""
+    agents = []
+    for name in ("one", "two"):
+        agent = Agent("w1", client, tmp_path / f"{name}.db", AgentSettings(folders=[]))
+        agent.journal.source = "same-opening"
+        for i in range(5):
+            agent.journal.append(sample(f"{name} {i}"))
+        agents.append(agent)
+    for agent in agents:
+        agent.deliver_once()
+        assert len(agent.journal) == 0
+    assert len({s.value for s in client.history(["a"]).samples}) == 10
+
+
+def test_the_agent_keeps_what_the_service_did_not_store(client: TelemetryClient, line: _Line, tmp_path: Path) -> None:
+    agent = Agent("w1", client, tmp_path / "j.db", AgentSettings(folders=[]))
+    agent.journal.append(sample(1))
+    line.change = lambda content: content.replace(b'"stored":1', b'"stored":0')
+    with pytest.raises(Unreachable, match="0 stored and 0 known of 1 samples; they stay here"):
+        agent.deliver_once()
+    assert len(agent.journal) == 1
+    line.change = None
+    agent.deliver_once()
+    assert len(agent.journal) == 0 and len(client.history(["a"]).samples) == 1
+
+
+def test_a_journal_is_bound_to_its_node(tmp_path: Path) -> None:
+    Journal(tmp_path / "j.db", "w1").close()
+    with pytest.raises(ForeignJournal, match="is the journal of node w1, not of w2"):
+        Journal(tmp_path / "j.db", "w2")
+    Journal(tmp_path / "j.db", "w1").close()
+
+
+def test_a_journal_from_before_they_were_bound_goes_on(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "j.db") as connection:
+        connection.executescript((DATABASES / "journal-unbound.sql").read_text())
+    connection.close()
+    journal = Journal(tmp_path / "j.db", "w1")
+    source, samples = journal.oldest(10)
+    assert (source, [s.seq for s in samples], len(journal)) == ("b" * 32, [3, 4, 5], 3)
+    assert all(s.age_s is None for s in samples)  # when they were collected is not known on this clock
+    assert journal.append(sample("new")) == 6
+    journal.forget(samples)
+    source, samples = journal.oldest(10)
+    assert source == journal.source and source.startswith("b" * 32 + "-") and samples[0].age_s is not None
