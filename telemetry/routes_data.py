@@ -29,7 +29,9 @@ from flowlex.telemetry.upkeep import ROLLUP_STEPS
 
 __all__ = ["router"]
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["data"], responses=ERRORS, dependencies=[Depends(only_known_parameters)])
+router: APIRouter = APIRouter(
+    prefix="/v1", tags=["data"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
+)
 
 #: Pairs of name and node that one read may ask for.
 MAX_PAIRS = 50_000

@@ -20,8 +20,12 @@ from flowlex.telemetry.security import Role, new_token, rotated
 __all__ = ["Health", "health_router", "router"]
 
 _INVALID: dict[int | str, dict[str, Any]] = {422: ERRORS[422]}
-health_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(only_known_parameters)], responses=_INVALID)
-router: APIRouter = APIRouter(prefix="/v1", tags=["service"], responses=ERRORS, dependencies=[Depends(only_known_parameters)])
+health_router: APIRouter = APIRouter(
+    tags=["service"], dependencies=[Depends(only_known_parameters)], responses=_INVALID
+)
+router: APIRouter = APIRouter(
+    prefix="/v1", tags=["service"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
+)
 
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not known"}}
 

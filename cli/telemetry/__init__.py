@@ -22,7 +22,7 @@ for _module in ("alembic", "fastapi", "httpx", "prometheus_client", "psutil", "s
     if find_spec(_module) is None:
         raise ModuleNotFoundError(f"No module named {_module!r}", name=_module)
 
-app = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
 app.add_typer(token_app)
 for _command in (serve, migrate, agent, register, unregister, show, remove):
     app.command()(_command)

@@ -22,7 +22,9 @@ from flowlex.cli.telemetry.common import (
 
 __all__ = ["token_app"]
 
-token_app = typer.Typer(name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True)
+token_app: typer.Typer = typer.Typer(
+    name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True
+)
 
 
 @token_app.command("create")
