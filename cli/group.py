@@ -60,6 +60,7 @@ class Lazy:
 LAZY: dict[str, Lazy] = {
     "import": Lazy("flowlex.cli.importing", "app", "Turn public traces into instance files."),
     "tu": Lazy("flowlex.cli.tu", "tu", "Is a constraint matrix totally unimodular? With a proof either way."),
+    "integers": Lazy("flowlex.cli.integers", "integers", "Which integer declarations of a model can be dropped?"),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
     "replay": Lazy("flowlex.cli.replay", "replay", "Feed an event log to a live scheduler, step by step."),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),

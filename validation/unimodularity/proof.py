@@ -21,8 +21,10 @@ __all__ = [
     "describe_certificate",
     "describe_witness",
     "indices",
+    "listed",
     "plain_number",
     "read_certificate",
+    "read_names",
     "read_number",
     "read_witness",
 ]

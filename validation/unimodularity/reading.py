@@ -8,8 +8,6 @@ another matrix than the one in the file is worth nothing.
 from __future__ import annotations
 
 import io
-import re
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +18,8 @@ import scipy.sparse as sp
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_bytes, read_instance
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
+from flowlex.validation.unimodularity.model_files import model_matrix, open_model
 from flowlex.validation.unimodularity.sources import matrix_of, with_bounds
 
 __all__ = ["FORMATS", "read_matrix"]
@@ -60,7 +59,8 @@ def _read(path: Path, bounds: bool) -> NamedMatrix:
     data = read_bytes(path)
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".mps", ".lp")):
-        return _model(data, name.rpartition(".")[2], bounds)
+        named = model_matrix(open_model(data, name.rpartition(".")[2]))
+        return with_bounds(named) if bounds else named
     if name.endswith(".npz"):
         return NamedMatrix(canonical(_npz(data)))
     if name.endswith(".mtx") or data.startswith(b"%%MatrixMarket"):
@@ -182,94 +182,6 @@ def _integer(word: str, number: int) -> int:
     if abs(value) >= 2**53:
         raise InstanceError(f"{word[:40]} is out of range (limit 2**53)", place=f"line {number}")
     return value
-
-
-def _model(data: bytes, kind: str, bounds: bool) -> NamedMatrix:
-    """Read a model with HiGHS, from a plain copy, and take every complaint of its as an error."""
-    import highspy
-
-    if kind == "mps":
-        _check_mps(data)
-    if b"\0" in data:
-        raise InstanceError("not a text file (it holds zero bytes)")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"model.{kind}"
-        copy.write_bytes(data)
-        solver = highspy.Highs()
-        complaints: list[str] = []
-        solver.cbLogging.subscribe(lambda event: complaints.append(event.message))
-        solver.setOptionValue("log_to_console", False)
-        status = solver.readModel(str(copy))
-    said = [text.strip() for text in complaints if text.startswith(("WARNING", "ERROR"))]
-    if status != highspy.HighsStatus.kOk or said:
-        reason = "; ".join(said).replace(str(copy), "the file") or "it cannot be parsed"
-        raise InstanceError(f"HiGHS does not accept this {kind.upper()} file: {reason}")
-    model = solver.getModel()
-    if model.lp_.num_row_ == 0:
-        raise InstanceError("the model has no rows, so there is no constraint matrix to test")
-    named = _named(model.lp_, nonlinear_part(model))
-    return with_bounds(named) if bounds else named
-
-
-def nonlinear_part(model: Any) -> str:
-    """Why an optimum of a HiGHS model need not be a vertex of its rows and bounds; empty for a linear program."""
-    import highspy
-
-    if model.hessian_.dim_ > 0 and len(model.hessian_.value_):
-        return "the objective is quadratic"
-    jumps = (highspy.HighsVarType.kSemiContinuous, highspy.HighsVarType.kSemiInteger)
-    return "it has semi-continuous variables" if any(kind in jumps for kind in model.lp_.integrality_) else ""
-
-
-def _named(program: Any, nonlinear: str) -> NamedMatrix:
-    import highspy
-
-    held = program.a_matrix_
-    values = np.asarray(held.value_, dtype=float)
-    arrays = (values, np.asarray(held.index_, dtype=np.int64), np.asarray(held.start_, dtype=np.int64))
-    shape = (program.num_row_, program.num_col_)
-    by_column = held.format_ == highspy.MatrixFormat.kColwise
-    matrix = sp.csc_array(arrays, shape=shape) if by_column else sp.csc_array(sp.csr_array(arrays, shape=shape))
-    rows, columns = list(program.row_names_), list(program.col_names_)
-    kinds = list(program.integrality_) or [highspy.HighsVarType.kContinuous] * shape[1]
-    whole = (highspy.HighsVarType.kInteger, highspy.HighsVarType.kSemiInteger)
-    sign = -1.0 if program.sense_ == highspy.ObjSense.kMaximize else 1.0
-    return NamedMatrix(
-        canonical(matrix),
-        (lambda: rows) if len(rows) == shape[0] else None,
-        (lambda: columns) if len(columns) == shape[1] else None,
-        Program(
-            sides=np.array([program.row_lower_, program.row_upper_], dtype=float),
-            bounds=np.array([program.col_lower_, program.col_upper_], dtype=float),
-            integer=np.array([kind in whole for kind in kinds], dtype=bool),
-            cost=sign * np.array(program.col_cost_, dtype=float),
-            nonlinear=nonlinear,
-        ),
-    )
-
-
-_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d+)?$")
-
-
-def _check_mps(data: bytes) -> None:
-    """Look at what HiGHS lets pass: coefficients that are no numbers, and files that just stop."""
-    section = b""
-    for number, line in enumerate(data.splitlines(), 1):
-        words = line.split()
-        if not words or line.startswith(b"*"):
-            continue
-        if not line[:1].isspace():
-            section = words[0].upper()
-            continue
-        if section not in (b"COLUMNS", b"RHS") or b"'MARKER'" in words:
-            continue
-        pairs = words[1:] if len(words) % 2 else words
-        for word in pairs[1::2]:
-            if not _NUMBER.match(word):
-                text = word.decode("utf-8", "replace")[:40]
-                raise InstanceError(f"{text!r} is no finite number", place=f"line {number}")
-    if section != b"ENDATA":
-        raise InstanceError("the MPS file has no ENDATA line at its end; is it cut off?")
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,95 @@
+"""``flowlex integers``: which integer declarations of a model follow from the others? With a proof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowlex.cli.output import complain, console, note, write_output
+
+if TYPE_CHECKING:
+    from flowlex.validation.unimodularity.implied import ImpliedIntegers
+    from flowlex.validation.unimodularity.matrix import NamedMatrix
+
+__all__ = ["integers"]
+
+#: Endings of model files that can be written again without the declarations.
+MODELS = (".mps", ".mps.gz", ".lp", ".lp.gz")
+
+
+def integers(
+    file: Annotated[Path, typer.Argument(help="A model (.mps, .lp, .gz) or an instance file.", show_default=False)],
+    time_limit: Annotated[float, typer.Option("--time-limit", metavar="S", help="Seconds for the search.")] = 60.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the proof.")] = False,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="RELAXED.mps", help="Write the model without them.")
+    ] = None,
+    stored: Annotated[
+        Path | None, typer.Option("--verify", metavar="PROOF.json", help="Re-check what --json printed instead.")
+    ] = None,
+) -> None:
+    """Find the integer declarations of FILE that follow from the others, with a proof.
+
+    For a linear objective the model without them has the same optimum, at a point where they hold all the same.
+    Exit code 0; 2: bad input. With --verify, 0: the proof holds; 1: it does not.
+    """
+    if not time_limit > 0:
+        raise typer.BadParameter("must be positive", param_hint="--time-limit")
+    if seed < 0:
+        raise typer.BadParameter("must not be negative", param_hint="--seed")
+    model = str(file).lower().endswith(MODELS)
+    if output is not None and not (model and output.lower().endswith(MODELS)):
+        raise typer.BadParameter("only .mps and .lp models are written, from .mps and .lp files", param_hint="-o")
+
+    from flowlex.instances.base import InstanceError
+    from flowlex.validation.unimodularity.integers import implied_integers
+    from flowlex.validation.unimodularity.reading import read_matrix
+
+    named = read_matrix(file)
+    if named.program is None:
+        raise InstanceError("a bare matrix has no integer declarations; give a model", path=file)
+    if stored is not None:
+        raise typer.Exit(_verify(stored, named))
+    found = implied_integers(named, time_limit=time_limit, seed=seed, progress=note)
+    if output is not None:
+        _write(found, file, output)
+    if as_json:
+        typer.echo(json.dumps(found.to_document()))
+    elif output != "-":
+        console().print(str(found), markup=False, soft_wrap=True)
+
+
+def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
+    from flowlex.instances.files import read_bytes
+    from flowlex.validation.unimodularity.model_files import open_model, without_integers
+
+    kinds = [name.lower().removesuffix(".gz").rpartition(".")[2] for name in (file.name, output)]
+    write_output(output, without_integers(open_model(read_bytes(file), kinds[0]), found.dropped, kinds[1]))
+
+
+def _verify(stored: Path, named: NamedMatrix) -> int:
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import read_bytes
+    from flowlex.validation.unimodularity.implied import ImpliedIntegers
+    from flowlex.validation.unimodularity.proof import VerdictError
+
+    try:
+        found = ImpliedIntegers.from_json(read_bytes(stored).decode())
+    except UnicodeDecodeError as error:
+        raise InstanceError("not UTF-8 text, so no proof", path=stored) from error
+    except VerdictError as error:
+        raise InstanceError(str(error), path=stored) from error
+    reason = found.error(named)
+    if reason:
+        complain(f"{stored}: the proof does not hold: {reason}")
+        return 1
+    console().print(
+        f"{stored}: the proof holds ({len(found.dropped)} of {found.declared} declarations)",
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0

@@ -1,0 +1,201 @@
+"""Implied integers: proofs hold, nothing dropped is needed (brute force), textbook models, forged proofs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from benchmarks.implied_integers import MODELS
+from flowlex.cli.app import app
+from flowlex.formulations import solve
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.validation.unimodularity.implied import ImpliedIntegers
+from flowlex.validation.unimodularity.integers import implied_integers
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.proof import VerdictError
+from flowlex.validation.unimodularity.reading import read_matrix
+from tests.validation.unimodularity.test_conclusions import QUADRATIC, vertices
+
+#: Declarations that the textbook models are known to do without (at least), and how many they have.
+KNOWN = {
+    "fixed_charge": (60, 72),
+    "facility_location": (60, 72),
+    "capacitated_facility": (60, 72),
+    "lot_sizing": (0, 12),
+    "assignment": (36, 36),
+    "transportation": (30, 30),
+    "network_design": (40, 60),
+    "set_cover": (0, 20),
+    "knapsack": (0, 12),
+    "shift_scheduling": (24, 24),
+    "generalised_assignment": (0, 30),
+    "unit_commitment": (24, 72),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_textbook_models(name: str) -> None:
+    program = MODELS[name]()
+    found = implied_integers(program)
+    assert found.error(program) == ""
+    assert found.declared == KNOWN[name][1]
+    assert len(found.dropped) >= KNOWN[name][0], str(found)
+    assert ImpliedIntegers.from_json(json.dumps(found.to_document())) == found
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name][0]])
+def test_the_optimum_stays_without_the_declarations(name: str) -> None:
+    program = MODELS[name]()
+    found = implied_integers(program)
+    relaxed = relax(program, found.dropped)
+    with_all, without = (solve(formulation, "highs", gap=0.0) for formulation in (program, relaxed))
+    assert with_all.objective == pytest.approx(without.objective, rel=1e-6)
+
+
+def relax(program: LinearProgram, columns: tuple[int, ...]) -> Any:
+    """The same program with these columns continuous."""
+    kept = program.arrays().integrality.copy()
+    kept[list(columns)] = False
+    other = LinearProgram("relaxed")
+    arrays = program.arrays()
+    parts = [
+        other.variables(f"v{k}", 1, lower=arrays.column_lower[k], upper=arrays.column_upper[k], integer=bool(kept[k]))
+        for k in range(len(kept))
+    ]
+    by_row = arrays.matrix.tocsr()
+    for row in range(by_row.shape[0]):
+        part = slice(int(by_row.indptr[row]), int(by_row.indptr[row + 1]))
+        terms = sum(parts[c].sum() * float(v) for c, v in zip(by_row.indices[part], by_row.data[part], strict=True))
+        if np.isfinite(arrays.row_lower[row]):
+            other.constrain(f"low{row}", terms, ">=", float(arrays.row_lower[row]))
+        if np.isfinite(arrays.row_upper[row]):
+            other.constrain(f"high{row}", terms, "<=", float(arrays.row_upper[row]))
+    objective = sum(parts[k].sum() * float(c) for k, c in enumerate(arrays.cost) if c)
+    (other.maximize if arrays.maximize else other.minimize)(objective)
+    return other
+
+
+def random_program(generator: np.random.Generator) -> NamedMatrix:
+    rows, columns = int(generator.integers(1, 4)), int(generator.integers(2, 5))
+    dense = generator.choice([0, 0, 1, -1, 1, -1, 2, 0.5], (rows, columns))
+    side = generator.choice([-1, 0, 1, 2, 3, 1.5], rows)
+    equal = generator.random(rows) < 0.4
+    lower = generator.integers(-1, 1, columns)
+    return NamedMatrix(
+        canonical(dense),
+        program=Program(
+            sides=np.stack([np.where(equal, side, -np.inf), side]),
+            bounds=np.stack([lower, lower + generator.integers(1, 3, columns)]).astype(float),
+            integer=generator.random(columns) < 0.8,
+            cost=np.zeros(columns),
+        ),
+    )
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=150, deadline=None)
+def test_every_vertex_of_the_rest_is_integral_whatever_is_kept(seed: int) -> None:
+    """Fix the kept integers at every point of their box: all vertices of what remains have the others integral."""
+    named = random_program(np.random.default_rng(seed))
+    assert named.program is not None
+    found = implied_integers(named)
+    assert found.error(named) == ""
+    dropped = list(found.dropped)
+    kept = [column for column in np.flatnonzero(named.program.integer) if column not in dropped]
+    if not dropped:
+        return
+    low, high = named.program.bounds.astype(int)
+    for values in product(*(range(low[column], high[column] + 1) for column in kept)):
+        bounds = named.program.bounds.copy()
+        bounds[:, kept] = values
+        fixed = NamedMatrix(named.matrix, program=replace(named.program, bounds=bounds))
+        for point in vertices(fixed):
+            assert np.allclose(point[dropped], np.rint(point[dropped])), (named, values, point)
+
+
+def test_equations_determine_what_nothing_else_does() -> None:
+    """x + 2 y = 7 gives x; the row 3 x + 5 z <= 20 does not matter to that."""
+    lp = LinearProgram("determined")
+    x, y, z = (lp.variables(name, 1, upper=9, integer=True) for name in "xyz")
+    lp.constrain("sum", x.sum() + y.sum() * 2, "==", 7)
+    lp.constrain("other", x.sum() * 3 + z.sum() * 5, "<=", 20)
+    found = implied_integers(lp)
+    assert found.determined == ((0, 0),)
+    assert found.error(lp) == ""
+    assert "determined by an equation: 1" in str(found)
+
+
+def test_quadratic_objectives_and_bare_matrices_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "q.mps").write_text(QUADRATIC)
+    found = implied_integers(read_matrix(tmp_path / "q.mps"))
+    assert found.dropped == ()
+    assert "the objective is quadratic" in str(found)
+    with pytest.raises(MatrixError, match="no integer declarations"):
+        implied_integers([[1, 0]])
+
+
+FORGERIES: list[tuple[str, Callable[[ImpliedIntegers], ImpliedIntegers]]] = [
+    ("accounted for", lambda f: replace(f, dropped=(*f.dropped, 60), dropped_names=(*f.dropped_names, "open[0]"))),
+    ("declared integer", lambda f: replace(f, dropped=(*f.dropped[1:], f.dropped[1]))),
+    ("other names", lambda f: replace(f, dropped_names=("x", *f.dropped_names[1:]))),
+    ("other names", lambda f: replace(f, block_row_names=("x", *f.block_row_names[1:]))),
+    ("72 columns", lambda f: replace(f, declared=71)),
+    ("no certificate", lambda f: replace(f, certificate=None)),
+    (
+        "not those of its columns",
+        lambda f: replace(f, block_rows=f.block_rows[1:], block_row_names=f.block_row_names[1:]),
+    ),
+    ("kept as well", lambda f: replace(f, block_columns=(*f.block_columns, 60))),
+    ("another program", lambda f: replace(f, fingerprint="0")),
+    ("told of twice", lambda f: replace(f, determined=((0, 0),))),
+]
+
+
+@pytest.mark.parametrize(("reason", "forge"), FORGERIES, ids=[reason for reason, _ in FORGERIES])
+def test_forged_proofs_are_refused(reason: str, forge: Callable[[ImpliedIntegers], ImpliedIntegers]) -> None:
+    program = MODELS["fixed_charge"]()
+    assert reason in forge(implied_integers(program)).error(program)
+
+
+def test_documents_that_are_no_proof() -> None:
+    for text in ("", "[]", '{"certificate": null}', '{"certificate": null, "dropped": [1.5]}'):
+        with pytest.raises(VerdictError, match="no list of implied integers"):
+            ImpliedIntegers.from_json(text)
+
+
+def test_the_command_finds_writes_and_verifies(tmp_path: Path) -> None:
+    import highspy
+
+    model, relaxed, proof = tmp_path / "m.mps", tmp_path / "r.mps", tmp_path / "p.json"
+    MODELS["fixed_charge"]().to_pulp().writeMPS(str(model))
+    run = CliRunner().invoke
+    assert "60 of 72 integer declarations" in run(app, ["integers", str(model)]).output
+    told = run(app, ["integers", str(model), "--json", "-o", str(relaxed)])
+    proof.write_text(told.stdout)
+    assert len(json.loads(told.stdout)["dropped"]) == 60
+    assert run(app, ["integers", str(model), "--verify", str(proof)]).exit_code == 0
+    assert run(app, ["integers", str(relaxed), "--verify", str(proof)]).exit_code == 1
+    values = []
+    for path, integers in ((model, 72), (relaxed, 12)):
+        solver = highspy.Highs()
+        solver.setOptionValue("log_to_console", False)
+        solver.readModel(str(path))
+        assert sum(kind == highspy.HighsVarType.kInteger for kind in solver.getLp().integrality_) == integers
+        solver.run()
+        values.append(solver.getObjectiveValue())
+    assert values[0] == pytest.approx(values[1])
+    assert run(app, ["integers", str(model), "-o", "x.json"]).exit_code == 2
+    assert run(app, ["integers", str(proof)]).exit_code == 2
+    matrix = tmp_path / "m.txt"
+    matrix.write_text("1 1\n1\n")
+    assert "no integer declarations" in run(app, ["integers", str(matrix)]).output
