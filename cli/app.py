@@ -13,6 +13,7 @@ from flowlex.cli.group import FlowlexGroup
 from flowlex.cli.plot import plot
 from flowlex.cli.show import show
 from flowlex.cli.solve import solve
+from flowlex.cli.verify import verify
 from flowlex.cli.versions import print_versions
 
 __all__ = ["app"]
@@ -43,5 +44,5 @@ def _root(
     pass
 
 
-for _command in (generate, show, solve, export, plot, schema, library):
+for _command in (generate, show, solve, verify, export, plot, schema, library):
     app.command()(_command)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["library", "schema"]
 
+_SOLUTION = "solution"
+
 
 def schema(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind; without it, the kinds are listed.")] = "",
@@ -22,16 +24,23 @@ def schema(
         str, typer.Option("-o", "--output", metavar="FILE", help="Where to; '-': standard output.")
     ] = "-",
 ) -> None:
-    """Print the JSON Schema of a kind of instance file."""
+    """Print the JSON Schema of a kind of instance file, or of solution files (KIND: solution)."""
     from flowlex.instances.extensions import kinds
     from flowlex.instances.files import json_schema
 
     if not kind:
-        typer.echo("\n".join(kinds()))
+        typer.echo("\n".join((*kinds(), _SOLUTION)))
         return
-    if kind not in kinds():
-        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {', '.join(kinds())}", param_hint="KIND")
-    write_output(output, (json.dumps(json_schema(kind), indent=1) + "\n").encode())
+    if kind == _SOLUTION:
+        from flowlex.validation.certificates.contract import solution_schema
+
+        document = solution_schema()
+    elif kind in kinds():
+        document = json_schema(kind)
+    else:
+        known = ", ".join((*kinds(), _SOLUTION))
+        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {known}", param_hint="KIND")
+    write_output(output, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def library(

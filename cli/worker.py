@@ -156,7 +156,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     fill(record, solution, built - loaded)
     if task["display"]:
         reply["display"] = _display(solution)
-    if task["solution"] is not None and solution.status.has_answer:
+    if task["solution"] is not None and solution.certificate is not None:
         record["solution"] = _write_solution(task, instance, solution)
     if task["compare"]:
         channel.send("stage", stage="comparing", **reply)

@@ -47,6 +47,11 @@ class Status(StrEnum):
         """Whether there are values to look at."""
         return self in (Status.OPTIMAL, Status.FEASIBLE)
 
+    @property
+    def claims(self) -> bool:
+        """Whether it says something of the problem that can be proven or refuted."""
+        return self in (Status.OPTIMAL, Status.FEASIBLE, Status.INFEASIBLE, Status.UNBOUNDED)
+
 
 @dataclass(frozen=True)
 class SolveOptions:

@@ -27,6 +27,7 @@ __all__ = [
     "json_schema",
     "read_bytes",
     "read_instance",
+    "read_json",
     "register_text_format",
     "write_atomically",
     "write_instance",
@@ -88,6 +89,20 @@ def read_instance(path: str | Path) -> Instance:
             if text_format.sniff(text):
                 return text_format.parse(text, _stem(path))
         return instance_from_document(_parse_json(text))
+    except InstanceError as error:
+        raise error.at(path) from error.__cause__
+
+
+def read_json(path: str | Path) -> Any:
+    """Read any JSON file of ours, plain or gzip: every number finite, no field given twice.
+
+    Raises
+    ------
+    InstanceError
+        For whatever is wrong with the file, naming file, place and reason.
+    """
+    try:
+        return _parse_json(_decode(read_bytes(path)))
     except InstanceError as error:
         raise error.at(path) from error.__cause__
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.outcome import Infeasibility, Status
+from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.base import Instance
 from flowlex.models.mathematics import html_table
 from flowlex.validation.certificates import Certificate
@@ -130,8 +130,8 @@ class Solution:
         `Dual` by name of the constraint, exactly those that the model's equations promise.
     certificate
         The recomputed checks; always attached to an answer.
-    infeasibility
-        Why there is no answer, when there is none.
+    infeasibility, unboundedness
+        Why there is no answer, or no best one.
     """
 
     model: str
@@ -148,6 +148,7 @@ class Solution:
     seconds: Seconds = Seconds()
     message: str = ""
     infeasibility: Infeasibility | None = field(default=None, repr=False)
+    unboundedness: Unboundedness | None = field(default=None, repr=False)
 
     @property
     def instance(self) -> str:

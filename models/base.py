@@ -22,7 +22,14 @@ from flowlex.instances.base import Instance
 from flowlex.models.answer import Dual, ModelError, Seconds, Solution
 from flowlex.models.mathematics import Equation, Symbol, docstring, equation_table, html_table, latex
 from flowlex.models.options import check_option, option_types, plain_options
-from flowlex.validation.certificates import Certificate, Check, certify_network, certify_program
+from flowlex.validation.certificates import (
+    Certificate,
+    Check,
+    certify_network,
+    certify_program,
+    verifier_for,
+    verify,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +60,7 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
     - ``_formulate``: instance to formulation;
     - ``_run``: engine and options to a `Run` (by default the formulation is solved, once);
     - ``_interpret``: run to solution;
-    - ``_certify``: run and solution to a certificate.
+    - ``_certify``: run and solution to a certificate (by default the verifier of the kind judges the document).
 
     Options and the type of the instance are checked when the model is made, from their declared types.
     """
@@ -145,6 +152,7 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
             "gap": outcome.gap,
             "message": outcome.message,
             "infeasibility": outcome.infeasibility,
+            "unboundedness": outcome.unboundedness,
         }
 
     def _run(self, engine: EngineName, options: SolveOptions) -> RunT:
@@ -160,11 +168,19 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         return ()
 
     def _certify(self, run: RunT, solution: SolutionT) -> Certificate | None:
-        """Certificate of a run and its solution; None when there is nothing to certify."""
+        """Certificate of a run and its solution; None when there is nothing to certify.
+
+        Where a verifier judges this kind of instance, it judges the document that a solution file would hold.
+        """
+        if verifier_for(self.instance.kind) is not None:
+            document = solution.to_dict()
+            return verify(document, self.instance) if document["answer"] or document["proof"] else None
         formulation, outcome = self.formulation, run.outcome
         if isinstance(formulation, FlowNetwork):
+            if not outcome.status.has_answer and outcome.infeasibility is None:
+                return None
             certificate = certify_network(formulation, outcome)
-        elif outcome.status.has_answer:
+        elif solution.status.has_answer:
             certificate = certify_program(formulation, outcome)
         else:
             return None  # an irreducible infeasible set names rows; it proves nothing by itself
@@ -198,10 +214,9 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         run = self._run(engine, chosen)
         solved = time.perf_counter()
         solution = self._interpret(run)
-        if solution.status.has_answer or solution.infeasibility is not None:
-            certificate = self._certify(run, solution)
-            if certificate is not None:
-                solution = replace(solution, certificate=certificate.require(f"{self.name}: {self.instance.name}"))
+        certificate = self._certify(run, solution) if solution.status.claims else None
+        if certificate is not None:
+            solution = replace(solution, certificate=certificate.require(f"{self.name}: {self.instance.name}"))
         done = time.perf_counter()
         return replace(solution, seconds=Seconds(compiled - started, solved - compiled, done - solved))
 

@@ -73,7 +73,12 @@ class NetworkFlow(Solution):
         return {"flow": self.flow.tolist()}
 
     def _proof(self) -> dict[str, Any]:
-        """``potential`` is in the order of the instance's nodes."""
+        """Potentials, a cut of nodes, or a flow and a ray, in the order and numbers of the instance."""
+        if self.infeasibility is not None and self.infeasibility.cut is not None:
+            return {"cut": np.flatnonzero(self.infeasibility.cut).tolist()}
+        endless = self.unboundedness
+        if endless is not None and endless.point is not None and endless.ray is not None:
+            return {"point": endless.point.tolist(), "ray": endless.ray.tolist()}
         return {"potential": self.duals["node"].values.tolist()} if "node" in self.duals else {}
 
     def _draw(self, ax: Axes | None) -> Axes:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Certificate", "CertificateError", "Check", "Claim"]
+__all__ = ["Certificate", "CertificateError", "Check", "Claim", "How"]
 
-#: What is certified. ``bounded``: feasible, and the solver's own bound (integer programs) is quoted, not proven.
-Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible"]
+#: What is certified. ``bounded``: feasible, with a bound; the check of the bound says whether it is proven or quoted.
+Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbounded"]
+#: ``recomputed`` from the data, or ``quoted`` from the solver: believed, not proven.
+How: TypeAlias = Literal["recomputed", "quoted"]
 
 
 class CertificateError(AssertionError):
@@ -18,7 +20,7 @@ class CertificateError(AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """One recomputed statement.
+    """One statement about an answer.
 
     Attributes
     ----------
@@ -30,17 +32,25 @@ class Check:
         The largest violation found (an exact integer for networks), 0 when there is none.
     detail
         The offender when it fails, the figures when it holds.
+    how
+        Whether it was recomputed from the data, or is what the solver says. A quoted check supports no ``optimal``.
     """
 
     name: str
     ok: bool
     worst: float | int = 0
     detail: str = ""
+    how: How = "recomputed"
 
 
 @dataclass(frozen=True)
 class Certificate:
     """All checks made of one answer.
+
+    Raises
+    ------
+    ValueError
+        The claim is ``optimal`` and a check is quoted.
 
     Attributes
     ----------
@@ -58,6 +68,10 @@ class Certificate:
     exact: bool
     checks: tuple[Check, ...]
     tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.claim == "optimal" and (quoted := [check.name for check in self.checks if check.how == "quoted"]):
+            raise ValueError(f"{quoted[0]!r} is quoted from the solver, which proves no optimum; claim 'bounded'")
 
     @property
     def ok(self) -> bool:
@@ -82,13 +96,18 @@ class Certificate:
             "claim": self.claim,
             "exact": self.exact,
             "tolerance": self.tolerance,
-            "checks": [{"name": c.name, "ok": c.ok, "worst": _plain(c.worst), "detail": c.detail} for c in self.checks],
+            "checks": [
+                {"name": c.name, "ok": c.ok, "worst": _plain(c.worst), "detail": c.detail, "how": c.how}
+                for c in self.checks
+            ],
         }
 
     def __str__(self) -> str:
         kind = "exact integers" if self.exact else f"tolerance {self.tolerance:g}"
         lines = [f"{self.claim}, {kind}: {'holds' if self.ok else 'FAILS'}"]
-        lines += [f"  {'ok  ' if c.ok else 'FAIL'} {c.name}{': ' + c.detail if c.detail else ''}" for c in self.checks]
+        for c in self.checks:
+            says = f"{c.name}{' (quoted)' if c.how == 'quoted' else ''}{': ' + c.detail if c.detail else ''}"
+            lines.append(f"  {'ok  ' if c.ok else 'FAIL'} {says}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -1,22 +1,54 @@
-"""Certificates of flow networks, in exact integers."""
+"""Certificates of flow networks, in exact integers: of a formulation's outcome, and of min-cost-flow solution files.
+
+The proof of a solution file (all in the order and numbers of the instance's nodes and arcs):
+
+``optimal``
+    ``potential``, one whole number per node. With reduced costs ``cost - potential[tail] + potential[head]``, no arc
+    with room has a negative one, no arc above its lower bound a positive one, and the dual objective is the cost.
+``infeasible``
+    ``cut``, nodes whose supply, with what lower bounds force in, exceeds what the arcs out of them carry.
+``unbounded``
+    ``point``, a feasible flow, and ``ray``, a circulation of negative cost over arcs without upper bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Integers
-from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import Outcome, Status
+from flowlex.instances.network import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
+from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.numbers import dot, exact, whole, wide
 
-__all__ = ["certify_network", "certify_network_infeasible"]
+__all__ = ["VERIFIER", "certify_network", "certify_network_infeasible"]
 
-#: Sums and differences of fewer than four numbers below this stay within 64 bits.
-_SAFE = 2**60
+
+class _Network(Protocol):
+    """What is checked against: columns of arcs, supplies, and how to name an offender."""
+
+    @property
+    def tail(self) -> Integers: ...
+    @property
+    def head(self) -> Integers: ...
+    @property
+    def lower(self) -> Integers: ...
+    @property
+    def upper(self) -> Integers: ...
+    @property
+    def cost(self) -> Integers: ...
+    @property
+    def supply(self) -> Integers: ...
+    @property
+    def node_names(self) -> Sequence[str]: ...
+    def describe_arc(self, arc: int) -> str: ...
 
 
 def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
@@ -35,11 +67,11 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
         shapes.append(_integers("one integer potential per node", potentials, network.node_count))
     if not all(shape.ok for shape in shapes):
         return Certificate("feasible", True, tuple(shapes))
-    flow = _wide(flow)
+    flow = wide(flow)
     checks = [_conservation(network, flow), *_bounds(network, flow), _objective(network, flow, outcome.objective)]
     if outcome.status is not Status.OPTIMAL or potentials is None:
         return Certificate("feasible", True, tuple(checks))
-    potentials, cost = _wide(potentials), _wide(network.cost)
+    potentials, cost = wide(potentials), wide(network.cost)
     reduced = cost - potentials[network.tail] + potentials[network.head]
     checks += [*_slackness(network, flow, reduced), _dual_objective(network, potentials, reduced, outcome.objective)]
     if outcome.bound is not None:
@@ -66,7 +98,7 @@ def certify_network_infeasible(network: FlowNetwork, nodes: tuple[str, ...]) -> 
     return Certificate("infeasible", True, (Check("a cut is overloaded", shortage > 0, shortage, detail),))
 
 
-def _shortage(network: FlowNetwork, inside: NDArray[np.bool_]) -> int:
+def _shortage(network: _Network, inside: NDArray[np.bool_]) -> int:
     leaving = network.upper[inside[network.tail] & ~inside[network.head]].tolist()
     entering = network.lower[~inside[network.tail] & inside[network.head]].tolist()
     if UNBOUNDED in leaving:
@@ -74,26 +106,30 @@ def _shortage(network: FlowNetwork, inside: NDArray[np.bool_]) -> int:
     return int(sum(network.supply[inside].tolist()) + sum(entering) - sum(leaving))
 
 
-def _conservation(network: FlowNetwork, flow: Integers) -> Check:
-    # Every partial sum is smaller than this, so 64 bits are enough or the sums are made in Python integers.
-    size = np.abs(flow.astype(np.float64)).sum() + np.abs(network.supply.astype(np.float64)).sum()
-    excess = -network.supply if size < _SAFE else -network.supply.astype(object)
+def _conservation(network: _Network, flow: Integers) -> Check:
+    excess = -_roomy(network.supply, np.abs(flow.astype(np.float64)).sum())
     np.add.at(excess, network.tail, flow)
     np.subtract.at(excess, network.head, flow)
     return _all_zero("flow conservation at every node", excess, lambda node: network.node_names[node])
 
 
-def _bounds(network: FlowNetwork, flow: Integers) -> list[Check]:
-    below = np.where(flow < network.lower, _wide(network.lower) - flow, 0)
-    above = np.where(flow > network.upper, flow - _wide(network.upper), 0)
+def _roomy(values: Integers, size: float) -> Integers:
+    """The same numbers, as Python integers unless sums with others of this total size stay within 64 bits."""
+    total = size + np.abs(values.astype(np.float64)).sum()
+    return values.copy() if total < 2.0**60 and values.dtype != object else values.astype(object)
+
+
+def _bounds(network: _Network, flow: Integers) -> list[Check]:
+    below = np.where(flow < network.lower, wide(network.lower) - flow, 0)
+    above = np.where(flow > network.upper, flow - wide(network.upper), 0)
     return [
         _all_zero("flow at least the lower bound", below, network.describe_arc),
         _all_zero("flow at most the capacity", above, network.describe_arc),
     ]
 
 
-def _objective(network: FlowNetwork, flow: Integers, stated: float | int) -> Check:
-    cost = network.total_cost(flow)
+def _objective(network: _Network, flow: Integers, stated: float | int) -> Check:
+    cost = dot(network.cost, flow)
     off = _distance(cost, stated)
     return Check("cost recomputed from the flow", not off, off, f"{cost} (stated {stated})")
 
@@ -105,19 +141,13 @@ def _integers(name: str, values: NDArray[Any], count: int) -> Check:
     return Check(name, kind.kind == "i", detail="" if kind.kind == "i" else f"got {kind}")
 
 
-def _wide(values: Integers) -> Integers:
-    """The same numbers, as Python integers where 64 bits could overflow."""
-    large = bool(len(values)) and (int(values.max()) >= _SAFE or int(values.min()) <= -_SAFE)
-    return values.astype(object) if large else values
-
-
 def _distance(one: float | int, other: float | int) -> float | int:
     """``|one - other|``, exact for integers and infinite where one is not a number."""
     off = abs(one - other)
     return off if off == off else float("inf")
 
 
-def _slackness(network: FlowNetwork, flow: Integers, reduced: Integers) -> list[Check]:
+def _slackness(network: _Network, flow: Integers, reduced: Integers) -> list[Check]:
     cheaper_up = np.where(flow < network.upper, np.maximum(-reduced, 0), 0)
     cheaper_down = np.where(flow > network.lower, np.maximum(reduced, 0), 0)
     return [
@@ -126,22 +156,22 @@ def _slackness(network: FlowNetwork, flow: Integers, reduced: Integers) -> list[
     ]
 
 
-def _dual_objective(network: FlowNetwork, potentials: Integers, reduced: Integers, objective: float | int) -> Check:
+def _dual_objective(network: _Network, potentials: Integers, reduced: Integers, objective: float | int) -> Check:
     finite = network.upper != UNBOUNDED
     dual = (
-        exact_dot(network.supply, potentials)
-        + exact_dot(network.lower, np.maximum(reduced, 0))
-        + exact_dot(network.upper[finite], np.minimum(reduced[finite], 0))
+        dot(network.supply, potentials)
+        + dot(network.lower, np.maximum(reduced, 0))
+        + dot(network.upper[finite], np.minimum(reduced[finite], 0))
     )
     off = _distance(dual, objective)
     detail = f"{dual}, primal {objective}" if off else f"{dual} = {objective}"
     return Check("dual objective equals the cost", not off, off, detail)
 
 
-def _stated_reduced(network: FlowNetwork, reduced: Integers, stated: Integers) -> Check:
+def _stated_reduced(network: _Network, reduced: Integers, stated: Integers) -> Check:
     name = "reduced costs recomputed from the potentials"
     if np.shape(stated) != reduced.shape:
-        return Check(name, False, detail=f"{network.arc_count} arcs, got shape {np.shape(stated)}")
+        return Check(name, False, detail=f"{len(reduced)} arcs, got shape {np.shape(stated)}")
     wrong = reduced != stated
     if not wrong.any():
         return Check(name, True)
@@ -159,3 +189,122 @@ def _all_zero(name: str, violation: Integers, where: Callable[[int], str]) -> Ch
         return Check(name, True)
     first = int(np.argmax(size))
     return Check(name, False, worst, f"{where(first)} is off by {worst}")
+
+
+# Solution files ----------------------------------------------------------------------------------------------------
+class FlowAnswer(Strict):
+    """``flow`` of each arc, in the order of the instance."""
+
+    flow: list[int]
+
+
+class FlowProof(Strict):
+    """See the module; nodes by their position in the instance."""
+
+    potential: list[int] | None = None
+    cut: list[int] | None = None
+    point: list[int] | None = None
+    ray: list[int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Instance:
+    """An instance as what is checked against; arcs and nodes are named by its own numbers."""
+
+    source: NetworkInstance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source.arrays, name)
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        names = self.source.node_names
+        return names if names is not None else list(map(str, range(len(self.supply))))
+
+    def describe_arc(self, arc: int) -> str:
+        return f"arc {arc} ({self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]})"
+
+
+def _judge(claimed: Claimed) -> Finding:
+    network, proof, status = _Instance(claimed.instance), claimed.proof, claimed.document.status
+    if status == "infeasible":
+        return Finding("infeasible", tuple(_no_flow(network, proof.cut)))
+    if status == "unbounded":
+        return Finding("unbounded", tuple(_endless(network, proof.point, proof.ray)))
+    arcs, nodes = len(network.tail), len(network.supply)
+    flow = whole(claimed.answer.flow)
+    potential = None if proof.potential is None else whole(proof.potential)
+    shapes = [_count("one flow per arc", flow, arcs)]
+    shapes += [] if potential is None else [_count("one potential per node", potential, nodes)]
+    if not all(shape.ok for shape in shapes):
+        return Finding("feasible", tuple(shapes))
+    flow = wide(flow)
+    checks = [*shapes, _conservation(network, flow), *_bounds(network, flow)]
+    cost = dot(network.cost, flow)
+    figures = {
+        "cost": cost,
+        "arcs_with_flow": int(np.count_nonzero(flow)),
+        "arcs_at_capacity": int(np.count_nonzero(flow == network.upper)),
+    }
+    if status != "optimal" or potential is None:
+        if status == "optimal":
+            checks.append(Check("no flow costs less", True, detail=f"says {claimed.document.engine}", how="quoted"))
+        checks += [Check("duals without potentials", not claimed.document.duals)]
+        return Finding("feasible", tuple(checks), cost, bound=cost if status == "optimal" else None, metrics=figures)
+    potential = wide(potential)
+    reduced = wide(network.cost) - potential[network.tail] + potential[network.head]
+    checks += [*_slackness(network, flow, reduced), _dual_objective(network, potential, reduced, cost)]
+    checks += _stated_duals(network, claimed.document.duals, potential, reduced)
+    return Finding("optimal", tuple(checks), cost, cost, metrics=figures)
+
+
+def _count(name: str, values: Integers, count: int) -> Check:
+    return Check(name, len(values) == count, abs(len(values) - count), f"{len(values)} for {count}")
+
+
+def _no_flow(network: _Network, cut: list[int] | None) -> list[Check]:
+    nodes = len(network.supply)
+    if cut is None or not all(0 <= node < nodes for node in cut):
+        return [Check("a cut of the instance's nodes", False, detail=f"{cut!s:.60}; nodes are 0 to {nodes - 1}")]
+    side = np.zeros(nodes, bool)
+    side[cut] = True
+    shortage = _shortage(network, side)
+    return [Check("a cut is overloaded", shortage > 0, max(0, -shortage), f"{len(cut)} nodes, short by {shortage}")]
+
+
+def _endless(network: _Network, point: list[int] | None, ray: list[int] | None) -> list[Check]:
+    arcs = len(network.tail)
+    if point is None or ray is None or len(point) != arcs or len(ray) != arcs:
+        return [Check("a flow and a ray, one number per arc", False)]
+    start, way = wide(whole(point)), wide(whole(ray))
+    gain = -dot(network.cost, way)
+    left = _roomy(np.zeros_like(network.supply), np.abs(way.astype(np.float64)).sum())
+    np.add.at(left, network.tail, way)
+    np.subtract.at(left, network.head, way)
+    bounded = np.where((way < 0) | ((way > 0) & (network.upper != UNBOUNDED)), np.abs(way), 0)
+    return [
+        _conservation(network, start),
+        *_bounds(network, start),
+        _all_zero("the ray conserves flow at every node", left, lambda node: network.node_names[node]),
+        _all_zero("the ray uses arcs without upper bound", bounded, network.describe_arc),
+        Check("the ray costs less than nothing", gain > 0, max(0, -gain), f"{-gain} a unit"),
+    ]
+
+
+def _stated_duals(
+    network: _Network, duals: dict[str, dict[str, Any]], potential: Integers, reduced: Integers
+) -> list[Check]:
+    """The labelled duals are the potentials and the reduced costs, in the order and by the names of the instance."""
+    true: dict[str, Integers] = {"node": potential, "flow": reduced}
+    strange = [name for name in duals if name not in true]
+    checks = [Check("duals of nodes and flows", not strange, len(strange), ", ".join(strange)[:60])]
+    for name in true.keys() & duals.keys():
+        stated, wanted = list(duals[name].values()), true[name].tolist()
+        same = stated == wanted or list(map(exact, stated)) == wanted
+        labels = list(network.node_names) if name == "node" else [str(arc) for arc in range(len(reduced))]
+        same = same and list(duals[name]) == labels
+        checks.append(Check(f"duals of {name}", same, detail="" if same else "not those of the potentials, in order"))
+    return checks
+
+
+VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge)

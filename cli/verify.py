@@ -1,0 +1,146 @@
+"""``flowlex verify``: is a solution file true of its instance? Recomputed from both files; no solver is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowlex.cli.inputs import SOLUTION_SUFFIX, discover
+from flowlex.cli.output import complain, printable
+
+if TYPE_CHECKING:
+    from flowlex.instances.base import Instance
+    from flowlex.validation.certificates import Certificate
+
+__all__ = ["verify"]
+
+_PROVEN, _REFUSED, _UNREADABLE = 0, 1, 2
+
+
+def verify(
+    solution: Annotated[
+        Path, typer.Argument(metavar="SOLUTION", help="A solution file, or a folder of them (*.solution.json, .gz).")
+    ],
+    instance: Annotated[
+        Path, typer.Argument(metavar="INSTANCE", help="Its instance file, or the folder of the instances.")
+    ],
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per solution file.")] = False,
+) -> None:
+    """Prove or refuse solution files from their instances alone.
+
+    Exit code 0: proven. 1: refused; each failed check is printed with its figures. 2: a file cannot be read or
+    judged. Of a folder: 1 if any file is refused, else 2 if any cannot be read.
+    """
+    if not solution.exists():
+        raise typer.BadParameter(f"{solution} does not exist", param_hint="SOLUTION")
+    if not instance.exists():
+        raise typer.BadParameter(f"{instance} does not exist", param_hint="INSTANCE")
+    files = _solutions(solution)
+    if not files:
+        raise typer.BadParameter(f"no *{SOLUTION_SUFFIX} files in {solution}", param_hint="SOLUTION")
+    source, codes = _Instances(instance), []
+    for path in files:
+        report, text = _report(path, source)
+        codes.append(report["exit_code"])
+        if json_lines:
+            typer.echo(json.dumps(report, allow_nan=False))
+        elif report["exit_code"] == _UNREADABLE:
+            complain(text)
+        else:
+            typer.echo(printable(text))
+    if len(files) > 1 and not json_lines:
+        counts = [codes.count(code) for code in (_PROVEN, _REFUSED, _UNREADABLE)]
+        typer.echo(f"{counts[0]} proven, {counts[1]} refused, {counts[2]} unreadable")
+    raise typer.Exit(_REFUSED if _REFUSED in codes else max(codes))
+
+
+def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
+    """One line of ``--json``, and the same for a person."""
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import read_json
+    from flowlex.validation.certificates import SolutionError
+    from flowlex.validation.certificates import verify as judge
+
+    report: dict[str, Any] = {"solution": printable(path), "instance": None, "exit_code": _UNREADABLE}
+    try:
+        document = read_json(path)
+        name, instance = source.of(document)
+        report["instance"] = printable(name)
+        certificate = judge(document, instance)
+    except SolutionError as error:
+        report["message"] = f"{path}: {error}"
+        return report, report["message"]
+    except InstanceError as error:
+        report["message"] = str(error)
+        return report, report["message"]
+    report |= {"exit_code": _PROVEN if certificate.ok else _REFUSED, **certificate.to_dict()}
+    for check in report["checks"]:  # JSON has no infinity
+        check["worst"] = check["worst"] if abs(check["worst"]) < float("inf") else None
+    return report, _text(path, certificate)
+
+
+def _text(path: Path, certificate: Certificate) -> str:
+    if certificate.ok:
+        quoted = [check.name for check in certificate.checks if check.how == "quoted"]
+        rest = f"; quoted, not proven: {', '.join(quoted)}" if quoted else ""
+        how = "exactly" if certificate.exact else f"to a tolerance of {certificate.tolerance:g}"
+        return f"{path}: {certificate.claim}: proven {how}, {len(certificate.checks)} checks{rest}"
+    lines = [f"{path}: refused"]
+    lines += [f"  {check.name}: {check.detail or check.worst}" for check in certificate.checks if not check.ok]
+    return "\n".join(lines)
+
+
+def _solutions(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    names = (SOLUTION_SUFFIX, f"{SOLUTION_SUFFIX}.gz")
+    return sorted(file for file in path.iterdir() if file.name.endswith(names) and file.is_file())
+
+
+class _Instances:
+    """An instance file, or a folder in which each solution finds its own: by file name, else by fingerprint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._found: dict[str, Path] | None = None
+        self._last: tuple[Path, Instance] | None = None
+
+    def of(self, document: object) -> tuple[Path, Instance]:
+        from flowlex.instances.base import InstanceError
+
+        if not self.path.is_dir():
+            return self._read(self.path)
+        fields = document if isinstance(document, dict) else {}
+        named = Path(str(fields.get("file", ""))).name
+        if named and (self.path / named).is_file():
+            return self._read(self.path / named)
+        wanted = fields.get("fingerprint")
+        if isinstance(wanted, str) and (place := self._by_fingerprint().get(wanted)) is not None:
+            return self._read(place)
+        raise InstanceError(f"no file there is the instance of this solution ({named or wanted!r})", path=self.path)
+
+    def _read(self, path: Path) -> tuple[Path, Instance]:
+        from flowlex.instances.files import read_instance
+
+        if self._last is None or self._last[0] != path:
+            self._last = path, read_instance(path)
+        return self._last
+
+    def _by_fingerprint(self) -> dict[str, Path]:
+        if self._found is None:
+            self._found = dict(self._fingerprints())
+        return self._found
+
+    def _fingerprints(self) -> Iterator[tuple[str, Path]]:
+        from flowlex.instances.base import InstanceError
+        from flowlex.instances.files import read_instance
+
+        for file in discover([self.path]).files:
+            try:
+                yield read_instance(file).fingerprint, file
+            except InstanceError:  # a broken neighbour is no matter here
+                continue

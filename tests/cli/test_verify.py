@@ -1,0 +1,78 @@
+"""``flowlex verify``: proven, refused, unreadable; a file or a batch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+
+DOCUMENTS = Path(__file__).parents[1] / "validation" / "certificates" / "documents" / "min-cost-flow"
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["verify", *map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_true_file_is_proven() -> None:
+    code, said, _ = run(DOCUMENTS / "hand.solution.json", DOCUMENTS / "hand.json")
+    assert code == 0
+    assert said.strip().endswith("hand.solution.json: optimal: proven exactly, 19 checks")
+
+
+def test_a_false_file_is_refused_with_its_figures() -> None:
+    file = DOCUMENTS / "refused" / "objective-of-another-flow.solution.json"
+    code, said, _ = run(file, DOCUMENTS / "hand.json")
+    assert code == 1
+    assert said.splitlines()[1] == "  objective: stated 6, recomputed 7"
+    code, said, _ = run(file, DOCUMENTS / "hand.json", "--json")
+    report = json.loads(said)
+    assert (code, report["exit_code"], report["ok"]) == (1, 1, False)
+    assert "objective" in [check["name"] for check in report["checks"] if not check["ok"]]
+
+
+def test_a_folder_is_verified_in_one_call(tmp_path: Path) -> None:
+    code, said, _ = run(DOCUMENTS, DOCUMENTS)
+    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 refused, 0 unreadable")
+    code, said, complaint = run(DOCUMENTS / "refused", DOCUMENTS)
+    assert (code, said.splitlines()[-1]) == (1, "0 proven, 28 refused, 1 unreadable")
+    assert "no file there is the instance of this solution" in complaint
+    code, _, complaint = run(tmp_path, DOCUMENTS)
+    assert code == 2
+    assert "no *.solution.json files" in complaint
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "the file is empty"),
+        ('{"kind": "min-cost-flow-sol', "line 1, column 10: not JSON"),
+        ('{"kind": NaN}', "NaN is not a number"),
+        ("[]", "not a solution file"),
+        ('{"version": 7}', "version: 7 is unknown"),
+    ],
+)
+def test_files_that_cannot_be_read_say_why(tmp_path: Path, content: str, says: str) -> None:
+    file = tmp_path / "x.solution.json"
+    file.write_text(content)
+    code, _, complaint = run(file, DOCUMENTS / "hand.json")
+    assert code == 2
+    assert says in complaint
+    code, _, complaint = run(file, tmp_path / "missing.json")
+    assert code == 2
+    assert "missing.json does not exist" in complaint
+
+
+def test_a_batch_writes_files_that_are_accepted(tmp_path: Path) -> None:
+    run_all = CliRunner().invoke
+    for seed in (1, 2):
+        run_all(app, ["generate", "network-random", "--seed", str(seed), "-o", str(tmp_path / f"{seed}.json")])
+    done = run_all(app, ["solve", str(tmp_path), str(DOCUMENTS / "short.json"), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1  # one of them is infeasible, and its file proves that
+    (tmp_path / "short.json").write_bytes((DOCUMENTS / "short.json").read_bytes())
+    code, said, _ = run(tmp_path / "out", tmp_path)
+    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 refused, 0 unreadable")

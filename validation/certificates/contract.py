@@ -1,0 +1,394 @@
+"""The contract of solution files: what they hold, who judges them, and what the judgement binds.
+
+A solution file claims something of an instance: that an answer is optimal, bounded or feasible, or that there is none
+(infeasible) or no best one (unbounded). `verify` proves or refuses that from the instance's own data. It calls no
+solver and no model. What optimality needs (prices, cuts, rays over the instance's own names) travels in ``proof``.
+
+A verifier judges the files of one kind of instance. Other packages add theirs by an entry point::
+
+    [project.entry-points."flowlex.verifiers"]
+    my-problem = "my_package:MY_VERIFIER"           # the name is the kind of instance, the value a `Verifier`
+
+What a verifier returns is a `Finding`: checks, the claim they support, and the figures it recomputed. The contract
+itself compares those with what the file states: kind, version, fingerprint, status, objective, bound, gap, stages,
+metrics and claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
+
+from flowlex.instances.base import Instance
+from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.certificates.numbers import Number, agrees, exact
+
+__all__ = [
+    "Claimed",
+    "Document",
+    "Finding",
+    "Numeric",
+    "SolutionError",
+    "Strict",
+    "Verifier",
+    "read_document",
+    "solution_schema",
+    "verifier_for",
+    "verifier_kinds",
+    "verify",
+]
+
+_GROUP = "flowlex.verifiers"
+#: Our own verifiers, by kind of instance; imported when used.
+_OWN: dict[str, str] = {
+    "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
+}
+#: The claims that make a status true. ``optimal`` may also rest on a quoted check, and then says so.
+_TRUE: Mapping[str, tuple[Claim, ...]] = {
+    "optimal": ("optimal",),
+    "feasible": ("optimal", "bounded", "feasible"),
+    "infeasible": ("infeasible",),
+    "unbounded": ("unbounded",),
+}
+#: Relative difference between a metric and its recomputation that floating point explains.
+_ROUNDING = 1e-9
+
+
+def _number(value: object) -> Number:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError("a number is expected, or its text such as '3/2'")
+    exact(value)
+    return value
+
+
+#: A field that holds a `Number`.
+Numeric = Annotated[Number, PlainValidator(_number), WithJsonSchema({"type": ["number", "string"]})]
+
+
+class SolutionError(ValueError):
+    """A document that cannot be judged: no solution file, of an unknown kind or version, or of the wrong form."""
+
+
+class Strict(BaseModel):
+    """A piece of a solution file: no unknown fields, no number that is not finite, nothing converted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Document(Strict):
+    """A solution file. Numbers are exact: whole, decimal, or the text of a fraction such as ``"6063/5"``."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: str
+    """Kind of the instance, then ``-solution``."""
+    version: Literal[1]
+    """Version of this format."""
+    file: str = ""
+    """The instance file, as it was named."""
+    instance: str
+    """Name of the instance."""
+    fingerprint: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+    """SHA-256 of the instance's content, comments left out."""
+    model: str
+    """Name of the model."""
+    options: dict[str, Any]
+    """The model's options; they are part of the problem."""
+    engine: str
+    """What solved it."""
+    status: Literal["optimal", "feasible", "infeasible", "unbounded", "time_limit", "error"]
+    """What is claimed."""
+    objective: Numeric | None
+    """Value of the answer."""
+    bound: Numeric | None
+    """No answer is better than this."""
+    gap: Numeric | None
+    """Relative gap of objective and bound."""
+    stages: dict[str, Numeric]
+    """Value of each stage by name, where the problem has stages."""
+    message: str
+    """What the solver says."""
+    metrics: dict[str, Any]
+    """Figures of the answer, with units in their names."""
+    answer: dict[str, Any]
+    """What was decided, in the instance's own names."""
+    duals: dict[str, dict[str, Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]]]
+    """Duals by name of the equation and label of the row."""
+    proof: dict[str, Any]
+    """What the claim needs beyond the answer."""
+    certificate: dict[str, Any] | None
+    """What was certified when the file was written; it is made again, not believed."""
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """What a verifier is given: the document, its answer and proof read as the verifier's types, and the instance."""
+
+    document: Document
+    answer: Any
+    proof: Any
+    instance: Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a verifier found.
+
+    Attributes
+    ----------
+    claim
+        What the checks support, if all hold.
+    objective, bound
+        Recomputed; None where the document may state none. The bound is one that the checks prove or quote.
+    stages, metrics
+        Recomputed figures by name. Metrics that are missing here are not judged.
+    tolerance
+        Relative difference accepted between stated and recomputed figures; 0 where all is exact.
+    """
+
+    claim: Claim
+    checks: tuple[Check, ...]
+    objective: Fraction | int | None = None
+    bound: Fraction | int | None = None
+    stages: Mapping[str, Fraction | int] = field(default_factory=dict)
+    metrics: Mapping[str, float | int | Fraction | str] = field(default_factory=dict)
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Judges solution files of one kind of instance.
+
+    Attributes
+    ----------
+    kind
+        Kind of instance.
+    answer, proof
+        What ``answer`` and ``proof`` of the document hold.
+    judge
+        Recomputes the answer from the instance and judges its proof. What it raises refuses the document.
+    """
+
+    kind: str
+    answer: type[Strict]
+    proof: type[Strict]
+    judge: Callable[[Claimed], Finding]
+
+
+@cache
+def _foreign() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _OWN}
+
+
+def verifier_kinds() -> tuple[str, ...]:
+    """Kinds of instance whose solution files can be judged, sorted."""
+    return tuple(sorted({*_OWN, *_foreign()}))
+
+
+@cache
+def verifier_for(kind: str) -> Verifier | None:
+    """The verifier of a kind of instance; None when there is none."""
+    point = EntryPoint(kind, _OWN[kind], _GROUP) if kind in _OWN else _foreign().get(kind)
+    if point is None:
+        return None
+    found = point.load()
+    if not isinstance(found, Verifier) or found.kind != kind:
+        raise TypeError(f"{point.value} is no Verifier of kind {kind!r}")
+    return found
+
+
+def read_document(document: object) -> Document:
+    """Read plain data as a solution document.
+
+    Raises
+    ------
+    SolutionError
+        It is none; the message names the place and what is wrong.
+    """
+    if not isinstance(document, dict):
+        raise SolutionError("not a solution file: an object with kind, version, answer and proof is expected")
+    version = document.get("version")
+    if isinstance(version, int) and version != 1:
+        raise SolutionError(f"version: {version} is unknown to this flowlex, which reads version 1")
+    read: Document = _read(Document, document, "")
+    return read
+
+
+def verify(document: object, instance: Instance) -> Certificate:
+    """Prove or refuse what a solution document claims of an instance.
+
+    Parameters
+    ----------
+    document
+        The content of a solution file (``Solution.to_dict()``, or what a JSON file holds).
+    instance
+        The instance that it is said to solve.
+
+    Returns
+    -------
+    Certificate
+        ``ok`` when the document is true; its claim is what was proven. A failed check says why it is refused.
+
+    Raises
+    ------
+    SolutionError
+        The document cannot be judged at all.
+
+    Examples
+    --------
+    >>> from flowlex import generate, model_for
+    >>> instance = generate("network-random")
+    >>> verify(model_for(instance).solve("network").to_dict(), instance).claim
+    'optimal'
+    """
+    read = read_document(document)
+    kind = read.kind.removesuffix("-solution")
+    verifier = verifier_for(kind)
+    if verifier is None or not read.kind.endswith("-solution"):
+        known = ", ".join(f"{name}-solution" for name in verifier_kinds())
+        raise SolutionError(f"kind: {read.kind[:60]!r} has no verifier; those that have one: {known}")
+    mine = Check("of this kind of instance", kind == instance.kind, detail=f"{kind}; the instance: {instance.kind}")
+    same = read.fingerprint == instance.fingerprint and read.instance == instance.name
+    detail = "" if same else f"of {read.instance!r} {read.fingerprint[:15]}, not of {instance.name!r} "
+    print_of = Check("of this very instance", same, detail=detail + ("" if same else instance.fingerprint[:15]))
+    if not mine.ok or not same:
+        return Certificate("feasible", True, (mine, print_of))
+    answer = _read(verifier.answer, read.answer, "answer") if read.answer or read.status in _ANSWERED else None
+    claimed = Claimed(read, answer, _read(verifier.proof, read.proof, "proof"), instance)
+    try:
+        finding = verifier.judge(claimed)
+        checks = (mine, print_of, *finding.checks, *_bindings(read, finding))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
+        return Certificate("feasible", True, (mine, print_of, failed))
+    return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
+
+
+_ANSWERED = ("optimal", "feasible")
+
+
+def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
+    """What the document states beside answer and proof, against what was recomputed."""
+    quoted = [check for check in finding.checks if check.how == "quoted" and check.ok]
+    true = finding.claim in _TRUE.get(document.status, ())
+    resting = document.status == "optimal" and bool(quoted) and finding.claim in ("bounded", "feasible")
+    detail = f"{document.status!r}, shown: {finding.claim}{', the rest quoted from the solver' if resting else ''}"
+    yield Check("status", true or resting, detail=detail)
+    if document.certificate is not None:
+        stated = document.certificate.get("claim")
+        right = stated == finding.claim and document.certificate.get("ok") is True
+        yield Check("stated claim", right, detail=f"{stated!r}, shown: {finding.claim}")
+    tolerance = finding.tolerance
+    yield _figure("objective", document.objective, finding.objective, tolerance)
+    yield _bound(document, finding)
+    yield _gap(document)
+    for name in sorted({*document.stages, *finding.stages}):
+        yield _figure(f"stage {name}", document.stages.get(name), finding.stages.get(name), tolerance)
+    yield _metrics(document, finding)
+
+
+def _figure(name: str, stated: Number | None, found: Fraction | int | None, tolerance: float) -> Check:
+    if stated is None or found is None:
+        return Check(name, stated is None and found is None, detail=f"stated {stated}, recomputed {found}")
+    ok = agrees(stated, found, tolerance)
+    worst = 0 if ok else _size(exact(stated) - found)
+    return Check(name, ok, worst, f"{_short(found)}" if ok else f"stated {stated}, recomputed {_short(found)}")
+
+
+def _bound(document: Document, finding: Finding) -> Check:
+    """The stated bound may be weaker than the one found, never stronger (all our problems are minimisations)."""
+    stated, found = document.bound, finding.bound
+    if stated is None:
+        return Check("bound", document.status != "optimal" or finding.objective is None, detail="none stated")
+    if finding.claim == "optimal" or found is None:
+        return _figure("bound", stated, found, finding.tolerance)
+    ok = exact(stated) <= found or agrees(stated, found, finding.tolerance)
+    return Check("bound", ok, 0 if ok else _size(exact(stated) - found), f"stated {stated}, shown {_short(found)}")
+
+
+def _gap(document: Document) -> Check:
+    if document.objective is None or document.bound is None:
+        return Check("gap", document.gap is None, detail=f"stated {document.gap}")
+    objective = exact(document.objective)
+    gap = abs(objective - exact(document.bound)) / max(Fraction(1), abs(objective))
+    ok = document.gap is not None and agrees(document.gap, gap, _ROUNDING)
+    return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
+
+
+def _metrics(document: Document, finding: Finding) -> Check:
+    wrong = []
+    for name, found in finding.metrics.items():
+        stated = document.metrics.get(name)
+        if stated is None and name not in document.metrics:
+            continue
+        if isinstance(found, str) or isinstance(stated, (str, bool)) or not isinstance(stated, (int, float)):
+            right = stated == found
+        else:
+            right = agrees(stated, exact(found) if isinstance(found, float) else found, _ROUNDING)
+        if not right:
+            wrong.append(f"{name} is {_short(found)} (stated {stated})")
+    silent = [name for name in document.metrics if name not in finding.metrics]
+    detail = "; ".join(wrong[:3]) or (f"not judged: {', '.join(silent)}" if silent else "")
+    return Check("metrics", not wrong, len(wrong), detail)
+
+
+def _read(cls: type[Any], document: object, place: str) -> Any:
+    try:
+        return cls.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, (*([place] if place else ()), *first["loc"])))[:120]
+        raise SolutionError(f"{where}: {first['msg']}") from error
+
+
+def _size(value: Fraction) -> float:
+    try:
+        return float(abs(value))
+    except OverflowError:
+        return float("inf")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Fraction) and value.denominator != 1:
+        return f"{float(value):.17g}"
+    written = str(value)
+    return written if len(written) <= 60 else f"{written[:57]}..."
+
+
+def solution_schema() -> dict[str, Any]:
+    """JSON Schema of solution files: what all hold, and for each kind its answer and proof."""
+    schema = Document.model_json_schema()
+    kinds = []
+    for kind in verifier_kinds():
+        verifier = verifier_for(kind)
+        assert verifier is not None
+        answer, proof = (_inline(part.model_json_schema()) for part in (verifier.answer, verifier.proof))
+        empty = {"type": "object", "maxProperties": 0}
+        kinds.append(
+            {
+                "if": {"properties": {"kind": {"const": f"{kind}-solution"}}},
+                "then": {"properties": {"answer": {"anyOf": [answer, empty]}, "proof": proof}},
+            }
+        )
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "allOf": kinds}
+
+
+def _inline(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without references, so that it can stand inside another."""
+    definitions = schema.pop("$defs", {})
+
+    def resolve(part: Any) -> Any:
+        if isinstance(part, dict):
+            if "$ref" in part:
+                return resolve(definitions[part["$ref"].rsplit("/", 1)[1]])
+            return {key: resolve(value) for key, value in part.items()}
+        return [resolve(item) for item in part] if isinstance(part, list) else part
+
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved
