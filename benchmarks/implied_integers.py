@@ -1,6 +1,6 @@
 """Integer declarations that follow from the others: what is found in textbook models, and what HiGHS gains.
 
-SCIP's count is that of its presolving ("implied integers"), where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has
+SCIP's count is that of its presolving (implied integers, `convertintegers` on, which it is not by default), where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has
 pyscipopt; the models go there as MPS files.
 """
 
@@ -284,9 +284,9 @@ from pyscipopt import Model
 model = Model()
 model.hideOutput()
 model.readProblem(sys.argv[1])
+model.setParam("presolving/implint/convertintegers", True)
 model.presolve()
-variables = model.getVars(transformed=True)
-print(sum(v.isImplied() if hasattr(v, "isImplied") else v.vtype() == "IMPLINT" for v in variables))
+print(sum(v.isImpliedIntegral() for v in model.getVars(transformed=True)))
 """
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.ghouila_houri import bicoloring_counterexample
+from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.verdict import Verdict
 from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, random_flows
 
@@ -54,7 +55,12 @@ def smallest_failing_cases(*, transfers: int = 5, slots: int = 4) -> dict[int, F
     for count in range(1, transfers + 1):
         for flows in flow_sets(count):
             for slot in range(1, slots + 1):
-                if slot not in found and not check(jit_matrix(flows, slot)).is_tu:
+                if slot in found:
+                    continue
+                answer = check(jit_matrix(flows, slot)).answer
+                if answer is Answer.UNDECIDED:
+                    raise RuntimeError(f"{flows} over {slot} slots is undecided")
+                if answer is Answer.NOT_TU:
                     found[slot] = flows
         if len(found) >= slots - 1:
             break

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
+from flowlex.instances.generators.registry import generate
+from flowlex.instances.jit import JitInstance
+from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 
 __all__ = ["CLAIM", "first_inexact_level", "first_overflow_level"]
@@ -35,14 +40,21 @@ def _first_beyond(base: int, limit: int) -> int:
 
 
 def _check() -> Finding:
-    sizes = [(2, 3), (5, 10), (20, 20), (100, 20), (100, 100)]
-    table = {f"{m} machines, {t} slots": (first_inexact_level(m, t), first_overflow_level(m, t)) for m, t in sizes}
-    told = "; ".join(f"{size}: inexact from s = {low}, overflow from s = {high}" for size, (low, high) in table.items())
-    paper = table["100 machines, 100 slots"]
-    base = float(100 * 100**2)
-    if base ** paper[0] + 1 != base ** paper[0]:
-        return Finding(Outcome.HOLDS, "the weights stay exact at paper scale")
-    return Finding(Outcome.FAILS, f"|delta|^s in double precision: {told}.", table)
+    """Would the weights of generated clusters stay exact? Levels go up to the units that a port carries in a slot."""
+    held: dict[str, list[int]] = {}
+    broken: dict[str, list[int]] = {}
+    for machines, jobs, slot_s in ((4, 1, 0.5), (20, 10, 0.2), (100, 10, 0.1), (100, 70, 0.1)):
+        instance = generate("jit-cluster", machines=machines, jobs=jobs, slot_s=slot_s, copies=0, mix="VGG16")
+        assert isinstance(instance, JitInstance)
+        slots = math.ceil(float(latest_arrival_times(instance).latest_s.max()) / slot_s)
+        levels = int(max(instance.arrays.out_units.max(), instance.arrays.in_units.max()))
+        limit = first_inexact_level(machines, slots)
+        where = held if levels < limit else broken
+        where[f"{machines} machines, {slots} slots"] = [levels, limit]
+    told = "; ".join(f"{size}: levels to {top}, inexact from {low}" for size, (top, low) in {**held, **broken}.items())
+    if not broken:
+        return Finding(Outcome.HOLDS, f"all weights are exact doubles. {told}", held)
+    return Finding(Outcome.FAILS, f"|delta|^s in double precision: {told}", {"exact": held, "inexact": broken})
 
 
 CLAIM = Claim(

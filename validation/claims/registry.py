@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from flowlex.validation.claims import jit_forest, jit_lemma_3, jit_weights, network_matrices
+from flowlex.validation.claims import (
+    gpu_paper,
+    jit_forest,
+    jit_latest,
+    jit_lemma_3,
+    jit_lemmas,
+    jit_weights,
+    matrices,
+    sirius,
+)
 from flowlex.validation.claims.base import Claim
 
 __all__ = ["CLAIMS"]
 
 #: Claims by name.
 CLAIMS: dict[str, Claim] = {
-    module.CLAIM.name: module.CLAIM for module in (network_matrices, jit_lemma_3, jit_weights, jit_forest)
+    claim.name: claim
+    for claim in (
+        matrices.NETWORKS,
+        matrices.TRANSPORT,
+        gpu_paper.GRAPH,
+        gpu_paper.INPUTS,
+        gpu_paper.FIGURE_1,
+        gpu_paper.GREEDY,
+        sirius.STRICT_WEIGHT,
+        jit_lemmas.LEMMA_1,
+        jit_lemmas.LEMMA_2,
+        jit_lemma_3.CLAIM,
+        jit_weights.CLAIM,
+        jit_latest.FEASIBLE,
+        jit_latest.NO_DELAY,
+        jit_forest.CLAIM,
+    )
 }

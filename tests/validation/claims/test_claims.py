@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.validation.claims import jit_forest, jit_lemma_3, jit_weights
+from flowlex.instances.generators.registry import generate
+from flowlex.validation.claims import jit_forest, jit_latest, jit_lemma_3, jit_lemmas, jit_weights, matrices, sirius
 from flowlex.validation.claims.base import Outcome
+from flowlex.validation.claims.gpu_paper import paper_sizes
 from flowlex.validation.claims.registry import CLAIMS
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
@@ -19,10 +21,65 @@ from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, rand
 PAPER_TWO_SLOTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2))
 
 
-def test_network_matrices_hold() -> None:
-    finding = CLAIMS["network-matrices"].check()
-    assert finding.outcome is Outcome.HOLDS
-    assert len(finding.data) >= 3
+OUTCOMES = {
+    "network-matrices": Outcome.HOLDS,
+    "transport-matrices": Outcome.HOLDS,
+    "gpu-graph-size": Outcome.HOLDS,
+    "gpu-inputs": Outcome.HOLDS,
+    "gpu-figure-1": Outcome.HOLDS,
+    "gpu-greedy-unfair": Outcome.HOLDS,
+    "sirius-strict-weight": Outcome.FAILS,
+    "jit-lemma-1": Outcome.HOLDS,
+    "jit-lemma-2": Outcome.HOLDS,
+    "jit-weights": Outcome.FAILS,
+    "jit-latest-feasible": Outcome.FAILS,
+    "jit-no-delay": Outcome.FAILS,
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_claims_come_out_as_found(name: str) -> None:
+    finding = CLAIMS[name].check()
+    assert finding.outcome is OUTCOMES[name], finding.evidence
+    assert finding.evidence
+
+
+def test_a_flow_scheduling_network_is_among_those_looked_at() -> None:
+    assert any(name.startswith("flow-scheduling") for name in CLAIMS["network-matrices"].check().data)
+
+
+def test_matrices_can_come_out_any_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose matrix is not TU refutes; one that is undecided leaves the claim open."""
+
+    class Stub:
+        def __init__(self, formulation: object) -> None:
+            self.formulation = formulation
+
+    instance = generate("gpu-figure1")
+    monkeypatch.setattr(matrices, "model_for", lambda _: Stub(jit_matrix(LEMMA_3_FLOWS, 3)))
+    assert matrices.judge([instance]).outcome is Outcome.FAILS
+    monkeypatch.setattr(matrices, "check", lambda matrix: check(matrix, method="consecutive-ones"))
+    assert matrices.judge([instance]).outcome is Outcome.NOT_REPRODUCIBLE
+
+
+def test_weights_can_hold() -> None:
+    """At a size where the levels end below the first inexact power the weights are fine."""
+    assert jit_weights.first_inexact_level(4, 2) > 10
+
+
+def test_the_counter_example_of_strict_weights_by_hand() -> None:
+    never = sirius.NEVER
+    cost = np.array([[0, never, never], [0, 10, never], [never, 0, 10], [never, never, 0]])
+    important = np.array([True, True, True, False])
+    assert sirius.waiting_by_class(cost, important, 11) == (1, 0)
+    assert sirius.waiting_by_class(cost, important, 1000) == (0, 1)
+    assert sirius.search(samples=3) is None
+
+
+def test_latest_times_of_one_job_alone_can_be_met_in_figure_4() -> None:
+    assert jit_latest.overload(generate("jit-figure4")) is None
+    assert jit_lemmas.disorder(1, 2) is not None
+    assert paper_sizes(1, [1]) == (6, 6)
 
 
 def test_lemma_3_fails_with_the_seven_by_seven() -> None:
