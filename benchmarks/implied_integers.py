@@ -1,7 +1,7 @@
 """Integer declarations that follow from the others: what is found in textbook models, and what HiGHS gains.
 
-SCIP's count is that of its presolving (implied integers, `convertintegers` on, which it is not by default), where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has
-pyscipopt; the models go there as MPS files.
+SCIP's count is that of its presolving (implied integers, with `convertintegers` on, which it is not by default),
+where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has pyscipopt; the models go there as MPS files.
 """
 
 from __future__ import annotations

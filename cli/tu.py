@@ -50,6 +50,9 @@ def tu(
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="VERDICT.json", help="Write the verdict with its proof.")
     ] = None,
+    extract: Annotated[
+        Path | None, typer.Option("--extract", metavar="NET.min", help="Write the minimum-cost flow that FILE is.")
+    ] = None,
     stored: Annotated[
         Path | None,
         typer.Option("--verify", metavar="VERDICT.json", help="Re-check a stored proof against FILE instead."),
@@ -77,12 +80,29 @@ def tu(
         write_output(output, (verdict.to_json() + "\n").encode())
     if picture is not None:
         _draw(verdict, named, picture)
+    if extract is not None:
+        _extract(named, extract)
     if as_json:
         if output != "-":
             typer.echo(json.dumps(_json_document(verdict)))
     elif output != "-":
         console().print(str(verdict), markup=False, soft_wrap=True)
     raise typer.Exit({Answer.TU: 0, Answer.NOT_TU: 1}.get(verdict.answer, 3))
+
+
+def _extract(named: NamedMatrix, path: Path) -> None:
+    from flowlex.formulations.flow_network import UNBOUNDED
+    from flowlex.instances.files import write_instance
+    from flowlex.instances.network import NetworkInstance
+    from flowlex.validation.unimodularity.extraction import extract_network
+
+    found = extract_network(named)
+    network = found.network
+    upper = [None if bound == UNBOUNDED else bound for bound in network.upper.tolist()]
+    arrays = {name: tuple(getattr(network, name).tolist()) for name in ("supply", "tail", "head", "lower", "cost")}
+    instance = NetworkInstance(name="extracted", comment=str(found), upper=tuple(upper), **arrays)
+    write_instance(instance, path)
+    note(f"network: {path} ({found})")
 
 
 def _json_document(verdict: Verdict) -> dict[str, object]:

@@ -1,0 +1,241 @@
+r"""From a program to the network inside it: a minimum-cost flow with the same optimum, or the largest part that is one.
+
+A network matrix A has a tree arc per row and a further arc per column, and D_tree A = D_arcs for their incidence
+matrices. So the row activities r = A x are flows on the tree arcs: x on the columns' arcs and r back on the rows'
+arcs is a circulation, D_arcs x - D_tree r = 0, whose bounds are those of the columns and the sides of the rows.
+Equations have a fixed flow, which goes into the supplies; lower bounds are moved to 0. Fractions are cleared by
+common factors, which the answer states.
+
+Duals: with potentials p, the dual value of a row is p[tail] - p[head] of its tree arc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.validation.unimodularity.clock import Clock
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical, exact, ternary
+from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
+from flowlex.validation.unimodularity.proof import Number, listed
+from flowlex.validation.unimodularity.scaling import divided, divisors_of
+from flowlex.validation.unimodularity.sources import matrix_of
+
+__all__ = ["Extraction", "extract_network", "side_constraints"]
+
+Array = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: Largest integer that a bound or a cost may become when fractions are cleared.
+LARGEST = 2**53
+#: Networks tried while looking for the rows that stand in the way.
+MOST_TRIALS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Extraction:
+    """A network with the optimum of a program.
+
+    Attributes
+    ----------
+    network
+        The minimum-cost flow; arcs stand for columns (``flow``) and for rows that are no equations (``row``).
+    row_divisors
+        Constants that rows were divided by.
+    flow_scale, cost_scale
+        One unit of x is ``flow_scale`` units of flow; a cost of 1 is ``cost_scale`` per unit of flow.
+    constant
+        What the objective has on top of the network's cost (of lower bounds moved to 0), in the program's unit.
+    """
+
+    network: FlowNetwork
+    row_divisors: dict[int, Number]
+    flow_scale: int
+    cost_scale: int
+    constant: Fraction
+    shift: tuple[Fraction, ...]
+    column_of_arc: Array
+    sign_of_arc: Array
+    tree: tuple[Array, Array]
+
+    def objective(self, cost: int) -> Fraction:
+        """The program's objective (to be minimised) for a total cost of the network."""
+        return self.constant + Fraction(cost, self.flow_scale * self.cost_scale)
+
+    def values(self, flow: Array) -> Floats:
+        """The program's columns for a flow."""
+        moved = np.zeros(len(self.shift), np.int64)
+        arcs = np.flatnonzero(self.column_of_arc >= 0)
+        np.add.at(moved, self.column_of_arc[arcs], self.sign_of_arc[arcs] * flow[arcs])
+        start = np.array([float(value) for value in self.shift])
+        return np.asarray(start + moved / self.flow_scale)
+
+    def duals(self, potentials: Array) -> Floats:
+        """The program's dual values (of its minimisation) for potentials of the nodes."""
+        tail, head = self.tree
+        divisor = np.ones(len(tail))
+        for row, value in self.row_divisors.items():
+            divisor[row] = float(value)
+        return np.asarray((potentials[tail] - potentials[head]) / (self.cost_scale * divisor))
+
+    def __str__(self) -> str:
+        scales = [f"{len(self.row_divisors)} row(s) divided by their content"] if self.row_divisors else []
+        scales += [f"flows in 1/{self.flow_scale}"] if self.flow_scale != 1 else []
+        scales += [f"costs times {self.cost_scale}"] if self.cost_scale != 1 else []
+        scales += [f"objective = cost / {self.flow_scale * self.cost_scale} + {self.constant}"]
+        return f"{self.network.node_count} nodes, {self.network.arc_count} arcs; " + "; ".join(scales)
+
+
+def extract_network(source: Any, *, time_limit: float = 60.0) -> Extraction:
+    """Make the minimum-cost flow that a program with a network matrix is.
+
+    Raises
+    ------
+    MatrixError
+        If the source is no linear program, if its matrix is no network matrix (the message names the rows that
+        stand in the way), or if its numbers cannot be made integers of a sensible size.
+    """
+    named = matrix_of(source)
+    program = named.program
+    if program is None:
+        raise MatrixError("a bare matrix has no costs and sides; give a program")
+    if program.nonlinear:
+        raise MatrixError(f"no minimum-cost flow is this program: {program.nonlinear}")
+    divisors = divisors_of(named.matrix)
+    matrix = divided(named.matrix, divisors)
+    with Clock(time_limit) as clock:
+        result = network_matrix(ternary(matrix), clock=clock) if np.all(np.abs(matrix.data) == 1) else None
+    if result is None or result.status != "network":
+        rows = side_constraints(named, time_limit=time_limit)
+        raise MatrixError(f"the matrix is no network matrix; {describe_rest(named, rows)}")
+    return _Flow(named, program, divisors, result).extraction()
+
+
+def describe_rest(named: NamedMatrix, rows: tuple[int, ...]) -> str:
+    """Say which rows stand in the way."""
+    kept = named.shape[0] - len(rows)
+    if not kept:
+        return "no row of it is part of one"
+    return f"a network but for {listed(named.names_of_rows(rows))}" if rows else "a network"
+
+
+def side_constraints(source: Any, *, time_limit: float = 60.0) -> tuple[int, ...]:
+    """Return rows without which the matrix is a network matrix; none of them could be put back.
+
+    Rows are added in halves, short ones first, as long as what is there is a network matrix. (The last sentence
+    holds unless the time or the number of trials ran out; then more rows are named than need be.)
+    """
+    named = matrix_of(source)
+    matrix = divided(named.matrix, divisors_of(named.matrix)).tocsr()
+    rows = int(matrix.shape[0])
+    units = np.ones(rows, dtype=bool)
+    units[np.repeat(np.arange(rows), np.diff(matrix.indptr))[np.abs(matrix.data) != 1]] = False
+    kept = np.zeros(rows, dtype=bool)
+    order = np.flatnonzero(units)
+    waiting = [order[np.argsort(np.diff(matrix.indptr)[order], kind="stable")]] if len(order) else []
+    with Clock(time_limit) as clock:
+        for _ in range(MOST_TRIALS):
+            if not waiting or clock.left() <= 0:
+                break
+            chunk = waiting.pop()
+            kept[chunk] = True
+            part = ternary(canonical(matrix[np.flatnonzero(kept)]))
+            if network_matrix(part, clock=clock).status == "network":
+                continue
+            kept[chunk] = False
+            if len(chunk) > 1:
+                half = len(chunk) // 2
+                waiting += [chunk[half:], chunk[:half]]
+    return tuple(np.flatnonzero(~kept).tolist())
+
+
+class _Flow:
+    """Builds the circulation: arcs with bounds moved to 0, supplies that make up for it."""
+
+    def __init__(
+        self, named: NamedMatrix, program: Program, divisors: dict[int, Number], result: NetworkResult
+    ) -> None:
+        assert result.tree_tail is not None and result.tree_head is not None
+        assert result.arc_tail is not None and result.arc_head is not None
+        self.named, self.program, self.divisors = named, program, divisors
+        self.tree = result.tree_tail, result.tree_head
+        self.arcs = result.arc_tail, result.arc_head
+        columns, rows = named.shape[1], named.shape[0]
+        whole = [Fraction(exact(cost)) for cost in program.cost]
+        self.cost = whole + [Fraction(0)] * rows
+        self.low = [_fraction(b) for b in program.bounds[0]] + [self._side(0, row) for row in range(rows)]
+        self.high = [_fraction(b) for b in program.bounds[1]] + [self._side(1, row) for row in range(rows)]
+        self.tail = np.concatenate([self.arcs[0], self.tree[1]])  # a row's flow runs back along its tree arc
+        self.head = np.concatenate([self.arcs[1], self.tree[0]])
+        self.columns = columns
+
+    def _side(self, which: int, row: int) -> Fraction | None:
+        side = _fraction(self.program.sides[which, row])
+        return None if side is None else side / self.divisors.get(row, 1)
+
+    def extraction(self) -> Extraction:
+        """Clear fractions and put the network together."""
+        flow_scale = _common([*self.low, *self.high])
+        cost_scale = _common(self.cost)
+        supply = [Fraction(0)] * (self.named.shape[0] + 1)
+        shift: list[Fraction] = []
+        table: list[tuple[int, int, int, int, int, int]] = []  # tail, head, upper, cost, line, sign
+        for line, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            tail, head, price = int(self.tail[line]), int(self.head[line]), self.cost[line] * cost_scale
+            base = low if low is not None else (high if high is not None else Fraction(0))
+            shift.append(base)
+            supply[tail] -= base
+            supply[head] += base
+            room = UNBOUNDED if low is None or high is None else _integer((high - low) * flow_scale)
+            if low is not None and room > 0:
+                table.append((tail, head, room, int(price), line, 1))
+            elif low is None:
+                table.append((head, tail, UNBOUNDED, -int(price), line, -1))
+                if high is None:
+                    table.append((tail, head, UNBOUNDED, int(price), line, 1))
+        constant = sum((c * s for c, s in zip(self.cost, shift, strict=True)), Fraction(0))
+        columns = np.array(table, dtype=np.int64).reshape(-1, 6)
+        network = FlowNetwork.from_arrays(
+            columns[:, 0],
+            columns[:, 1],
+            upper=columns[:, 2],
+            cost=columns[:, 3],
+            supply=np.array([_integer(units * flow_scale) for units in supply], dtype=np.int64),
+            name="extracted",
+        )
+        of_column = columns[:, 4] < self.columns
+        return Extraction(
+            network=network,
+            row_divisors=self.divisors,
+            flow_scale=flow_scale,
+            cost_scale=cost_scale,
+            constant=constant,
+            shift=tuple(shift[: self.columns]),
+            column_of_arc=np.where(of_column, columns[:, 4], -1),
+            sign_of_arc=columns[:, 5],
+            tree=self.tree,
+        )
+
+
+def _fraction(value: float) -> Fraction | None:
+    return Fraction(exact(value)) if np.isfinite(value) else None
+
+
+def _common(values: list[Any]) -> int:
+    known = [value for value in values if value is not None]
+    scale = lcm(*(value.denominator for value in known)) if known else 1
+    if scale > LARGEST or any(abs(value * scale) > LARGEST for value in known):
+        raise MatrixError("the program's numbers have no common factor that makes them integers of a sensible size")
+    return scale
+
+
+def _integer(value: Fraction) -> int:
+    if abs(value) > LARGEST:
+        raise MatrixError("a supply or a capacity becomes too large to be exact")
+    return int(value)
