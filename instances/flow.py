@@ -17,6 +17,8 @@ from flowlex.instances.base import Instance, Name, NonNegative, Part, require_un
 __all__ = ["Block", "Constraint", "FlowInstance", "FlowJob", "FlowTask", "Machine", "RunningOn"]
 
 Count = Annotated[int, Field(ge=0, le=10**9)]
+#: A finite number; whole ones stay whole, however large.
+Finite = int | Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Machine(Part):
@@ -61,7 +63,7 @@ class Constraint(Part):
     """``required`` and ``forbidden`` always hold; ``preferred`` and ``avoided`` are worth ``utility``."""
     resources: tuple[Name, ...] = Field(min_length=1)
     """Labels, ``rack:<rack>`` or ``machine:<name>``; any one of them meets the constraint."""
-    utility: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    utility: Annotated[Finite, Field(gt=0)] = 1
     """Gain of a preferred resource, or loss on an avoided one, in cost units."""
 
 
@@ -87,7 +89,7 @@ class FlowTask(Part):
     """Where it may run, see `Constraint`."""
     demands: Mapping[str, NonNegative] = {}
     """Further dimensions by name (``cpu``, ``memory_gb``) for weighted priorities."""
-    costs: Mapping[str, float] = {}
+    costs: Mapping[str, Finite] = {}
     """Explicit cost of placing it on a machine, by machine name; replaces what the goals say of placing it there.
     What it loses by moving away or stopping, once it runs, still counts."""
 

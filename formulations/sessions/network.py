@@ -130,13 +130,13 @@ class NetworkSession:
         """Hand the noted changes to the arrays; `solve` does so by itself. ``cold``: no arc is made optimal again."""
         if self._changes:
             columns = np.array(self._changes, np.int64).reshape(-1, 5).T.copy()
-            del self._changes[:]
             if cold:
                 kernels.write_arcs(self._t, *columns)
             else:
                 fresh = np.fromiter(self._fresh, np.int64, len(self._fresh))
                 if not kernels.change_arcs(self._t, *columns, fresh):
                     raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
+            del self._changes[:]
         self._fresh.clear()
         if self._supplies:
             nodes, amounts = np.array(self._supplies, np.int64).reshape(-1, 2).T.copy()

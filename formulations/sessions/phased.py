@@ -131,10 +131,10 @@ class PhasedSession:
         EngineError
             No flow satisfies the network.
         """
+        first = self.stages[0]
+        first.solve(cold=cold)  # only this stage can fail, and then everything noted is still to be told to the others
         noted, self._noted = self._noted, {}
         supplies, self._supplies = self._supplies, {}
-        first = self.stages[0]
-        first.solve(cold=cold)
         self._supply = np.pad(self._supply, (0, self.node_count - len(self._supply)))
         for node, units in supplies.items():
             self._supply[node] += units
@@ -231,8 +231,10 @@ class PhasedSession:
     # State -----------------------------------------------------------------------------------------------------
     def state(self) -> dict[str, NDArray[Any]]:
         """All arrays, to be saved; `restore` makes the same session of them, trees and all."""
-        self.solve()
+        noted = [(slot, *arc[:3], *arc[3]) for slot, arc in self._noted.items()]
         own = {"tail": self._tail, "head": self._head, "last": self._last, "flow": self.flow}
+        own["noted"] = np.array(noted, np.int64).reshape(-1, 4 + len(self.stages))
+        own["supplies"] = np.array(list(self._supplies.items()), np.int64).reshape(-1, 2)
         own["supply"] = self._supply
         for index, face in enumerate(self._faces):
             own |= {f"room{index}": face.room, f"held{index}": face.held}
@@ -250,6 +252,9 @@ class PhasedSession:
         session._tail, session._head, session._last = state["tail"], state["head"], state["last"]
         session._faces = [_Face(state[f"room{k}"], state[f"held{k}"]) for k in range(len(divisors) - 1)]
         session.flow, session._supply = state["flow"], state["supply"]
+        for slot, tail, head, capacity, *parts in state["noted"].tolist():
+            session._noted[slot] = (tail, head, capacity, tuple(parts))
+        session._supplies = dict(state["supplies"].tolist())
         return session
 
 

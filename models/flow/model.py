@@ -74,7 +74,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     goals: tuple[InstanceOf[Goal], ...] | None = None
     preset: Preset = "borg"
-    wait_cost: float | None = None
+    wait_cost: int | float | None = None
     method: Literal["auto", "weights", "phases"] = "auto"
     lexicographic: bool = False
     scale: int | None = None

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
@@ -101,9 +100,6 @@ def job_bounds(instance: FlowInstance, rules: Rules) -> Integers:
     least = np.array([job.min_tasks for job in instance.jobs], np.int64)
     weight = np.array([job.weight for job in instance.jobs], np.int64)
     slots = sum(machine.slots for machine in instance.machines)
-    claimed = int(np.minimum(least, count).sum())
-    if claimed > slots:
-        raise ModelError(f"the minimum shares sum to {claimed} tasks, the cluster has {slots} slots; lower min_tasks")
     return np.stack(rules.shares.bounds(count, least, np.array(limit, np.int64), weight, slots), axis=1)
 
 

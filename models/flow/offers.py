@@ -47,7 +47,7 @@ class Rules:
     Parameters
     ----------
     goals
-        At most one of each kind that speaks for whole jobs (`FairShares`, `Priority`) or for slots.
+        At most one of each kind.
     wait_cost
         Cost of a waiting task; None makes running come before all other costs.
     order
@@ -66,9 +66,10 @@ class Rules:
         self.goals: tuple[Goal, ...] = tuple(goal.prepare(tasks) for goal in goals)
         self.scale = scale
         self.order: StrictOrder | None = order if order is not None and len(order.names) > 1 else None
-        for kind in (FairShares, Priority):
-            if sum(isinstance(goal, kind) for goal in self.goals) > 1:
-                raise ModelError(f"two goals are of kind {kind.__name__}; keep one")
+        kinds = [type(goal).__name__ for goal in self.goals]
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                raise ModelError(f"two goals are of kind {kind}; keep one, with their rules and weights together")
         weight = 1 if self.order is None else self.order.weight_of
         weighted = [(goal, weight if isinstance(weight, int) else weight(k)) for k, goal in enumerate(self.goals)]
         self._first = 1 if self.order is None else self.order.weights[0]  # weight of explicit costs

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from flowlex.instances.flow import FlowTask, Machine
 from flowlex.models.base import ModelError
 
-__all__ = ["ANYWHERE", "ClusterView", "Goal", "Scale", "Spot", "TaskView"]
+__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView", "exact"]
 
 
 class Spot(NamedTuple):
@@ -67,6 +67,9 @@ class Spot(NamedTuple):
         return f"{where}, one {self.once} each" if self.once else where
 
 
+#: Costs of an arc, scaled, stay within this, so that their sums along a path fit 64 bits.
+LARGEST_COST = 2**56
+
 #: Every machine.
 ANYWHERE = Spot(frozenset(), frozenset())
 
@@ -79,16 +82,29 @@ class Scale(NamedTuple):
     def units(self, value: float, what: str) -> int:
         """``value * factor``, which must be whole; decimals are read as they are written."""
         if isinstance(value, int):
-            return value * self.factor
+            return self._within(value * self.factor, value, what)
         if value != value or value in (float("inf"), float("-inf")):
             raise ModelError(f"{what} is {value}; a cost must be a finite number")
-        exact = Fraction(repr(float(value))) * self.factor
-        if exact.denominator != 1:
+        units = exact(value) * self.factor
+        if units.denominator != 1:
             raise ModelError(
                 f"{what} = {value!r} is no whole number of 1/{self.factor}; pass "
-                f"scale={self.factor * exact.denominator} (costs are multiplied by it) or round the cost"
+                f"scale={self.factor * units.denominator} (costs are multiplied by it) or round the cost"
             )
-        return exact.numerator
+        return self._within(units.numerator, value, what)
+
+    def _within(self, units: int, value: float, what: str) -> int:
+        if abs(units) > LARGEST_COST:
+            raise ModelError(
+                f"{what} is {value!r}, more than {LARGEST_COST} units of 1/{self.factor}; use a larger unit of cost"
+            )
+        return units
+
+
+@lru_cache(maxsize=2**12)
+def exact(value: float) -> Fraction:
+    """The number as it is written in decimals."""
+    return Fraction(repr(float(value)))
 
 
 @dataclass
@@ -152,6 +168,18 @@ class Goal:
 
     #: Goals may bear a weight in the sum of costs.
     weight: int = 1
+
+    def require(self, **values: float) -> None:
+        """Raise `ModelError` unless the weight is a whole number and each value a finite one, all at least 0."""
+        if not isinstance(self.weight, int) or self.weight < 0:
+            raise ModelError(f"{type(self).__name__}: weight must be a whole number of at least 0, got {self.weight!r}")
+        for name, value in values.items():
+            if not 0 <= value < float("inf"):
+                raise ModelError(f"{type(self).__name__}: {name} must be a finite number of at least 0, got {value}")
+
+    def real_costs(self) -> Iterable[tuple[float, str]]:
+        """The goal's own costs that need not be whole, each with what it is: `Scale` must make them whole."""
+        return ()
 
     def prepare(self, tasks: Iterable[TaskView]) -> Goal:
         """Fix what depends on the tasks of the whole instance; called once, before anything else."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, inf, log2
+from fractions import Fraction
+from functools import cached_property
+from math import inf
 
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
@@ -26,11 +29,18 @@ class DataLocality(Goal):
     rack or the whole cluster it pays what it would pay on the worst machine there.
     """
 
-    rack_cost: int = 1
-    cluster_cost: int = 2
+    rack_cost: float = 1
+    cluster_cost: float = 2
     threshold: float = 0.1
     most: int = 10
     weight: int = 1
+
+    def __post_init__(self) -> None:
+        self.require(rack_cost=self.rack_cost, cluster_cost=self.cluster_cost, threshold=self.threshold, most=self.most)
+
+    def real_costs(self) -> Iterable[tuple[float, str]]:
+        """What a MB costs."""
+        return (self.rack_cost, "rack_cost of DataLocality"), (self.cluster_cost, "cluster_cost of DataLocality")
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
         """Machines (the ``most`` best) and racks that hold enough of the data."""
@@ -61,9 +71,9 @@ class DataLocality(Goal):
 
     def _units(self, total: int, scale: Scale) -> tuple[int, int, int]:
         """Cost of reading all from afar, and what a MB in the same rack, and on the same machine, takes off."""
-        unit = scale.factor * self.weight
-        near = min(self.rack_cost, self.cluster_cost)
-        return self.cluster_cost * total * unit, (self.cluster_cost - near) * unit, near * unit
+        rack, far = (scale.units(value, what) * self.weight for value, what in self.real_costs())
+        near = min(rack, far)
+        return far * total, far - near, near
 
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
@@ -123,12 +133,20 @@ class LoadSpread(Goal):
     This is the lambda-representation of a convex function in a network; the cheap slots fill first by themselves.
     """
 
-    step: int = 1
+    step: float = 1
     weight: int = 1
+
+    def __post_init__(self) -> None:
+        self.require(step=self.step)  # a falling cost would not be convex
+
+    def real_costs(self) -> Iterable[tuple[float, str]]:
+        """What each further task costs more."""
+        return ((self.step, "step of LoadSpread"),)
 
     def slot_costs(self, machine: Machine, scale: Scale) -> list[int]:
         """0, step, 2 step, ..."""
-        return [self.step * k * scale.factor * self.weight for k in range(machine.slots)]
+        step = scale.units(self.step, "step of LoadSpread") * self.weight
+        return [step * k for k in range(machine.slots)]
 
 
 @dataclass(frozen=True)
@@ -138,6 +156,11 @@ class RandomCosts(Goal):
     most: int = 1000
     seed: int = 0
     weight: int = 1
+
+    def __post_init__(self) -> None:
+        self.require()
+        if not isinstance(self.most, int) or self.most < 1:
+            raise ModelError(f"RandomCosts: most must be a whole number of at least 1, got {self.most!r}")
 
     def slot_costs(self, machine: Machine, scale: Scale) -> list[int]:
         """Random numbers from machine name and seed, ascending."""
@@ -154,28 +177,37 @@ class Continuity(Goal):
     largest value. Source: reconstructed (Quincy's preemption cost grows with running time).
     """
 
-    base: int = 1
-    rate: int = 1
+    base: float = 1
+    rate: float = 1
     unit_s: float = 60.0
     weight: int = 1
 
     def __post_init__(self) -> None:
-        if self.base < 0 or self.rate < 0 or not self.unit_s > 0:
-            raise ModelError("Continuity: base and rate must be at least 0, unit_s positive")
+        self.require(base=self.base, rate=self.rate)
+        if not 0 < self.unit_s < inf:
+            raise ModelError(f"Continuity: unit_s must be a positive number of seconds, got {self.unit_s}")
+
+    @cached_property
+    def ages_s(self) -> tuple[float, ...]:
+        """Elapsed seconds at which the credit grows, each the nearest float to the exact ``unit * (2**k - 1)``."""
+        unit = Fraction(repr(float(self.unit_s)))
+        return tuple(float(unit * (2**k - 1)) for k in range(_OLDEST + 1))
 
     def age(self, elapsed_s: float) -> int:
         """Doublings of the unit that a task has run."""
-        return min(floor(log2(1.0 + elapsed_s / self.unit_s)), _OLDEST)
+        return bisect_right(self.ages_s, elapsed_s) - 1
 
     def largest(self, scale: Scale) -> int:
         """The largest credit."""
-        return (self.base + self.rate * _OLDEST) * scale.factor * self.weight
+        return self._credit(_OLDEST, scale)
 
-    def next_step(self, elapsed_s: float) -> float:
-        """Elapsed time at which the credit grows next; infinite when it does not."""
-        if self.age(elapsed_s) == _OLDEST:
-            return inf
-        return self.unit_s * float(2 ** (self.age(elapsed_s) + 1) - 1)
+    def real_costs(self) -> Iterable[tuple[float, str]]:
+        """Base and rate."""
+        return (self.base, "base of Continuity"), (self.rate, "rate of Continuity")
+
+    def _credit(self, age: int, scale: Scale) -> int:
+        base, rate = (scale.units(value, what) for value, what in self.real_costs())
+        return (base + rate * age) * self.weight
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
         """Where it runs."""
@@ -185,4 +217,4 @@ class Continuity(Goal):
         """Minus the credit for staying."""
         if machine is None or task.machine != machine:
             return 0
-        return -(self.base + self.rate * self.age(task.elapsed_s)) * scale.factor * self.weight
+        return -self._credit(self.age(task.elapsed_s), scale)

@@ -26,7 +26,8 @@ class FairShares(Goal):
 
     With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most
     A run. As placement may keep a job below its share, an elastic arc of A units beside it lets further tasks
-    wait at a cost above everything else. Source: Sirius, section on fairness.
+    wait at a cost above everything else. Source: Sirius, section on fairness. When the guaranteed minima exceed the
+    slots (a machine is lost, say), they are scaled down in proportion, in whole tasks.
     """
 
     kind: Literal["max_min", "weighted", "caps"] = "max_min"
@@ -41,8 +42,15 @@ class FairShares(Goal):
     ) -> tuple[Integers, Integers]:
         """Tasks of each job that should run at least and may run at most; all arguments (J,) but ``slots``."""
         most = np.minimum(most, count)
-        least = np.minimum(least, most)
+        least = guaranteed(np.minimum(least, most), slots)
         if self.kind == "caps":
             return least, most
         share = whole_shares(least, most, weight if self.kind == "weighted" else np.ones_like(weight), slots)
         return share, share
+
+
+def guaranteed(least: Integers, slots: int) -> Integers:
+    """The minima that the slots can hold: as they are, or scaled down in proportion where they exceed the slots."""
+    if int(least.sum()) <= slots:
+        return least
+    return whole_shares(np.zeros_like(least), least, np.maximum(least, 1), slots)

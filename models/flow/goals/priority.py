@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import floor
 from typing import Literal
 
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal, Scale, TaskView
+from flowlex.models.flow.goals.base import Goal, Scale, TaskView, exact
 
 __all__ = ["LOWEST", "Priority"]
 
@@ -81,5 +82,5 @@ class Priority(Goal):
                 raise ModelError(f"Priority: pass limits={{{name!r}: ...}}, the demand that stands for omega")
             if demand > self.limits[name]:
                 raise ModelError(f"task {task.task.name!r} demands {demand:g} {name}, beyond {self.limits[name]:g}")
-            total -= weight * int(self.omega * demand / self.limits[name])
+            total -= weight * floor(self.omega * exact(demand) / exact(self.limits[name]))
         return total * scale.factor * self.weight

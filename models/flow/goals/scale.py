@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 
@@ -17,7 +17,7 @@ __all__ = ["common_scale"]
 _MOST = 10**6
 
 
-def common_scale(instance: FlowInstance, goals: Iterable[Goal], wait_cost: float | None) -> int:
+def common_scale(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float | None) -> int:
     """The least factor that makes every cost whole (decimals are read as they are written).
 
     Raises
@@ -42,9 +42,11 @@ def common_scale(instance: FlowInstance, goals: Iterable[Goal], wait_cost: float
     return factor
 
 
-def _costs(instance: FlowInstance, goals: Iterable[Goal], wait_cost: float | None) -> Iterator[tuple[float, str]]:
+def _costs(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float | None) -> Iterator[tuple[float, str]]:
     if wait_cost is not None:
         yield wait_cost, "wait_cost"
+    for goal in goals:
+        yield from goal.real_costs()
     placement = next((goal for goal in goals if isinstance(goal, Placement)), None)
     for task in instance.tasks:
         for machine, cost in task.costs.items():

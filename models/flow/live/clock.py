@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from math import inf, nextafter
 
-from flowlex.models.flow.goals.base import Goal
+from flowlex.models.flow.goals.base import Goal, exact
 from flowlex.models.flow.goals.costs import Continuity
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "elapsed_s"]
+
+
+def elapsed_s(started_s: float, now_s: float) -> float:
+    """Seconds between two times, exact in the decimals they are written in: 128.2 is 60 s after 68.2."""
+    return float(exact(now_s) - exact(started_s))
 
 
 class Clock:
@@ -17,7 +23,7 @@ class Clock:
     def __init__(self, goal: Continuity | None) -> None:
         self._goal = goal
         self._started: dict[str, float] = {}
-        self._queue: list[tuple[float, str, float]] = []
+        self._queue: list[tuple[float, str, float, int]] = []  # not before, task, since when, next age
 
     @classmethod
     def of(cls, goals: Iterable[Goal]) -> Clock:
@@ -33,7 +39,14 @@ class Clock:
         """A task begins to run where it is."""
         if self._goal is not None:
             self._started[task] = at_s
-            heappush(self._queue, (at_s + self._goal.next_step(0.0), task, at_s))
+            self._await(task, at_s, 1)
+
+    def _await(self, task: str, started_s: float, age: int) -> None:
+        """Note when a task reaches an age; never later than it does, so that `due` may have to look again."""
+        assert self._goal is not None
+        if age < len(self._goal.ages_s):
+            soon = nextafter(started_s + self._goal.ages_s[age], -inf)
+            heappush(self._queue, (soon, task, started_s, age))
 
     def stop(self, task: str) -> None:
         """A task runs no more."""
@@ -41,8 +54,17 @@ class Clock:
 
     def due(self, now_s: float) -> Iterator[str]:
         """Tasks whose credit has grown by now; each is named once per call."""
+        early = []
         while self._queue and self._queue[0][0] <= now_s:
-            _, task, started = heappop(self._queue)
-            if self._goal is not None and self._started.get(task) == started:
-                heappush(self._queue, (started + self._goal.next_step(now_s - started), task, started))
-                yield task
+            entry = heappop(self._queue)
+            _, task, started, next_age = entry
+            if self._goal is None or self._started.get(task) != started:
+                continue
+            age = self._goal.age(elapsed_s(started, now_s))
+            if age < next_age:
+                early.append(entry)
+                continue
+            self._await(task, started, age + 1)
+            yield task
+        for entry in early:
+            heappush(self._queue, entry)

@@ -59,14 +59,14 @@ class ReplayReport:
             "placed": self.placed,
             "moved": self.moved,
             "stopped": self.stopped,
-            "ended while waiting": self.ended_waiting,
-            "refused events": len(self.refused),
-            "running at the end": self.scheduler.state.running,
-            "strict orders by": self.scheduler.method,
-            "waiting at the end": len(self.scheduler.state.tasks) - self.scheduler.state.running,
-            "median step (ms)": float(np.median(ms)),
-            "99th percentile (ms)": float(np.percentile(ms, 99)),
-            "longest (ms)": float(ms.max()),
+            "ended_while_waiting": self.ended_waiting,
+            "refused_events": len(self.refused),
+            "running_at_end": self.scheduler.state.running,
+            "method": self.scheduler.method,
+            "waiting_at_end": len(self.scheduler.state.tasks) - self.scheduler.state.running,
+            "median_step_ms": float(np.median(ms)),
+            "p99_step_ms": float(np.percentile(ms, 99)),
+            "longest_step_ms": float(ms.max()),
         }
 
 
@@ -117,8 +117,12 @@ def replay_events(
     report = ReplayReport(scheduler)
     rest = stream if first is None or isinstance(first, ev.Cluster) else _chain(first, stream)
     pending, at = 0, scheduler.state.now_s
-    for number, event in enumerate(rest, 2):
-        at = max(at, float(getattr(event, "at_s", 0.0)))
+    for number, event in enumerate(rest, 2 if isinstance(first, ev.Cluster) else 1):
+        time_s = float(getattr(event, "at_s", at)) if "at_s" in event.model_fields_set else at
+        if time_s < at:
+            report.refused.append((number, f"time runs backwards, from {at:g} s to {time_s:g} s; sort the log"))
+            continue
+        at = time_s
         if isinstance(event, ev.Step):
             if batch is None:
                 _step(report, at, on_step)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 from flowlex.formulations.sessions.phased import PhasedSession
@@ -23,7 +24,8 @@ from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.goals.priority import LOWEST
+from flowlex.models.flow.goals.priority import LOWEST, Priority
+from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import EngineChoice, Method, make_session, plan_stages
 from flowlex.models.flow.live.state import EventError, LiveJob, LiveState
@@ -61,9 +63,10 @@ class FlowScheduler:
     goals
         As for `FlowScheduling`.
     wait_cost, scale, lexicographic, method
-        As for `FlowScheduling`; the scale is fixed at the start. Under ``auto`` strict orders are kept by weights
-        where these stay exact for any cluster within the limits below, else by as few phases as fit; the attribute
-        ``method`` then says why.
+        As for `FlowScheduling`. The scale is fixed at the start, by default the least that makes the goals and the
+        cluster's jobs whole; a later cost that is no multiple of its fraction is refused, naming the scale. Under
+        ``auto`` strict orders are kept by weights where these stay exact for any cluster within the limits below,
+        else by as few phases as fit; the attribute ``method`` then says why.
     engine
         ``paths`` (warm shortest paths) or ``highs`` (the linear program hot-started, for comparison).
     certify
@@ -80,7 +83,7 @@ class FlowScheduler:
         goals: Iterable[Goal] = (),
         *,
         wait_cost: float | None = None,
-        scale: int = 1,
+        scale: int | None = None,
         engine: EngineChoice = "paths",
         certify: bool = True,
         cost_limit: int = 10**6,
@@ -102,6 +105,14 @@ class FlowScheduler:
         self._timed = _Timed()
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = tuple(goals)
+        for goal in goals:
+            if isinstance(goal, Priority) and goal.mode == "weighted" and goal.lowest is None:
+                raise ModelError(
+                    "jobs come later, so a live Priority(mode='weighted') needs its largest number: pass lowest=..."
+                )
+        if scale is None:
+            scale = common_scale(cluster, goals, wait_cost)
+        self.options["scale"] = scale
         order = StrictOrder.live(goals, cost_limit * scale, task_limit, lexicographic=lexicographic)
         divisors, self.method = plan_stages(order, method, engine)
         session = make_session(
@@ -164,7 +175,6 @@ class FlowScheduler:
                     raise EventError(f"task {task.name!r} is here already; give each task its own name")
                 if task.running is not None:
                     raise EventError(f"task {task.name!r} runs already; submit it without 'running'")
-            self._check_minima(job.name, job.min_tasks)
             self.state.put_job(job)
 
     def finish(self, task: str) -> None:
@@ -202,8 +212,8 @@ class FlowScheduler:
     def set_slots(self, machine: str, slots: int) -> None:
         """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step."""
         with self._timed:
-            if slots < 0:
-                raise EventError(f"machine {machine!r}: slots must be at least 0, got {slots}")
+            if not isinstance(slots, int) or slots < 0:
+                raise EventError(f"machine {machine!r}: slots must be a whole number of at least 0, got {slots!r}")
             old = self.state.machine(machine)
             new = old.model_copy(update={"slots": slots})
             costs = self.state.slot_costs(new)
@@ -218,8 +228,8 @@ class FlowScheduler:
         """A job becomes more or less important."""
         with self._timed:
             live = self.state.job(job)
-            if not 0 <= priority <= LOWEST:
-                raise EventError(f"job {job!r}: priority must lie in 0..{LOWEST}, got {priority}")
+            if not isinstance(priority, int) or not 0 <= priority <= LOWEST:
+                raise EventError(f"job {job!r}: priority must be a whole number in 0..{LOWEST}, got {priority!r}")
             if self.state.rules.priority is not None:
                 self.state.rules.priority.level(priority)
             try:
@@ -265,26 +275,18 @@ class FlowScheduler:
                 new = FlowJob.model_validate(live.job.model_dump() | changes)
             except ValueError as error:
                 raise EventError(f"job {job!r}: {_first_reason(error)}") from error
-            self._check_minima(job, new.min_tasks - live.job.min_tasks)
-            self.state.minima += new.min_tasks - live.job.min_tasks
             live.job = new
             if self.state.claims is not None:
                 self.state.claims.claim(new)
-
-    def _check_minima(self, job: str, more: int) -> None:
-        total = self.state.minima + more
-        if self.state.rules.shares is not None and more > 0 and total > self.state.slots:
-            raise EventError(
-                f"job {job!r}: the minimum shares would sum to {total} tasks, the cluster has {self.state.slots} "
-                "slots; lower min_tasks"
-            )
 
     # Deciding --------------------------------------------------------------------------------------------------
     def prepare(self, now_s: float | None = None) -> None:
         """Let time pass and bring the network up to the events, without deciding yet."""
         state = self.state
         if now_s is not None:
-            if not now_s >= state.now_s:
+            if not now_s < inf:
+                raise EventError(f"time must be a finite number of seconds, got {now_s}")
+            if now_s < state.now_s:
                 raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
             state.now_s = now_s
         for name in state.clock.due(state.now_s):

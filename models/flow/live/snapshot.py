@@ -26,6 +26,7 @@ from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import Spot
 from flowlex.models.flow.live.apart import ApartNetwork
+from flowlex.models.flow.live.clock import elapsed_s
 from flowlex.models.flow.live.network import JobBounds, LiveNetwork, _Group, _Job, _Machine, _Task
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.state import LiveJob, LiveTask
@@ -170,13 +171,14 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
         state.jobs[job.name] = LiveJob(job, dict.fromkeys(tasks))
         if state.claims is not None:
             state.claims.put(job, len(tasks))
-        state.minima += job.min_tasks
         if job.different_machines:
             state._apart.setdefault(job.different_machines, {}).update(dict.fromkeys(tasks))
         by_name = {task.name: task for task in job.tasks}
         for name in tasks:
             priority, at, started, costs, apart = document["tasks"][name]
-            live = LiveTask(by_name[name], job.name, priority, at, state.now_s - started, costs, apart, started)
+            live = LiveTask(
+                by_name[name], job.name, priority, at, elapsed_s(started, state.now_s), costs, apart, started
+            )
             state.tasks[name] = live
             live.moving = state.rules.moving(live, state.cluster)
             state._mention(name, live)

@@ -13,7 +13,7 @@ from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import ClusterView, Scale, Spot, TaskView
 from flowlex.models.flow.live.apart import ApartNetwork
-from flowlex.models.flow.live.clock import Clock
+from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.network import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.shares import JobClaims
@@ -76,7 +76,6 @@ class LiveState:
         self.clock: Clock = Clock.of(self.rules.goals)
         self.running = 0
         self.slots = 0
-        self.minima = 0  # sum of the jobs' minimum tasks
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
         self._mentions: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
@@ -148,7 +147,6 @@ class LiveState:
         priced = [(view, *self._priced(view)) for view in views]
         live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))
         self.jobs[job.name] = live
-        self.minima += job.min_tasks
         if self.claims is not None:
             self.claims.put(job, len(views))
         self.network.set_job(job.name, self._bounds(live, 0, len(views)))
@@ -195,14 +193,13 @@ class LiveState:
         if not job.tasks:
             if self.claims is not None:
                 self.claims.take(task.job)
-            self.minima -= job.job.min_tasks
             self.network.remove_job(task.job)
             del self.jobs[task.job]
 
     def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
         """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
         if task.machine is not None:
-            task.elapsed_s = self.now_s - task.started_s
+            task.elapsed_s = elapsed_s(task.started_s, self.now_s)
         offers, wait = self._priced(task, task.moving if placed else None)
         self.network.reprice(task.task.name, offers, wait)
         if not placed:
@@ -338,7 +335,7 @@ class LiveState:
         known = self.cluster.machines
         running = None
         if task.machine in known:
-            running = RunningOn(machine=str(task.machine), elapsed_s=self.now_s - task.started_s)
+            running = RunningOn(machine=str(task.machine), elapsed_s=elapsed_s(task.started_s, self.now_s))
         data = tuple(
             block
             if known.keys() >= set(block.machines)

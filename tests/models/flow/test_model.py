@@ -261,9 +261,6 @@ def test_refusals():
         preset("mesos")
     with pytest.raises(ModelError, match="weights are whole"):
         Priority(weights={"cpu": float("nan")})
-    greedy = FlowInstance(machines=cluster(2), jobs=(job("j", "a", "b", "c", min_tasks=3),))
-    with pytest.raises(ModelError, match="minimum shares sum to 3 tasks, the cluster has 2 slots"):
-        FlowScheduling(greedy, goals=(FairShares(),)).solve("network")
     with pytest.raises(ModelError, match="priority 9 exceeds the lowest, 4"):
         nine = FlowInstance(machines=cluster(1), jobs=(job("j", "a", priority=9),))
         FlowScheduling(nine, goals=(Priority(mode="weighted", lowest=4),)).solve("network")

@@ -108,7 +108,7 @@ def test_continuity_grows_with_time():
 
 def test_room_is_kept_for_the_credit_that_a_task_may_earn():
     goals = (Continuity(base=1, rate=2, unit_s=60), Placement())
-    assert (goals[0].age(1e30), goals[0].next_step(1e30)) == (24, float("inf"))
+    assert goals[0].age(1e30) == 24 == len(goals[0].ages_s) - 1
     scheduler = small(goals=goals, cost_limit=50)
     submit(scheduler, "j", "t")
     scheduler.set_cost("t", "a", -1)
@@ -159,11 +159,9 @@ def test_bad_events_are_refused_and_change_nothing():
         (lambda: scheduler.cancel(), "cancel names a task or a job"),
         (lambda: scheduler.add_machine(Machine(name="a")), "machine 'a' is here already"),
         (lambda: scheduler.remove_machine("z"), "no machine is named 'z'"),
-        (lambda: scheduler.set_slots("a", -1), "slots must be at least 0, got -1"),
+        (lambda: scheduler.set_slots("a", -1), "slots must be a whole number of at least 0, got -1"),
         (lambda: submit(scheduler, "j", "w"), "job 'j' is here already"),
         (lambda: submit(scheduler, "k", "t"), "task 't' is here already"),
-        (lambda: submit(scheduler, "k", "w", "y", min_tasks=2), "would sum to 3 tasks, the cluster has 2 slots"),
-        (lambda: scheduler.update_shares("j", min_tasks=9), "would sum to 9 tasks"),
         (lambda: scheduler.update_shares("j", max_tasks=0), "min_tasks 1 exceeds max_tasks 0"),
         (lambda: scheduler.set_priority("j", 2000), "2000"),
         (lambda: scheduler.set_cost("t", "a", float("nan")), "is nan; a cost must be a finite number"),
@@ -243,9 +241,9 @@ def test_replay_of_a_log():
     report.milliseconds = [1.5]
     assert [count for *_, count in report.histogram()] == [1] + [0] * 11
     assert report.summary()["events"] == 90
-    assert report.summary()["strict orders by"] == "weights"
+    assert report.summary()["method"] == "weights"
     wide = replay_events(log, (Placement(), DataLocality()), lexicographic=True)
-    assert wide.summary()["strict orders by"].startswith("phases: 2 stages, as the strict order would need a weight of")
+    assert wide.summary()["method"].startswith("phases: 2 stages, as the strict order would need a weight of")
     log.insert(3, ev.Finish(task="nobody"))
     assert [number for number, _ in replay_events(log, ()).refused] == [4]
     assert replay_events(log, (), batch=20).steps == 5

@@ -1,0 +1,218 @@
+"""What broke live schedulers once: float ages, saving between changes and a step, fractions, twice the same goal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flowlex import FlowScheduler, FlowScheduling
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.models import ModelError
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
+from flowlex.models.flow.live.clock import Clock, elapsed_s
+from flowlex.models.flow.live.delta import Delta
+from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+
+
+def machines(*slots: int) -> tuple[Machine, ...]:
+    return tuple(Machine(name=f"m{k}", slots=n, rack="r") for k, n in enumerate(slots))
+
+
+def job(name: str, count: int, **fields: object) -> FlowJob:
+    return FlowJob(name=name, tasks=tuple(FlowTask(name=f"{name}{k}") for k in range(count)), **fields)
+
+
+def scheduler(*slots: int, goals: tuple = (), **options: object) -> FlowScheduler:
+    return FlowScheduler(FlowInstance(name="live", machines=machines(*slots)), goals, **options)
+
+
+def step(live: FlowScheduler, now_s: float, goals: tuple, **options: object) -> Delta:
+    """A step whose schedule is worth what a fresh solve of the same state is worth."""
+    live.prepare(now_s)
+    static = FlowScheduling(live.instance(), goals=goals, **options).solve("network")
+    delta = live.step(now_s)
+    assert live.score() == static.score
+    return delta
+
+
+# Times are exact ------------------------------------------------------------------------------------------------
+def test_a_step_at_the_very_due_time_ends_and_the_task_is_older() -> None:
+    goals = (Continuity(),)
+    live = scheduler(1, goals=goals)
+    live.submit(job("a", 1))
+    step(live, 68.2, goals)
+    step(live, 128.2, goals)  # 128.2 - 68.2 is less than 60 in floats
+    assert live.instance().jobs[0].tasks[0].running.elapsed_s == 60.0
+
+
+@pytest.mark.parametrize("unit", [0.3, 0.1, 60.0, 7.7])
+def test_ages_advance_one_by_one_at_decimal_times(unit: float) -> None:
+    goal = Continuity(unit_s=unit)
+    for tenths in range(0, 36000, 37):
+        start = tenths / 10
+        clock = Clock(goal)
+        clock.start("t", start)
+        for age in (1, 2, 3):
+            due = float(np.format_float_positional(start + unit * (2**age - 1), precision=12, trim="0"))
+            assert list(clock.due(due - unit / 4)) == []
+            assert list(clock.due(due)) == ["t"]
+            assert goal.age(elapsed_s(start, due)) == age
+            assert list(clock.due(due)) == []
+
+
+def test_times_that_are_none_are_refused() -> None:
+    live = scheduler(1)
+    for now, says in ((float("inf"), "finite"), (float("nan"), "finite"), (-1.0, "cannot go back")):
+        with pytest.raises(ModelError, match=says):
+            live.step(now)
+    with pytest.raises(ModelError, match="unit_s must be a positive"):
+        Continuity(unit_s=float("inf"))
+
+
+# Saving never solves, a failed step can be repeated -------------------------------------------------------------
+def test_saving_between_changes_and_a_step_harms_nothing(tmp_path) -> None:
+    goals = (FairShares(), Placement())
+    live = scheduler(2, goals=goals, scale=10)
+    live.submit(job("a", 5))
+    live.step(1.0)
+    for k in range(3):
+        live.cancel(task=f"a{k}")
+    save_scheduler(live, tmp_path / "state.npz")
+    restored = load_scheduler(tmp_path / "state.npz", goals)
+    first, second = step(live, 2.0, goals, scale=10), step(restored, 2.0, goals, scale=10)
+    assert (first.placed, first.running) == (second.placed, second.running)
+    assert first.running == 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("options", [{}, {"lexicographic": True}, {"scale": 10, "cost_limit": 10**7}])
+def test_lives_saved_at_any_moment_go_on_alike(seed: int, options: dict, tmp_path) -> None:
+    rng = np.random.default_rng(seed)
+    goals = (FairShares(), Placement(), LoadSpread(), Continuity())
+    live = scheduler(2, 1, 2, goals=goals, **options)
+    now = 0.0
+    for turn in range(12):
+        waiting = list(live.state.tasks)
+        if waiting and rng.random() < 0.5:
+            live.cancel(task=str(rng.choice(waiting)))
+        if rng.random() < 0.7:
+            live.submit(job(f"j{turn}x", int(rng.integers(1, 5)), min_tasks=int(rng.integers(0, 3))))
+        if rng.random() < 0.3:
+            live.set_slots("m0", int(rng.integers(0, 4)))
+        if rng.random() < 0.5:
+            save_scheduler(live, tmp_path / "state.npz")
+            live = load_scheduler(tmp_path / "state.npz", goals)
+        if rng.random() < 0.6:
+            now += float(rng.integers(1, 90))
+            live.step(now)
+    step(live, now + 1, goals, **{name: value for name, value in options.items() if name != "cost_limit"})
+
+
+def test_a_failed_step_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares that are not refreshed make the step fail; with them refreshed the same step succeeds."""
+    goals = (FairShares(), Placement())
+    live = scheduler(2, goals=goals, scale=10)
+    live.submit(job("a", 5))
+    live.step(1.0)
+    for k in range(3):
+        live.cancel(task=f"a{k}")
+    with monkeypatch.context() as broken, pytest.raises(RuntimeError, match="cannot be balanced"):
+        broken.setattr(live.state, "update_bounds", lambda: None)
+        live.step(2.0)
+    assert step(live, 2.0, goals, scale=10).running == 2
+
+
+# Fractions are exact or refused ---------------------------------------------------------------------------------
+def test_fractional_costs_of_goals_are_exact_live_and_static() -> None:
+    goals = (LoadSpread(step=0.9), Continuity(base=0.9, rate=0.3))
+    live = scheduler(2, 2, goals=goals)
+    assert live.options["scale"] == 10
+    live.submit(job("a", 4))
+    step(live, 1.0, goals)
+    assert live.score().cost == 18  # two tasks pay 0.9, in tenths
+    step(live, 100.0, goals)
+    with pytest.raises(ModelError, match="scale=10"):
+        scheduler(2, goals=goals, scale=1).submit(job("a", 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: LoadSpread(step=-1), "step must be a finite number of at least 0"),
+        (lambda: DataLocality(rack_cost=float("nan")), "rack_cost must be a finite number"),
+        (lambda: Continuity(weight=0.5), "weight must be a whole number"),
+        (lambda: RandomCosts(most=0), "most must be a whole number of at least 1"),
+        (lambda: scheduler(1, goals=(Continuity(), Continuity(base=3))), "two goals are of kind Continuity"),
+        (lambda: scheduler(1, goals=(Placement(), Placement())), "two goals are of kind Placement"),
+        (lambda: scheduler(1, goals=(Priority(mode="weighted"),)), "pass lowest="),
+        (lambda: scheduler(1).set_slots("m0", 2.5), "slots must be a whole number of at least 0, got 2.5"),
+        (lambda: scheduler(1).set_slots("m0", -1), "slots must be a whole number of at least 0, got -1"),
+    ],
+)
+def test_what_is_refused_before_anything_changes(make, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        make()
+
+
+def test_priorities_and_costs_that_are_none_change_nothing() -> None:
+    live = scheduler(1)
+    live.submit(job("a", 1))
+    with pytest.raises(ModelError, match=r"priority must be a whole number in 0..1000, got 1.5"):
+        live.set_priority("a", 1.5)
+    for cost, says in ((1e300, "use a larger unit"), (float("nan"), "finite"), (0.5, "scale=2")):
+        with pytest.raises(ModelError, match=says):
+            live.set_cost("a0", "m0", cost)
+    assert live.step(1.0).running == 1
+
+
+@pytest.mark.parametrize("kind", ["max_min", "weighted", "caps"])
+def test_guarantees_beyond_the_slots_are_scaled_down_live_and_static(kind: str) -> None:
+    goals = (FairShares(kind=kind),)
+    live = scheduler(4, 2, goals=goals)
+    live.submit(job("a", 4, min_tasks=4))
+    live.submit(job("b", 2, min_tasks=2))
+    live.step(1.0)
+    live.remove_machine("m0")
+    assert step(live, 2.0, goals).running == 2
+    with_room = FlowScheduling(live.instance(), goals=goals).solve("network")
+    assert sum(low for low, _ in with_room.shares.values()) == 2
+
+
+def test_whole_costs_of_any_size_stay_whole() -> None:
+    task = FlowTask(name="t", costs={"m0": 36028797018963969})
+    instance = FlowInstance(name="x", machines=machines(1), jobs=(FlowJob(name="a", tasks=(task,)),))
+    solution = FlowScheduling(instance, preset="none", method="phases").solve("network")
+    assert solution.score.cost == 36028797018963969
+    dear = FlowJob(name="a", tasks=(FlowTask(name="t", costs={"m0": 1e22}),))
+    huge = instance.model_copy(update={"jobs": (dear,)})
+    with pytest.raises(ModelError, match="use a larger unit of cost"):
+        FlowScheduling(huge, preset="none").solve("network")
+
+
+def test_weighted_priority_reads_demands_as_decimals() -> None:
+    goal = Priority(mode="weighted", weights={"cpu": 1}, omega=100, limits={"cpu": 1.0}, lowest=0)
+    task = FlowTask(name="t", demands={"cpu": 0.29})
+    instance = FlowInstance(name="x", machines=machines(0), jobs=(FlowJob(name="a", tasks=(task,)),))
+    assert FlowScheduling(instance, goals=(goal,)).solve("network").score.cost == goal.gap - 29
+
+
+def test_a_log_is_counted_by_its_lines_and_time_that_runs_backwards_is_told() -> None:
+    from flowlex.instances import events as ev
+    from flowlex.models.flow.live.replay import replay_events
+
+    log = [
+        ev.AddMachine(machine=machines(1)[0], at_s=5.0),
+        ev.Submit(job=job("a", 1), at_s=3.0),
+        ev.Finish(task="nobody", at_s=6.0),
+    ]
+    report = replay_events(log, ())
+    assert [number for number, _ in report.refused] == [2, 3]
+    assert report.refused[0][1] == "time runs backwards, from 5 s to 3 s; sort the log"
+
+
+def test_preferences_keep_their_fractions() -> None:
+    wish = Constraint(kind="preferred", resources=("machine:m1",), utility=0.3)
+    task = FlowTask(name="t", constraints=(wish,))
+    instance = FlowInstance(name="x", machines=machines(1, 1), jobs=(FlowJob(name="a", tasks=(task,)),))
+    solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
+    assert solution.machine_of == {"t": "m1"}
