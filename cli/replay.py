@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowlex.cli.output import complain, console, facts_table, note
+
+if TYPE_CHECKING:
+    from flowlex.instances.events import EventLog
 
 __all__ = ["replay"]
 
@@ -27,6 +31,9 @@ def replay(
     seed: Annotated[int, typer.Option("--seed", min=0, help="For an instance: seed of the events.")] = 0,
     until: Annotated[float | None, typer.Option("--until", help="For a trace: stop after this many seconds.")] = None,
     cost_limit: Annotated[int, typer.Option("--cost-limit", min=1, help="Largest cost of one arc.")] = 10**6,
+    scale: Annotated[
+        int | None, typer.Option("--scale", min=1, help="Costs are whole numbers of 1/SCALE; found from the start's.")
+    ] = None,
     lexicographic: Annotated[
         bool, typer.Option("--lexicographic", help="Goals in strict order instead of their weighted sum.")
     ] = False,
@@ -50,18 +57,21 @@ def replay(
     if restore is not None and options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
         raise typer.BadParameter("--restore takes engine, cost limit and order from the state; leave them out")
     scheduler = None if restore is None else load_scheduler(restore, chosen, certify=certify)
-    stream, damage = _events(log, steps=steps, events=events, seed=seed, until=until)
-    if damage is not None and not stream:
-        complain(f"{damage}")
+    if scale is not None:
+        options["scale"] = scale
+    stream = _events(log, steps=steps, events=events, seed=seed, until=until)
+    if isinstance(stream, ev.EventLog) and next(iter(stream), None) is None and stream.damage is not None:
+        complain(f"{stream.damage}")
         raise typer.Exit(1)
     if write_log is not None:
+        stream = list(stream)
         ev.write_event_log(stream, write_log)
         note(f"Log: {write_log}")
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     started = time.perf_counter()
     with Progress(*columns, console=out, transient=True) as progress:
-        bar = progress.add_task("events", total=len(stream))
+        bar = progress.add_task("events", total=len(stream) if isinstance(stream, list) else None)
         report = replay_events(
             progress.track(stream, task_id=bar),
             chosen,
@@ -82,29 +92,33 @@ def replay(
     if save is not None:
         save_scheduler(report.scheduler, save)
         note(f"State: {save}")
-    if damage is not None:
-        complain(f"{damage}")
+    if isinstance(stream, ev.EventLog) and stream.damage is not None:
+        complain(f"{stream.damage}")
         raise typer.Exit(1)
 
 
-def _events(
-    log: Path, *, steps: int, events: int, seed: int, until: float | None
-) -> tuple[list[Any], Exception | None]:
-    """Events of a log, of a trace, or made up for an instance; and what was damaged."""
+def _events(log: Path, *, steps: int, events: int, seed: int, until: float | None) -> EventLog | list[Any]:
+    """Events of a log, of a trace, or made up for an instance."""
     from flowlex.instances.base import InstanceError
-    from flowlex.instances.events import read_event_log
-    from flowlex.instances.files import read_bytes, read_instance
+    from flowlex.instances.events import EventLog
+    from flowlex.instances.files import read_instance
     from flowlex.instances.flow import FlowInstance
     from flowlex.instances.generators.flow import event_stream
     from flowlex.instances.importers.google import google_trace_events
 
     if log.is_dir():
-        return list(google_trace_events(log, until_s=until)), None
-    head = read_bytes(log)[:4096].lstrip()
-    if b'"event"' in head.split(b"\n", 1)[0] or b'"kind"' not in head:
-        read = read_event_log(log)
-        return list(read.events), read.damage
+        return list(google_trace_events(log, until_s=until))
+    read = EventLog(log)
+    if next(iter(read), None) is not None or not _is_document(log):
+        return read
     instance = read_instance(log)
     if not isinstance(instance, FlowInstance):
         raise InstanceError(f"only flow-scheduling instances can be replayed, this is {instance.kind!r}", path=log)
-    return list(event_stream(instance, seed=seed, steps=steps, events=events)), None
+    return list(event_stream(instance, seed=seed, steps=steps, events=events))
+
+
+def _is_document(log: Path) -> bool:
+    """Whether the file is one JSON document instead of lines of events."""
+    with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as stream:
+        head = stream.read(4096)
+    return b'"kind"' in head and b'"event"' not in head.split(b"\n", 1)[0]

@@ -6,15 +6,17 @@ decide; a log without ``step`` is cut into steps by whoever replays it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from flowlex.instances.base import InstanceError, Name, NonNegative, Part
-from flowlex.instances.files import read_bytes, write_atomically
+from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine
 
 __all__ = [
@@ -31,7 +33,6 @@ __all__ = [
     "Step",
     "Submit",
     "UpdateShares",
-    "read_event_log",
     "write_event_log",
 ]
 
@@ -141,41 +142,69 @@ Event = Annotated[
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)
 
 
-@dataclass(frozen=True)
 class EventLog:
-    """Events in order, and what stopped the reading when a line is damaged (everything before it is kept)."""
+    """A log in a file (plain or gzip), read line by line as it is iterated over, however long it is.
 
-    events: tuple[Any, ...]
-    damage: InstanceError | None = None
+    Reading ends with the file or with the first damaged line; ``damage`` then says what stopped it.
 
-    def require_whole(self) -> EventLog:
-        """Return self, or raise the damage."""
-        if self.damage is not None:
-            raise self.damage
-        return self
-
-
-def read_event_log(path: str | Path) -> EventLog:
-    """Read a log (plain or gzip) up to its end or its first damaged line.
+    Parameters
+    ----------
+    path
+        The file.
 
     Raises
     ------
     InstanceError
-        The file cannot be read at all.
+        While iterating: the file cannot be read at all.
     """
-    data = read_bytes(path)
-    events: list[Any] = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.damage: InstanceError | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        self.damage, count = None, 0
         try:
-            events.append(_ADAPTER.validate_json(line))
+            with self._open() as stream:
+                for number, line in enumerate(stream, 1):
+                    text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                    if text.strip():
+                        yield self._event(text, number, count)
+                        count += 1
+        except _Damaged as stopped:
+            self.damage = stopped.error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            reason = f"damaged gzip data ({error}); {count} events before it are kept"
+            self.damage = InstanceError(reason, path=self.path)
+        except OSError as error:
+            raise InstanceError(f"cannot be read: {error.strerror or error}", path=self.path) from error
+
+    def _open(self) -> BinaryIO:
+        stream = self.path.open("rb")
+        packed = stream.peek(2)[:2] == b"\x1f\x8b"
+        return cast(BinaryIO, gzip.open(stream, "rb")) if packed else stream
+
+    def _event(self, line: bytes, number: int, count: int) -> Any:
+        try:
+            return _ADAPTER.validate_json(line)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(str(part) for part in first["loc"])
-            reason = f"{first['msg']}{f' ({place})' if place else ''}; {len(events)} events before it are kept"
-            return EventLog(tuple(events), InstanceError(reason, place=f"line {number}", path=path))
-    return EventLog(tuple(events))
+            reason = f"{first['msg']}{f' ({place})' if place else ''}; {count} events before it are kept"
+            raise _Damaged(InstanceError(reason, place=f"line {number}", path=self.path)) from error
+
+    def require_whole(self) -> tuple[Any, ...]:
+        """All events, or raise the damage."""
+        events = tuple(self)
+        if self.damage is not None:
+            raise self.damage
+        return events
+
+
+class _Damaged(Exception):
+    def __init__(self, error: InstanceError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def write_event_log(events: Iterable[Part], path: str | Path) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from flowlex.cli.replay import replay
 from flowlex.instances import write_instance
-from flowlex.instances.events import read_event_log
+from flowlex.instances.events import EventLog
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import PRESETS
 from flowlex.models.flow.live.snapshot import load_scheduler
@@ -27,9 +27,9 @@ def test_an_instance_then_its_log(run, tmp_path):
     words = ("--steps", 4, "--events", 5, "--goals", "quincy", "--write-log", log, "--save", state)
     result = run(source, *words)
     assert result.exit_code == 0, result.output
-    assert "99th percentile (ms)" in result.output and "####" in result.output
+    assert "p99_step_ms" in result.output and "####" in result.output
     assert load_scheduler(state, PRESETS["quincy"]).steps == 5
-    assert len(read_event_log(log).require_whole().events) == 26
+    assert len(EventLog(log).require_whole()) == 26
     again = run(log, "--goals", "quincy", "--batch", 7)
     assert again.exit_code == 0
     lines = log.read_text().splitlines()
