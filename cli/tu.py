@@ -81,7 +81,7 @@ def tu(
     if picture is not None:
         _draw(verdict, named, picture)
     if extract is not None:
-        _extract(named, extract)
+        _extract(named, file, extract)
     if as_json:
         if output != "-":
             typer.echo(json.dumps(_json_document(verdict)))
@@ -90,13 +90,18 @@ def tu(
     raise typer.Exit({Answer.TU: 0, Answer.NOT_TU: 1}.get(verdict.answer, 3))
 
 
-def _extract(named: NamedMatrix, path: Path) -> None:
+def _extract(named: NamedMatrix, file: Path, path: Path) -> None:
     from flowlex.formulations.flow_network import UNBOUNDED
+    from flowlex.instances.base import InstanceError
     from flowlex.instances.files import write_instance
     from flowlex.instances.network import NetworkInstance
     from flowlex.validation.unimodularity.extraction import extract_network
+    from flowlex.validation.unimodularity.matrix import MatrixError
 
-    found = extract_network(named)
+    try:
+        found = extract_network(named)
+    except MatrixError as error:
+        raise InstanceError(str(error), path=file) from error
     network = found.network
     upper = [None if bound == UNBOUNDED else bound for bound in network.upper.tolist()]
     arrays = {name: tuple(getattr(network, name).tolist()) for name in ("supply", "tail", "head", "lower", "cost")}
