@@ -107,8 +107,8 @@ def read_json(path: str | Path) -> Any:
         raise error.at(path) from error.__cause__
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """Return the file's bytes, decompressed if they are gzip (by content), to at most ``MAX_UNPACKED``."""
+def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
+    """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -122,12 +122,12 @@ def read_bytes(path: str | Path) -> bytes:
         return data
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            data = stream.read(MAX_UNPACKED + 1)
+            data = stream.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
-    if len(data) > MAX_UNPACKED:
+    if len(data) > most:
         raise InstanceError(
-            f"unfolds to more than {MAX_UNPACKED >> 20} MB; unpack it first if it is what you expect", path=path
+            f"unfolds to more than {most >> 20} MB; unpack it first if it is what you expect", path=path
         )
     if not data:
         raise InstanceError("the gzip file holds nothing", path=path)

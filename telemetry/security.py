@@ -112,10 +112,11 @@ def rotated(store: Store, old: str) -> tuple[str, float | None]:
 
 
 class TokenBook:
-    """The stored tokens, read again when they are older than `CACHE_S`."""
+    """The stored tokens, read again when they are older than ``cache_s``."""
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None, *, cache_s: float = CACHE_S) -> None:
         self._store = store
+        self._cache_s = cache_s
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, Identity] = {}
@@ -124,7 +125,7 @@ class TokenBook:
     @property
     def fresh(self) -> bool:
         """Whether the tokens were read not long ago."""
-        return time.monotonic() - self._read_at <= CACHE_S
+        return time.monotonic() - self._read_at < self._cache_s
 
     def refresh(self, *, force: bool = False) -> None:
         """Read the tokens unless another thread just did."""

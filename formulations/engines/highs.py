@@ -79,7 +79,7 @@ def run(solver: highspy.Highs) -> bool:
     return bool(solver.run() != highspy.HighsStatus.kError)
 
 
-def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:
+def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions, large: int = _LARGE) -> str:
     """The HiGHS algorithm: the one asked for, or the quickest for this kind and size (measured in benchmarks/).
 
     On networks the dual simplex method with presolve (HiGHS's own choice) was the quickest: at 32 000 arcs 7 times
@@ -94,7 +94,7 @@ def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions) -> str:
         return options.algorithm
     if arrays.is_mip:
         return "choose"
-    if len(arrays.cost) <= _LARGE or _is_network(arrays):
+    if len(arrays.cost) <= large or _is_network(arrays):
         return "simplex"
     return "hipo" if _has_hipo() else "ipm"
 

@@ -31,8 +31,6 @@ __all__ = ["PATH_COST_LIMIT", "NetworkSession", "Violations", "load_kernels"]
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
 PATH_COST_LIMIT = 2**56
 
-#: Arcs looked at, per arc of the network, beyond which solving anew is quicker.
-_PATIENCE = 60
 #: Work of cost scaling, per node, beyond which the network simplex takes over.
 _SCALING = 20_000
 
@@ -53,11 +51,14 @@ class NetworkSession:
     ----------
     nodes, arcs
         Slots made ahead; more are added when these run out.
+    patience
+        Arcs looked at, per node and arc of the network, beyond which solving anew is quicker than going on.
     """
 
     root = 0
 
-    def __init__(self, nodes: int = 64, arcs: int = 256) -> None:
+    def __init__(self, nodes: int = 64, arcs: int = 256, *, patience: int = 60) -> None:
+        self._patience = patience
         self._nodes, self._arcs = 1, 0
         self._t = kernels.empty(max(nodes, 1) + 1, max(arcs, 1))
         self._supply = np.zeros(max(nodes, 1) + 1, np.int64)
@@ -155,7 +156,7 @@ class NetworkSession:
         if 2 * len(self._changes) // 5 > self._arcs > 1000:
             cold = True  # nearly everything is new, so the old optimum is of no use
         self.apply(cold=cold)
-        stuck = -1 if cold else balance(self._t, _PATIENCE * (self._arcs + self._nodes))
+        stuck = -1 if cold else balance(self._t, self._patience * (self._arcs + self._nodes))
         if stuck < 0:
             stuck = self._restart()
         if stuck > 0:
@@ -167,7 +168,7 @@ class NetworkSession:
         Paths are quickest while slots are to spare, cost scaling where many arcs cost the same, the network simplex
         where tasks compete at many prices; the first two give up in time.
         """
-        stuck = self._by_paths(_PATIENCE * (self._arcs + self._nodes))
+        stuck = self._by_paths(self._patience * (self._arcs + self._nodes))
         if stuck >= 0:
             return stuck
         network = self.network(applied=True)

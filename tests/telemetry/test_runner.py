@@ -90,13 +90,13 @@ def test_exit_code_and_complaint_are_kept(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["sleep 30", "sleep 30 >&- 2>&-", "sleep 30 & echo 1", "(sleep 30) & exec >&-; sleep 30"]
+    "script", ["sleep 300", "sleep 300 >&- 2>&-", "sleep 300 & echo 1", "(sleep 300) & exec >&-; sleep 300"]
 )
 def test_the_time_limit_ends_the_whole_group(folder: Path, script: str) -> None:
     put(folder, "program", f"echo $$ > {folder}/pid\n{script}")
     started = time.monotonic()
-    run = run_command(["program"], [folder], timeout_s=0.5)
-    assert time.monotonic() - started < 5
+    run = run_command(["program"], [folder], timeout_s=1)
+    assert time.monotonic() - started < 60
     assert (run.value, run.exit_code) == (None, TIMED_OUT)
     assert "too long" in run.error
     group = int((folder / "pid").read_text())
@@ -166,10 +166,10 @@ def test_a_file_that_is_no_program(folder: Path) -> None:
 
 
 def test_a_cancelled_run_ends_soon_and_has_no_result(folder: Path) -> None:
-    put(folder, "program", f"echo $$ > {folder}/pid\nsleep 30")
+    put(folder, "program", f"echo $$ > {folder}/pid\nsleep 300")
     cancel = threading.Event()
     threading.Timer(0.3, cancel.set).start()
     started = time.monotonic()
-    assert run_or_cancel(["program"], [folder], timeout_s=30, cancel=cancel) is None
-    assert time.monotonic() - started < 5
+    assert run_or_cancel(["program"], [folder], timeout_s=300, cancel=cancel) is None
+    assert time.monotonic() - started < 60
     assert alive_within(int((folder / "pid").read_text())) == []

@@ -104,15 +104,14 @@ def test_agents(store: Store) -> None:
     assert store.remove_agent("n") and not store.remove_agent("n")
 
 
-def test_tokens_are_stored_as_digests(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_are_stored_as_digests(store: Store) -> None:
     secret = new_token(store, Role.AGENT, node="n")
     assert all(secret not in str(row) for row in store.tokens())
-    book = TokenBook(store)
+    book = TokenBook(store, cache_s=0)
     who = book.identify(secret)
     assert who is not None and who.may_act_for("n") and not who.may_act_for("m")
     assert book.identify(secret + "x") is None
     assert store.remove_token(store.tokens()[0].digest[:12]) == 1
-    monkeypatch.setattr("flowlex.telemetry.security.CACHE_S", 0.0)
     assert book.identify(secret) is None
     with pytest.raises(ValueError, match="only an agent's token is bound to a node"):
         new_token(store, Role.READER, node="n")

@@ -72,8 +72,8 @@ def cmr_python() -> str | None:
     return sys.executable if find_spec("passagemath_cmr") is not None else None
 
 
-def ask_cmr(matrix: sp.csc_array, *, seconds: float = 60.0) -> CmrAnswer:
-    """Ask CMR about a {-1, 0, 1} matrix, in a process that is killed after ``seconds`` (plus its start-up)."""
+def ask_cmr(matrix: sp.csc_array, *, seconds: float = 60.0, start_up_s: float = START_UP) -> CmrAnswer:
+    """Ask CMR about a {-1, 0, 1} matrix, in a process that is killed after ``seconds`` plus ``start_up_s``."""
     python = cmr_python()
     if python is None:
         return CmrAnswer("missing", reason="passagemath-cmr is not installed; pip install 'flowlex[tu]'")
@@ -85,7 +85,7 @@ def ask_cmr(matrix: sp.csc_array, *, seconds: float = 60.0) -> CmrAnswer:
     }
     answer = CmrAnswer("error", reason="not asked")
     for settings in SETTINGS:
-        answer = _once(python, {**question, "settings": settings}, seconds + START_UP)
+        answer = _once(python, {**question, "settings": settings}, seconds + start_up_s)
         if answer.status != "error":
             break
     return answer

@@ -96,9 +96,8 @@ class Market:
 
 @pytest.mark.parametrize("patience", [60, 0])  # none at all: every step starts cold
 @pytest.mark.parametrize("seed", range(6))
-def test_full_markets_equal_a_solve_from_scratch(seed, patience, monkeypatch):
-    monkeypatch.setattr(network_session, "_PATIENCE", patience)
-    session = NetworkSession()
+def test_full_markets_equal_a_solve_from_scratch(seed, patience):
+    session = NetworkSession(patience=patience)
     market = Market(session, seed)
     for _ in range(15):
         session.solve()

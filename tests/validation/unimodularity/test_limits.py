@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,17 @@ print(verdict.answer.value, verdict.method)
 """
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is true, a minute at most."""
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "waited a minute in vain"
+        time.sleep(0.02)
+
+
 def test_a_loop_stops_when_the_clock_says_so() -> None:
     with Clock(0.001) as clock:
-        time.sleep(0.1)
-        assert clock.stop[0] == 1
+        wait_for(lambda: clock.stop[0] == 1)
         with pytest.raises(TimeIsUp):
             network_matrix(zoo.network(200, 900), clock=clock)
         with pytest.raises(TimeIsUp):
@@ -42,15 +50,15 @@ def test_the_limit_is_kept_inside_the_loops() -> None:
     check(dense[:20, :20])
     start = time.perf_counter()
     check(dense, method="sums", time_limit=1.0)
-    assert time.perf_counter() - start < 20
+    assert time.perf_counter() - start < 60
 
 
 def test_what_happens_outside_is_not_counted() -> None:
     clock = Clock(1000.0)
     before = clock.left()
     with clock.outside():
-        time.sleep(0.2)
-    assert before - clock.left() < 0.15
+        time.sleep(3)
+    assert before - clock.left() < 2
 
 
 @pytest.mark.slow
@@ -67,8 +75,7 @@ def test_progress_is_told_after_two_seconds() -> None:
     told: list[str] = []
     with Clock(60.0, told.append) as clock:
         clock.check("camion on 4 x 4")
-        time.sleep(3.5)
-    assert told
+        wait_for(lambda: bool(told))
     assert "camion on 4 x 4" in told[0]
 
 
