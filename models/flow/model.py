@@ -68,6 +68,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     lexicographic
         Minimise the goals' costs in the order of ``goals`` instead of their weighted sum. Explicit costs of tasks
         and ``wait_cost`` count with the first goal that has costs.
+    stage
+        By phases, the stage whose program `formulation`, `compile` and ``flowlex export`` give (the last when None);
+        `FlowSolution.stages` holds the optimum of each by name. Solving goes through all whatever it says.
     scale
         Real-valued costs are multiplied by it; found from the data when None.
     """
@@ -78,6 +81,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     method: Literal["auto", "weights", "phases"] = "auto"
     lexicographic: bool = False
     scale: int | None = None
+    stage: str | None = None
 
     name: ClassVar[str] = "flow-scheduling"
     title: ClassVar[str] = "Flow scheduling"
@@ -169,28 +173,49 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             return "phases", f"phases: {why}"
         return "weights", "weights"
 
+    def _prepare(self) -> None:
+        _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
+
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the network, which all stages share."""
+        network = self.schedule.network
+        return {"formulation": "flow network", "nodes": network.node_count, "arcs": network.arc_count}
+
     def _formulate(self) -> FlowNetwork:
+        """The combined network; by phases, the network of the stage asked for, with earlier optima fixed."""
         if self._solved_by[0] == "phases":
-            return self.schedule.network
+            names = list(self._stage_costs)
+            wanted = names[-1] if self.stage is None else self.stage
+            if wanted not in names:
+                raise ModelError(f"there is no stage {wanted!r}; the stages are: {', '.join(names)}")
+            costs = list(self._stage_costs.values())[: names.index(wanted) + 1]
+            return solve_lexicographic(self.schedule.network, costs, "network")[-1].network
+        if self.stage is not None:
+            raise ModelError("the goals are one weighted sum; a stage exists with method='phases' only")
         return replace(self.schedule.network, cost=self.schedule.combined(self.weights))
 
-    def _stage_costs(self) -> list[Integers]:
+    @cached_property
+    def _stage_costs(self) -> dict[str, Integers]:
+        """Cost of each stage by name, in order: shortfall of shares, waiting by class, then the goals."""
         columns = self.schedule.columns
-        costs = [columns.shortfall]
+        costs = {"shortfall": columns.shortfall}
         levels = columns.level
-        costs += [np.where(levels == level, 1, 0) for level in sorted(set(levels[levels > 0].tolist()), reverse=True)]
-        costs = [cost for cost in costs if cost.any()]
+        for level in sorted(set(levels[levels > 0].tolist()), reverse=True):
+            costs[f"waiting_{level}"] = np.where(levels == level, 1, 0)
+        costs = {name: cost for name, cost in costs.items() if cost.any()}
         if not self.lexicographic:
-            return [*costs, columns.ordinary]
-        goals = [cost for cost in columns.ranks if cost.any()]
-        return [*costs, *goals] or [columns.ordinary]
+            return costs | {"cost": columns.ordinary}
+        order = self.rules.order
+        names = [f"rank_{k}" for k in range(len(columns.ranks))] if order is None else order.names
+        goals = {name: cost for name, cost in zip(names, columns.ranks, strict=True) if cost.any()}
+        return {**costs, **goals} or {"cost": columns.ordinary}
 
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         if self._solved_by[0] == "weights":
             return FlowRun(solve(self.formulation, engine, options))
         if engine != "network":
             raise EngineError("strict orders by phases are solved in exact integers; use engine='network'")
-        stages = solve_lexicographic(self.schedule.network, self._stage_costs(), "network", options)
+        stages = solve_lexicographic(self.schedule.network, list(self._stage_costs.values()), "network", options)
         return FlowRun(stages[-1].outcome, tuple(stages))
 
     def _certify(self, run: FlowRun, solution: FlowSolution) -> Certificate | None:
@@ -207,7 +232,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _interpret(self, run: FlowRun) -> FlowSolution:
         outcome = run.outcome
-        base = FlowSolution(**self._facts(run), method=self._solved_by[1])
+        values = {
+            name: stage.outcome.objective or 0 for name, stage in zip(self._stage_costs, run.stages, strict=False)
+        }
+        base = FlowSolution(**self._facts(run), method=self._solved_by[1], stages=values)
         if not outcome.status.has_answer:
             return base
         assert outcome.values is not None

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pulp
 import pytest
 
 from flowlex import FlowScheduling, JitBandwidth, PodPlacement
@@ -25,6 +26,10 @@ TINY = {
     "min-cost-flow": "network-random",
     "pod-placement": "kubeflow-testbed",
 }
+
+
+#: Families whose helpers still give them stages.
+EXPORTS_IN_WORK = ("gpu-assignment", "jit-bandwidth", "load-partition", "pod-placement")
 
 
 def rows_of(model: Any) -> set[str]:
@@ -121,3 +126,38 @@ def test_a_dual_answers_by_label_and_is_an_array() -> None:
         _ = Dual(np.zeros(2), ["a"]).labels
     with pytest.raises(ValueError, match="'x': a dual is stated with its unit"):
         Equation("x", "", "", dual="price")
+
+
+STAGED = [
+    ("flow-testbed", {"method": "phases"}),
+    ("flow-random", {"lexicographic": True, "preset": "quincy"}),
+]
+
+
+def optimum(program: Any, solver: Any) -> float:
+    """The exported program solved by a solver that knows nothing of us."""
+    program.solve(solver)
+    assert program.status == 1
+    return float(pulp.value(program.objective))
+
+
+@pytest.mark.parametrize("solver", [pulp.PULP_CBC_CMD(msg=0), pulp.HiGHS(msg=False)], ids=["cbc", "highs"])
+@pytest.mark.parametrize("kind", TINY)
+def test_what_is_exported_is_what_is_solved(kind: str, solver: Any) -> None:
+    model = model_for(generate(TINY[kind]))
+    solution = model.solve()
+    if solution.stages or kind in EXPORTS_IN_WORK:
+        pytest.skip("solved in stages: each has a program of its own, tested below")
+    assert optimum(model.compile(), solver) == pytest.approx(float(solution.objective), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(("generator", "options"), STAGED)
+def test_each_stage_has_a_program_of_its_own(generator: str, options: dict[str, Any]) -> None:
+    instance = generate(generator)
+    solution = solve(instance, "network", **options)
+    assert len(solution.stages) > 1
+    for name, value in solution.stages.items():
+        program = model_for(instance, **options, stage=name).compile()
+        assert optimum(program, pulp.PULP_CBC_CMD(msg=0)) == pytest.approx(float(value), rel=1e-9)
+    with pytest.raises(ModelError, match="there is no stage 'other'; the stages are: "):
+        _ = model_for(instance, **options, stage="other").formulation
