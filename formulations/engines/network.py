@@ -1,5 +1,7 @@
 """Network simplex (pylmcf) for flow networks: exact integers from the data to the duals.
 
+Large complete assignments go to shortest augmenting paths instead (`flowlex.formulations.engines.assignment`).
+
 pylmcf wants arcs sorted by their ends, costs of at least zero and no lower bounds when it restarts warm. The
 normal form here provides that and undoes it: lower bounds become supplies, an arc of negative cost is replaced
 by its reverse at full flow, loops are settled on their own, an arc without capacity gets one that no bounded
@@ -26,6 +28,8 @@ from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, So
 
 __all__ = ["NormalForm", "infeasible_cut", "solve_exactly", "solve_network"]
 
+#: With fewer arcs a complete assignment is left to the network simplex too.
+_DENSE = 10_000
 #: ``poll`` counts milliseconds in 32 bits.
 _LONGEST_WAIT_S = 1e6
 
@@ -146,6 +150,12 @@ def _solve_into(network: FlowNetwork, sender: Connection) -> NoReturn:
 
 def _solve(network: FlowNetwork) -> Outcome:
     started = time.perf_counter()
+    if network.arc_count >= _DENSE and 4 * network.arc_count == network.node_count**2:
+        from flowlex.formulations.engines.assignment import solve_assignment  # numba takes time to load
+
+        answer = solve_assignment(network)
+        if answer is not None:
+            return _optimum(network, *answer, "shortest augmenting paths", started)
     normal = NormalForm.of(network)
     if not len(normal.order):
         return _without_arcs(network, normal, started)
@@ -188,18 +198,13 @@ def _outcome(
         priced = _solve(replace(network, cost=reduced))
         assert priced.values is not None and priced.duals is not None
         flow, potentials = priced.values, potentials + priced.duals
-    objective = network.total_cost(flow)
-    return Outcome(
-        Status.OPTIMAL,
-        "network",
-        objective,
-        objective,
-        flow,
-        potentials,
-        network.reduced_costs(potentials),
-        algorithm="network simplex",
-        seconds=time.perf_counter() - started,
-    )
+    return _optimum(network, flow, potentials, "network simplex", started)
+
+
+def _optimum(network: FlowNetwork, flow: Integers, potentials: Integers, algorithm: str, started: float) -> Outcome:
+    objective, reduced = network.total_cost(flow), network.reduced_costs(potentials)
+    answer = Outcome(Status.OPTIMAL, "network", objective, objective, flow, potentials, reduced, algorithm)
+    return replace(answer, seconds=time.perf_counter() - started)
 
 
 def infeasible_cut(network: FlowNetwork) -> Booleans | None:

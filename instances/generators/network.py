@@ -1,4 +1,4 @@
-"""Minimum-cost-flow instances: random feasible networks, and the large assignment network of the benchmarks."""
+"""Minimum-cost-flow instances: random feasible networks, and those of the benchmarks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.generators.registry import generator
 from flowlex.instances.network import NetworkInstance
 
-__all__ = ["network_assignment", "network_random"]
+__all__ = ["network_assignment", "network_netgen", "network_random"]
 
 
 @generator("network-random")
@@ -119,6 +119,76 @@ def network_assignment(
     comment = f"{tasks} tasks, {machines} machines of {slots} slots, {choices} choices each, seed {seed}."
     lower = np.zeros_like(tail)
     return _network("network-assignment", comment, supply, tail, head, lower, lower + 1, cost)
+
+
+@generator("network-netgen")
+def network_netgen(
+    *,
+    seed: int = 0,
+    nodes: int = 4096,
+    arcs: int = 32_768,
+    sources: int = 64,
+    sinks: int = 64,
+    supply: int = 64_000,
+    max_cost: int = 10_000,
+    max_capacity: int = 1000,
+    dear: float = 0.3,
+) -> NetworkInstance:
+    """A network of the kind that NETGEN makes: chains that hold a flow, and random arcs around them.
+
+    Every source starts a chain through its share of the other nodes; from the chain's nodes arcs lead to some sinks,
+    among which the source's supply is dealt out. The rest of the arcs join nodes at random. The defaults are the
+    family NETGEN-8 with 2**12 nodes. Source: Klingman, Napier and Stutz, "NETGEN" (1974); reconstructed, so that
+    the numbers differ from the original's.
+
+    Parameters
+    ----------
+    seed
+        Chooses everything.
+    nodes, arcs, sources, sinks, supply
+        Sizes; ``supply`` is the sum over all sources.
+    max_cost, max_capacity
+        Costs and capacities are drawn from 1 to these; an arc of a chain holds the supply that runs through it.
+    dear
+        Share of the chains' arcs that cost ``max_cost``, so that the flow they hold is a bad one.
+    """
+    for key, value in {"sources": sources, "sinks": sinks, "max_cost": max_cost, "max_capacity": max_capacity}.items():
+        _require(value >= 1, f"{key}={value}: must be at least 1")
+    _require(nodes >= sources + sinks, f"nodes={nodes}: {sources} sources and {sinks} sinks need as many")
+    _require(supply >= max(sources, sinks), f"supply={supply}: every source and sink needs a unit")
+    _require(0 <= dear <= 1, f"dear={dear}: a share is 0 to 1")
+    rng = np.random.default_rng(seed)
+    given = 1 + rng.multinomial(supply - sources, np.full(sources, 1 / sources))
+    chain = np.concatenate([np.arange(sources), rng.integers(0, sources, nodes - sources - sinks)])
+    order = np.argsort(chain, kind="stable")  # a source comes first in its chain
+    follows = chain[order[1:]] == chain[order[:-1]]
+    tail, head, room = order[:-1][follows], order[1:][follows], given[chain[order[1:]][follows]]
+    # Each unit of supply is dealt to a sink of its source's few; the first deal reaches every sink.
+    unit_source = np.repeat(np.arange(sources), given)
+    fan = rng.integers(0, sinks, (sources, min(sinks, 8)))
+    unit_sink = fan[unit_source, rng.integers(0, fan.shape[1], supply)]
+    unit_sink[rng.permutation(supply)[:sinks]] = np.arange(sinks)
+    pair, amount = np.unique(unit_source * sinks + unit_sink, return_counts=True)
+    ends = np.searchsorted(chain[order], np.arange(sources + 1))
+    start = pair // sinks
+    leaves = order[rng.integers(ends[start], ends[start + 1])]
+    tail = np.concatenate([tail, leaves])
+    head = np.concatenate([head, nodes - sinks + pair % sinks])
+    room = np.concatenate([room, amount])
+    _require(arcs >= len(tail), f"arcs={arcs}: the chains alone need {len(tail)}")
+    more = arcs - len(tail)
+    cost = rng.integers(1, max_cost + 1, arcs)
+    cost[: len(tail)][rng.random(len(tail)) < dear] = max_cost
+    upper = np.concatenate([room, rng.integers(1, max_capacity + 1, more)])
+    random_tail = rng.integers(0, nodes - sinks, more)
+    step = 1 + rng.integers(0, nodes - 1, more) if nodes > 1 else np.zeros(more, np.int64)
+    tail = np.concatenate([tail, random_tail])
+    head = np.concatenate([head, (random_tail + step) % nodes])
+    balance = np.zeros(nodes, np.int64)
+    balance[:sources] += given
+    np.subtract.at(balance, nodes - sinks + unit_sink, 1)
+    comment = f"NETGEN-like: {nodes} nodes, {arcs} arcs, {sources} sources, {sinks} sinks, seed {seed}."
+    return _network("network-netgen", comment, balance, tail, head, np.zeros_like(tail), upper, cost)
 
 
 def _require(holds: bool, reason: str) -> None:
