@@ -7,6 +7,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
 from flowlex.instances import GENERATORS, InstanceError, generate, read_instance
 from flowlex.instances.dimacs import parse_dimacs
@@ -21,6 +23,7 @@ OURS = {
     "gpu-random": {},
     "network-random": {"unbounded": 0.1},
     "network-assignment": {"machines": 30, "tasks": 50},
+    "network-netgen": {"nodes": 60, "arcs": 200, "sources": 5, "sinks": 6, "supply": 300},
 }
 
 
@@ -196,3 +199,39 @@ def test_library_files_can_be_read():
     assert any(network.lower)
     assert min(network.cost) < 0
     assert None in network.upper
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_netgen_like_networks_have_the_sizes_asked_for_and_a_flow(seed):
+    rng = np.random.default_rng(seed)
+    sources, sinks, others = (int(n) for n in rng.integers(1, 12, 3))
+    sizes = {"sources": sources, "sinks": sinks, "nodes": sources + sinks + others, "arcs": 300, "supply": 150}
+    network = generate("network-netgen", seed=seed, **sizes)
+    view = network.arrays
+    assert (view.supply.size, view.tail.size) == (sizes["nodes"], 300)
+    assert ((view.supply > 0).sum(), (view.supply < 0).sum(), view.supply.clip(0).sum()) == (sources, sinks, 150)
+    assert (view.tail != view.head).all()
+    # Feasible by another route than ours: largest flow from a source of all to a sink of all.
+    size = sizes["nodes"]
+    nodes = np.arange(size)
+    tails = np.concatenate([view.tail, np.full(size, size), nodes])
+    heads = np.concatenate([view.head, nodes, np.full(size, size + 1)])
+    room = np.concatenate([view.upper, view.supply.clip(0), (-view.supply).clip(0)]).astype(np.int32)
+    graph = csr_array((room, (tails, heads)), shape=(size + 2, size + 2), dtype=np.int32)
+    assert maximum_flow(graph, size, size + 1).flow_value == 150
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"nodes": 100}, "nodes=100: 64 sources and 64 sinks need as many"),
+        ({"supply": 10}, "supply=10: every source and sink needs a unit"),
+        ({"arcs": 100}, "arcs=100: the chains alone need "),
+        ({"dear": 2.0}, "dear=2.0: a share is 0 to 1"),
+        ({"sinks": 0}, "sinks=0: must be at least 1"),
+    ],
+)
+def test_netgen_like_sizes_that_do_not_fit_are_refused(options, reason):
+    with pytest.raises(InstanceError) as caught:
+        generate("network-netgen", **options)
+    assert reason in caught.value.reason
