@@ -6,9 +6,12 @@ algorithm on Kubeflow*: 1 GB of GPU memory is the unit. Cards, labels, taints an
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,7 @@ from pydantic import Field, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 
-__all__ = ["Pod", "PodArrays", "PodInstance", "PodNode"]
+__all__ = ["ExactSizes", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "exact_number", "fits_wishes"]
 
 Labels = Annotated[dict[Name, str], Field(max_length=100)]
 
@@ -84,6 +87,34 @@ class Pod(Part):
         return self
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """A (P, N) matrix whose equal rows and columns are kept once; reads like the whole.
+
+    Attributes
+    ----------
+    table
+        (R, C) one row for each kind of pod, one column for each kind of node.
+    row, column
+        (P,) and (N,) where a pod's row and a node's column are.
+    """
+
+    table: NDArray[Any]
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+
+    def __getitem__(self, key: Any) -> Any:
+        """``[pods, nodes]`` as NumPy pairs them, or whole rows as ``[pods]``."""
+        if isinstance(key, tuple):
+            return self.table[self.row[key[0]], self.column[key[1]]]
+        return self.table[self.row[key]][..., self.column]
+
+    def most(self) -> NDArray[Any]:
+        """(P,) the largest entry of each row, 0 when there is none."""
+        largest: NDArray[Any] = self.table.max(axis=1, initial=0)[self.row]
+        return largest
+
+
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
 @dataclass(frozen=True, slots=True, eq=False)
 class PodArrays:
@@ -112,6 +143,8 @@ class PodArrays:
         (P,) node it runs on, -1 when it waits to be placed.
     move_cost
         (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet.
+    exact
+        Sizes as integers, for what must not be rounded.
     """
 
     capacity: NDArray[np.float64]
@@ -121,12 +154,51 @@ class PodArrays:
     cpu: NDArray[np.float64]
     memory: NDArray[np.float64]
     gpu_cards: NDArray[np.int64]
-    gpu: NDArray[np.float64]
-    load: NDArray[np.float64]
-    allowed: NDArray[np.bool_]
+    gpu: Pairs
+    load: Pairs
+    allowed: Pairs
     priority: NDArray[np.int64]
     running: NDArray[np.int64]
     move_cost: NDArray[np.float64]
+    exact: ExactSizes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactSizes:
+    """Sizes as whole multiples of the largest unit that divides them all, one unit per resource.
+
+    Where there is no such unit within 62 bits, requests are rounded up and capacities down, which lets nothing fit
+    that does not; ``rounded`` says so.
+
+    Attributes
+    ----------
+    cpu, memory
+        (P,).
+    gpu
+        (P, N) on each card.
+    node
+        (N, 2) cores and memory.
+    card
+        (N,) size of a card.
+    """
+
+    cpu: NDArray[np.int64]
+    memory: NDArray[np.int64]
+    gpu: Pairs
+    node: NDArray[np.int64]
+    card: NDArray[np.int64]
+    rounded: bool
+
+
+def _whole(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list[int], list[int], bool]:
+    """Requests and capacities in their largest common unit, and whether they had to be rounded."""
+    unit = math.lcm(*{value.denominator for value in (*wanted, *held)})
+    largest = max((*held, Fraction(1)))
+    if largest * unit < 2**62:
+        # What is larger than every capacity fits nowhere, however much larger it is.
+        return [min(int(v * unit), 2**62) for v in wanted], [int(v * unit) for v in held], False
+    scale = 2**62 / largest
+    return [min(math.ceil(v * scale), 2**62) for v in wanted], [math.floor(v * scale) for v in held], True
 
 
 class PodInstance(Instance):
@@ -154,6 +226,12 @@ class PodInstance(Instance):
     def arrays(self) -> PodArrays:
         """The instance as arrays, made once."""
         nodes, pods = self.nodes, self.pods
+        kinds = [_kind_of(node) for node in nodes]
+        wishes = [_wish_of(pod) for pod in pods]
+        column, row = _numbered(kinds), _numbered(wishes)
+        # One pod and one node of each kind stand for all.
+        pod = [pods[k] for k in np.unique(row, return_index=True)[1].tolist()]
+        node = [nodes[k] for k in np.unique(column, return_index=True)[1].tolist()]
         cards = np.array([n.cards for n in nodes], np.int64)
         card_gb = np.array([n.card_gb for n in nodes])
         capacity = np.stack(
@@ -162,14 +240,14 @@ class PodInstance(Instance):
         totals = capacity.sum(axis=0)
         weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
         weight /= weight.sum(axis=1, keepdims=True)
-        cpu, memory = np.array([p.cpu_cores for p in pods]), np.array([p.memory_gb for p in pods])
-        many = np.array([p.gpu_cards if p.wants_gpu else 0 for p in pods], np.int64)
-        share = np.array([p.gpu_share for p in pods])
-        gpu = np.array([p.gpu_memory_gb for p in pods])[:, None] + share[:, None] * card_gb[None, :]
+        gpu = np.array([[p.gpu_memory_gb + p.gpu_share * n.card_gb for n in node] for p in pod], np.float64)
+        gpu = gpu.reshape(len(pod), len(node))
         rate = np.divide(weight, capacity, out=np.zeros_like(weight), where=capacity > 0)
-        load = gpu * many[:, None] * rate[:, 0] + cpu[:, None] * rate[:, 1] + memory[:, None] * rate[:, 2]
-        index = {node.name: i for i, node in enumerate(nodes)}
-        running = np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64)
+        rate = rate[np.unique(column, return_index=True)[1]]
+        size = np.array([[p.gpu_cards, p.cpu_cores, p.memory_gb] for p in pod], np.float64).reshape(len(pod), 3)
+        load = gpu * size[:, :1] * rate[:, 0] + size[:, 1:2] * rate[:, 1] + size[:, 2:] * rate[:, 2]
+        allowed = np.array([[fits_wishes(p, n) for n in node] for p in pod], bool).reshape(len(pod), len(node))
+        index = {n.name: i for i, n in enumerate(nodes)}
         moving = [0.0 if p.node is None else np.inf if p.move_cost is None else p.move_cost for p in pods]
         return read_only(
             PodArrays(
@@ -177,33 +255,23 @@ class PodInstance(Instance):
                 cards,
                 card_gb,
                 weight,
-                cpu,
-                memory,
-                many,
-                gpu,
-                load,
-                self._allowed(),
+                np.array([p.cpu_cores for p in pods]),
+                np.array([p.memory_gb for p in pods]),
+                np.array([p.gpu_cards if p.wants_gpu else 0 for p in pods], np.int64),
+                Pairs(gpu, row, column),
+                Pairs(load, row, column),
+                Pairs(allowed, row, column),
                 np.array([p.priority for p in pods], np.int64),
-                running,
+                np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64),
                 np.array(moving),
+                _exact_sizes(pod, node, row, column),
             )
         )
-
-    def _allowed(self) -> NDArray[np.bool_]:
-        # Few distinct wishes occur, so each is compared with the nodes once.
-        known: dict[tuple[object, ...], NDArray[np.bool_]] = {}
-        rows = []
-        for pod in self.pods:
-            wish = (tuple(sorted(pod.node_labels.items())), pod.tolerations, pod.card_models)
-            if wish not in known:
-                known[wish] = np.array([fits_wishes(pod, node) for node in self.nodes])
-            rows.append(known[wish])
-        return np.array(rows, bool).reshape(len(self.pods), len(self.nodes))
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals."""
         view = self.arrays
-        asked = np.where(view.gpu > 0, view.gpu, np.inf).min(axis=1, initial=np.inf)
+        asked = np.where(view.gpu.table > 0, view.gpu.table, np.inf).min(axis=1, initial=np.inf)[view.gpu.row]
         gpu = float((np.where(np.isfinite(asked), asked, 0.0) * view.gpu_cards).sum())
         return {
             "nodes": len(self.nodes),
@@ -224,4 +292,48 @@ def fits_wishes(pod: Pod, node: PodNode) -> bool:
         pod.node_labels.items() <= node.labels.items()
         and set(node.taints) <= set(pod.tolerations)
         and (not pod.card_models or node.card_model in pod.card_models)
+    )
+
+
+def _kind_of(node: PodNode) -> tuple[object, ...]:
+    """Equal for nodes that nothing tells apart but their names."""
+    labels = tuple(sorted(node.labels.items()))
+    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
+    return (*sizes, labels, tuple(sorted(set(node.taints))))
+
+
+def _wish_of(pod: Pod) -> tuple[object, ...]:
+    """Equal for pods that ask for the same, whatever their priority and place."""
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
+    wishes = (tuple(sorted(pod.node_labels.items())), frozenset(pod.tolerations), frozenset(pod.card_models))
+    return (*sizes, *wishes)
+
+
+def _numbered(keys: Sequence[Hashable]) -> NDArray[np.int64]:
+    number: dict[Hashable, int] = {}
+    return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+
+
+def exact_number(value: float) -> Fraction:
+    """The rational that a number's decimal text says: 0.1 is one tenth."""
+    return Fraction(repr(value))
+
+
+def _exact_sizes(
+    pods: Sequence[Pod], nodes: Sequence[PodNode], row: NDArray[np.int64], column: NDArray[np.int64]
+) -> ExactSizes:
+    of = exact_number
+    cpu, node_cpu, rounded = _whole([of(p.cpu_cores) for p in pods], [of(n.cpu_cores) for n in nodes])
+    memory, node_memory, also = _whole([of(p.memory_gb) for p in pods], [of(n.memory_gb) for n in nodes])
+    cards = [of(n.card_gb) for n in nodes]
+    need = [of(p.gpu_memory_gb) + of(p.gpu_share) * card for p in pods for card in cards]
+    gpu, card, too = _whole(need, cards)
+    table = np.array(gpu, np.int64).reshape(len(pods), len(nodes))
+    return ExactSizes(
+        np.array(cpu, np.int64)[row],
+        np.array(memory, np.int64)[row],
+        Pairs(table, row, column),
+        np.array([node_cpu, node_memory], np.int64).T[column],
+        np.array(card, np.int64)[column],
+        rounded or also or too,
     )

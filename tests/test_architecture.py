@@ -21,14 +21,6 @@ LONGEST = 400
 KNOWN_CIRCLES: list[set[str]] = [
     {"models.jit.plots", "models.jit.solution"},
     {
-        "models.pods.admission",
-        "models.pods.balance",
-        "models.pods.model",
-        "models.pods.moves",
-        "models.pods.problem.balance_program",
-        "models.pods.rolling",
-    },
-    {
         "validation.unimodularity.cmr",
         "validation.unimodularity.plotting",
         "validation.unimodularity.sums",

@@ -26,6 +26,7 @@ _STATUS = {
     highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
     highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kSolutionLimit: Status.TIME_LIMIT,
 }
 
 
@@ -105,8 +106,10 @@ class GrowingProgram:
         time_limit_s: float | None = None,
         gap: float = 0.0,
         absolute_gap: float = 0.0,
+        max_nodes: int | None = None,
     ) -> Round:
-        """Minimise, from where the last solve ended."""
+        """Minimise, from where the last solve ended; ``max_nodes`` bounds the search tree of an integer program."""
+        self._highs.setOptionValue("mip_max_nodes", 2**31 - 1 if max_nodes is None else max_nodes)
         limit = INFINITY if time_limit_s is None else self._highs.getRunTime() + max(0.01, time_limit_s)
         self._highs.setOptionValue("time_limit", limit)
         self._highs.setOptionValue("mip_rel_gap", gap)

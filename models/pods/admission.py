@@ -1,4 +1,9 @@
-"""Phase 1 of pod placement: as many pods as possible of each priority, the most important first."""
+"""Phase 1 of pod placement: as many pods as possible of each priority, the most important first.
+
+Every policy of `flowlex.models.pods.search.policies` places the pods once; ruin and recreate goes on from the best;
+a bound from prices of node classes says how many more there can be; where the program over single nodes is small, it
+closes what is left.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +14,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Floats
-from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions
-from flowlex.models.pods.problem.class_program import admission_program
-from flowlex.models.pods.problem.classes import Demand
-from flowlex.models.pods.problem.cluster import Cluster, place_in_order
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.bounds.admission import AdmissionBounds, Prices
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.search.policies import EVEN, POLICIES, by_priority, place_by
+from flowlex.models.pods.search.state import SearchState
 
 if TYPE_CHECKING:
-    from flowlex.models.pods.model import PodPlacement
+    from flowlex.models.pods.problem.program import PlacementProgram
 
-__all__ = ["LARGEST", "Admission", "admit", "class_bound", "first_fit_by_priority", "remaining"]
+__all__ = ["Admission", "Admitting", "remaining", "running_cluster"]
 
-#: Share of the time that admission may use.
-_SHARE = 0.4
-#: Up to so many columns x, the program over nodes is as quick as that over node classes.
-_DIRECT = 150
-#: Columns beyond which the program over single nodes finds nothing in time, but takes gigabytes.
-LARGEST = 1_000_000
+#: Share of the time that admission may use, where time is limited.
+_SHARE = 0.6
+#: Columns up to which the program over single nodes is solved.
+DIRECT = 4_000
+#: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
+_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 60, 5_000, 500_000, 10_000
+#: Nodes of the search tree of one integer program.
+NODES = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,127 +43,171 @@ class Admission:
     Attributes
     ----------
     admitted, most
-        By priority, most important first: pods placed, and the proven most.
+        By priority, most important first: pods placed, and the proven most given the more important ones.
+    prices
+        By priority, what proves ``most``, where prices do.
     cluster
         A placement that has them; None without an answer, with the outcome that says why in ``failed``.
     """
 
     admitted: dict[int, int] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
+    prices: dict[int, Prices] = field(default_factory=dict)
+    bounds: AdmissionBounds | None = None
     cluster: Cluster | None = None
     failed: Outcome | None = None
 
 
-def first_fit_by_priority(model: PodPlacement) -> Cluster | None:
-    """The best of a few quick placements by priority; None when the running pods do not pack in the order tried.
-
-    Within a priority pods go by size, or by GPU memory first; each where the loads become least uneven, or on the
-    fullest node that takes it, pods without GPU off the GPU nodes if they can.
-    """
-    view = model.instance.arrays
-    cluster = Cluster(view, cards=model.cards)
-    gpu = view.gpu.max(axis=1, initial=0) * view.gpu_cards
+def running_cluster(view: PodArrays, *, cards: bool) -> Cluster | None:
+    """What runs already, the largest GPU pods first; None when it does not pack in this order."""
+    cluster = Cluster(view, cards=cards)
     running = np.flatnonzero(view.running >= 0)
-    for pod in running[np.argsort(-gpu[running], kind="stable")].tolist():
-        if not cluster.fits(pod)[view.running[pod]]:
+    need = view.gpu[running, view.running[running]] * view.gpu_cards[running]
+    for pod in running[np.argsort(-need, kind="stable")].tolist():
+        if not cluster.fits_node(pod, int(view.running[pod])):
             return None
         cluster.add(pod, int(view.running[pod]))
-    fresh = np.flatnonzero(view.running < 0)
-    size = view.load.max(axis=1, initial=0)
-    priorities = np.unique(view.priority[fresh])[::-1]
-
-    def placed(first: Floats, *, tight: bool) -> Cluster:
-        trial = cluster.copy()
-        order = fresh[np.lexsort((fresh, -size[fresh], -first[fresh], -view.priority[fresh]))].tolist()
-        if tight:
-            _pack_tightly(trial, order)
-        else:
-            place_in_order(trial, order)
-        return trial
-
-    def admitted(trial: Cluster) -> tuple[int, ...]:
-        return tuple(int(((trial.node >= 0) & (view.running < 0) & (view.priority == k)).sum()) for k in priorities)
-
-    best = placed(size, tight=False)
-    for first, tight in ((gpu, False), (view.gpu_cards * 1000.0 + gpu, True), (-size, True)):
-        if (best.node >= 0).all():
-            break
-        trial = placed(first, tight=tight)
-        if admitted(trial) > admitted(best):
-            best = trial
-    return best
+    return cluster
 
 
-def _pack_tightly(cluster: Cluster, pods: list[int]) -> None:
-    view = cluster.view
-    for pod in pods:
-        fits = np.flatnonzero(cluster.fits(pod))
-        if len(fits):
-            spare = (view.cards[fits] > 0) & (view.gpu_cards[pod] == 0)
-            free = cluster.card_free[fits].clip(0).sum(axis=1) / np.maximum(view.capacity[fits, 0], 1e-9)
-            free = free if view.gpu_cards[pod] else cluster.free[fits, 0] / view.capacity[fits, 1]
-            cluster.add(pod, int(fits[np.lexsort((free, spare))[0]]))
+def remaining(options: SolveOptions, until: float | None, steps: int = NODES) -> SolveOptions:
+    """The options with what is left of the time limit, bounded work, and proven optima asked for."""
+    limit = None if until is None else max(0.1, until - time.perf_counter())
+    return replace(options, gap=0.0, time_limit_s=limit, max_steps=options.max_steps or steps)
 
 
-def admit(model: PodPlacement, engine: EngineName, options: SolveOptions, until: float) -> Admission:
-    """Admit class by class: first fit, a bound over node classes, and the integer program where they differ."""
-    view, builder = model.instance.arrays, model.builder
-    started = time.perf_counter()
-    until = started + _SHARE * (until - started)  # the rest is for the balance
-    cluster = first_fit_by_priority(model)
-    placeable = np.zeros(len(model.groups.count), bool)
-    placeable[builder.pairs[0]] = True
-    can = placeable[model.groups.of] & (view.running < 0)
-    admitted: dict[int, int] = {}
-    most: dict[int, int] = {}
-    for priority in builder.classes():
-        of_class = view.priority == priority
-        wanted = int((can & of_class).sum())
-        found = -1 if cluster is None else int((cluster.node[of_class & (view.running < 0)] >= 0).sum())
-        if 0 <= found < wanted and len(builder.pairs[0]) > _DIRECT:
-            wanted = min(wanted, max(found, class_bound(model, admitted, priority, engine, options, until)))
-        if found < wanted and (cluster is None or builder.columns <= LARGEST):
-            program, x = builder.program(model.instance.name)
-            if admitted:
-                builder.keep(program, x, admitted)
-            program.maximize(builder.admitted(x, priority))
-            outcome = solve(program, engine, remaining(options, until))
-            if outcome.values is not None and round(float(outcome.objective or 0)) > found:
-                cluster = model.expand(outcome.values)
-                found = round(float(outcome.objective or 0))
+class Admitting:
+    """One run of phase 1."""
+
+    def __init__(
+        self, builder: PlacementProgram, name: str, bounds: AdmissionBounds, engine: EngineName, options: SolveOptions
+    ) -> None:
+        self.builder, self.name, self.bounds, self.engine, self.options = builder, name, bounds, engine, options
+        self.view, self.classes = builder.view, builder.classes()
+        self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s
+        view, groups = self.view, builder.groups
+        placeable = np.zeros(len(groups.count), bool)
+        placeable[builder.pairs[0]] = True
+        self.can = placeable[groups.of] & (view.running < 0)
+        self.level = np.searchsorted(-np.array(self.classes, np.int64), -view.priority)
+        self.wanted = np.bincount(self.level[self.can], minlength=len(self.classes)).tolist()
+        self.prices: dict[int, Prices] = {}
+
+    @property
+    def late(self) -> bool:
+        """Whether the time of this phase is over."""
+        return self.until is not None and time.perf_counter() >= self.until
+
+    def count(self, cluster: Cluster) -> tuple[int, ...]:
+        """Pods placed of each priority, the most important first."""
+        placed = (cluster.node >= 0) & (self.view.running < 0)
+        return tuple(np.bincount(self.level[placed], minlength=len(self.classes)).tolist())
+
+    def run(self) -> Admission:
+        """Place, improve, bound, and close what is left."""
+        start = running_cluster(self.view, cards=self.builder.cards)
+        best = None if start is None else self._first(start)
+        most = list(self.wanted)
+        if best is not None:
+            found = self.count(best)
+            most = self._bound(found)
+            if found != tuple(most) and not self.late:
+                best = self._improve(best, most)
+                if self.count(best)[:-1] != found[:-1]:
+                    most = self._bound(self.count(best))
+        if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= DIRECT:
+            return self._exactly(best, most)
+        if best is None:
+            message = "the running pods do not pack on their cards in falling order of size, and there are too many "
+            message += "nodes to try all ways; let some of them move (move_cost), or split the instance"
+            return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
+        return self._told(best, most)
+
+    def _told(self, cluster: Cluster, most: list[int]) -> Admission:
+        admitted = dict(zip(self.classes, self.count(cluster), strict=True))
+        return Admission(admitted, dict(zip(self.classes, most, strict=True)), self.prices, self.bounds, cluster)
+
+    def _first(self, start: Cluster) -> Cluster:
+        """The best of all policies; at once the even one when it places everything."""
+        view = self.view
+        size, gpu = view.load.most(), view.gpu.most() * view.gpu_cards
+        best = place_by(EVEN, start, by_priority(view, size))
+        for order in (by_priority(view), by_priority(view, size), by_priority(view, gpu, size)):
+            for policy in POLICIES.values():
+                if self.count(best) == tuple(self.wanted) or self.late:
+                    return best
+                trial = place_by(policy, start, order, seed=self.options.seed)
+                if self.count(trial) > self.count(best):
+                    best = trial
+        return best
+
+    def _bound(self, found: tuple[int, ...]) -> list[int]:
+        """The most of each priority, given what was found of those above."""
+        most: list[int] = []
+        kept: dict[int, int] = {}
+        for priority, number, wanted in zip(self.classes, found, self.wanted, strict=True):
+            self.prices.pop(priority, None)
+            if number < wanted:
+                prices, _ = self.bounds.most(priority, kept, self.engine, remaining(self.options, None, 10**7))
+                if prices is not None:
+                    self.prices[priority] = prices
+                    wanted = max(number, min(wanted, prices.most))
+            most.append(wanted)
+            kept[priority] = number
+        return most
+
+    def _improve(self, cluster: Cluster, most: list[int]) -> Cluster:
+        """Ruin and recreate until the bounds are met or the steps are used."""
+        from flowlex.models.pods.search.filling import recreate
+
+        view, state = self.view, SearchState.of(cluster)
+        alike = view.load.row * len(self.classes) + self.level
+        _, one, group = np.unique(alike, return_index=True, return_inverse=True)
+        waiting, first = np.zeros(len(one), np.int64), np.full(len(one), -1)
+        for pod in np.flatnonzero(self.can & (cluster.node < 0))[::-1].tolist():
+            state.after[pod] = first[group[pod]]
+            first[group[pod]] = pod
+            waiting[group[pod]] += 1
+        total = int(np.clip(_STEPS_PER_POD * self.can.sum(), _LEAST_STEPS, _MOST_STEPS))
+        total = min(total, self.options.max_steps or total)
+        enough = np.array(self.wanted, np.int64) - np.array(most, np.int64)
+        rng, size = np.random.default_rng(self.options.seed), view.load.most()[one]
+        for done in range(0, total, _BATCH):
+            steps = min(_BATCH, total - done)
+            fixed = view.running >= 0
+            if recreate(state, group, self.level[one], size, waiting, first, fixed, steps, rng, enough) < steps:
+                break
+            if self.late:
+                break
+        return state.cluster(cluster)
+
+    def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
+        """Class by class with the integer program over nodes."""
+        builder, kept = self.builder, dict[int, int]()
+        for k, priority in enumerate(self.classes):
+            found = -1 if cluster is None else self.count(cluster)[k]
+            if found < most[k]:
+                program, x = builder.program(self.name)
+                if kept:
+                    builder.keep(program, x, kept)
+                program.maximize(builder.admitted(x, priority))
+                outcome = solve(program, self.engine, remaining(self.options, self.until))
+                if outcome.values is not None and round(float(outcome.objective or 0)) > found:
+                    cluster = builder.expand(outcome.values) or cluster
+                if cluster is None:
+                    return Admission(failed=outcome)
+                bound = most[k] if outcome.bound is None else int(np.floor(min(float(outcome.bound), most[k]) + 1e-6))
+                most[k] = max(self.count(cluster)[k], bound)
+                if self.count(cluster)[k] > found:  # bounds below held for other numbers above
+                    cluster = self._improve(cluster, most)
+                    most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
+                found = self.count(cluster)[k]
+            kept[priority] = found
+        if cluster is None:  # nothing is to be placed, but what runs has to be packed
+            program, x = builder.program(self.name)
+            program.minimize(x.sum() * 0.0)
+            outcome = solve(program, self.engine, remaining(self.options, self.until))
+            cluster = None if outcome.values is None else builder.expand(outcome.values)
             if cluster is None:
                 return Admission(failed=outcome)
-            bound = wanted if outcome.bound is None else int(np.floor(min(float(outcome.bound), wanted) + 1e-6))
-            wanted = max(found, min(wanted, bound))
-        admitted[priority], most[priority] = found, wanted
-    if cluster is None:  # nothing is to be placed, but what runs has to be packed
-        program, x = builder.program(model.instance.name)
-        program.minimize(x.sum() * 0.0)
-        outcome = solve(program, engine, remaining(options, until))
-        if outcome.values is None:
-            return Admission(failed=outcome)
-        cluster = model.expand(outcome.values)
-    return Admission(admitted, most, cluster)
-
-
-def class_bound(
-    model: PodPlacement,
-    admitted: dict[int, int],
-    priority: int,
-    engine: EngineName,
-    options: SolveOptions,
-    until: float,
-) -> int:
-    """No more pods of the class than this can be placed: nodes of a class taken together."""
-    view = model.instance.arrays
-    later = {k: 0 for k in model.builder.classes() if k not in admitted}
-    demand = Demand.of_program(model.instance, model.builder, {**admitted, **later}, apart=not model.aggregate)
-    program = admission_program(view, demand, priority, cards=model.cards, move_budget=model.move_budget)
-    outcome = solve(program, engine, remaining(options, until))
-    many = int((view.priority == priority).sum())
-    return many if outcome.bound is None else int(np.floor(min(float(outcome.bound), many) + 1e-6))
-
-
-def remaining(options: SolveOptions, until: float) -> SolveOptions:
-    """The options with what is left of the time limit, proven optima asked for."""
-    return replace(options, gap=0.0, time_limit_s=max(0.1, until - time.perf_counter()))
+        return self._told(cluster, most)

@@ -1,41 +1,37 @@
-"""Phase 2 of pod placement: even loads with a proven bound, by search from above and programs from below."""
+"""Phase 2 of pod placement: even loads with a proven bound, by annealing from above and programs from below."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Floats
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
 from flowlex.models.pods.problem.balance_program import Balance, balance_program, to_measure, to_objective
 from flowlex.models.pods.problem.class_program import class_program, mean_program
 from flowlex.models.pods.problem.classes import Demand
-from flowlex.models.pods.problem.cluster import Cluster, improve, place_in_order
-from flowlex.models.pods.problem.program import SCALE
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 from flowlex.models.pods.search.annealing import anneal_cluster, even_clusters
 from flowlex.validation.certificates import Check, certify_program
 from flowlex.validation.certificates.pods import balance_of
 
-if TYPE_CHECKING:
-    from flowlex.models.pods.model import PodPlacement
-
-__all__ = ["TANGENTS", "BalanceOutcome", "balance_outcome", "relaxed_bound"]
+__all__ = ["TANGENTS", "BalanceOutcome", "balance_outcome", "tangents"]
 
 #: First tangent points, in percent of a node's capacity.
 TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40
 #: Up to so many columns x, the integer program comes first; above, patterns of nodes (and up to `BRANCHED` both).
 DIRECT, BRANCHED = 150, 1_500
-#: Trials of the search per pod.
-SEARCH = 6
-#: The sum of loads to this power is nearly the power of the largest.
-LARGEST = 32
+#: Pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
+PATTERNS = 20_000
 #: Steps of annealing after patterns were put together.
 POLISH = 200_000
 
@@ -49,39 +45,32 @@ class BalanceOutcome:
     checks: tuple[Check, ...] = ()
 
 
+def tangents(size: int) -> list[Floats]:
+    """The first tangent points of ``size`` loads."""
+    return [np.full(size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
+
+
 def balance_outcome(
-    model: PodPlacement,
+    instance: PodInstance,
+    builder: PlacementProgram,
     measure: Balance,
     cluster: Cluster,
     admitted: dict[int, int],
     engine: EngineName,
     options: SolveOptions,
-    until: float,
+    *,
+    aggregate: bool,
+    absolute_gap: float,
+    until: float | None,
 ) -> BalanceOutcome:
     """Even the loads out: search for an answer, bound it by relaxations, close the gap by integer programs.
 
-    Status is ``optimal`` when bound and answer meet, ``feasible`` when a gap that was asked for or the time limit
-    ended the work before.
+    Status is ``optimal`` when bound and answer meet, ``feasible`` when a gap that was asked for or a budget ended the
+    work before.
     """
-    return _Phase2(model, measure, cluster, admitted, engine, options, until).run()
-
-
-def relaxed_bound(
-    model: PodPlacement,
-    measure: Balance,
-    cluster: Cluster,
-    admitted: dict[int, int],
-    engine: EngineName,
-    options: SolveOptions,
-) -> float:
-    """No placement with these admitted numbers is more even: the linear relaxation over node classes."""
-    until = time.perf_counter() + (options.time_limit_s or 60.0)
-    phase = _Phase2(model, measure, cluster, admitted, engine, options, until)
-    demand = Demand.of_program(model.instance, model.builder, admitted)
-    if len(demand.pod):
-        phase._relax_classes(demand)
-        return phase.bound
-    return phase.value
+    phase = _Phase2(instance, builder, measure, cluster, admitted, engine, options)
+    phase.aggregate, phase.absolute_gap, phase.until = aggregate, absolute_gap, until
+    return phase.run()
 
 
 class _Phase2:
@@ -89,21 +78,27 @@ class _Phase2:
 
     def __init__(
         self,
-        model: PodPlacement,
+        instance: PodInstance,
+        builder: PlacementProgram,
         measure: Balance,
         cluster: Cluster,
         admitted: dict[int, int],
         engine: EngineName,
         options: SolveOptions,
-        until: float,
     ) -> None:
-        self.model, self.measure, self.admitted = model, measure, admitted
-        self.engine, self.options, self.until = engine, options, until
-        self.size = len(model.instance.nodes)
-        self.best, self.bound = cluster, 0.0
-        self.points: list[Floats] = [np.full(self.size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
-        self.iterations, self.started, self.late = 0, time.perf_counter(), False
+        self.instance, self.builder, self.measure, self.admitted = instance, builder, measure, admitted
+        self.engine, self.options = engine, options
+        self.aggregate, self.absolute_gap = True, 0.0
+        self.until: float | None = None
+        self.size = len(instance.nodes)
+        self.best, self.bound, self.points = cluster, 0.0, tangents(self.size)
+        self.iterations, self.started = 0, time.perf_counter()
         self.checks: tuple[Check, ...] = ()
+
+    @property
+    def late(self) -> bool:
+        """Whether time is over, where it is limited."""
+        return self.until is not None and time.perf_counter() >= self.until - 0.05
 
     @property
     def value(self) -> float:
@@ -113,20 +108,18 @@ class _Phase2:
     @property
     def closed(self) -> bool:
         """Whether bound and answer are as close as was asked for."""
-        return self.value - self.bound <= max(PROVEN, self.options.gap * self.value) + 1e-11
+        enough = max(PROVEN, self.absolute_gap, self.options.gap * self.value)
+        return self.value - self.bound <= enough + 1e-11
 
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods."""
-        direct = len(self.model.builder.pairs[0]) <= DIRECT
-        if direct:
-            self._offer(self.best)
+        columns = len(self.builder.pairs[0])
+        if columns <= DIRECT:
             self._rounds(integer=False)
-            if not self.closed and self.measure != "deviation":
-                self._from_deviation()
-            self._search()
+            self._offer(self._even()[0])
         else:
             self._decompose()
-        if not self.closed and not self.late and len(self.model.builder.pairs[0]) <= BRANCHED:
+        if not self.closed and not self.late and columns <= BRANCHED:
             self._rounds(integer=True)
         value = self.value
         bound = min(self.bound, value)
@@ -145,58 +138,69 @@ class _Phase2:
         )
         return BalanceOutcome(outcome, self.best, self.checks)
 
+    def _even(self) -> list[Cluster]:
+        return even_clusters(
+            self.best,
+            self.measure,
+            least=self.bound,
+            seed=self.options.seed,
+            until=self.until,
+            steps=self.options.max_steps,
+        )
+
+    def _offer(self, cluster: Cluster) -> None:
+        """Take an answer if it is better, with its tangents."""
+        if self.measure == "deviation":
+            self.points.append((cluster.loads - cluster.loads.mean()) * SCALE)
+        if balance_of(cluster.loads, self.measure) < self.value:
+            self.best = cluster
+
     def _decompose(self) -> None:
         """Anneal, bound by the relaxation over node classes, and close the gap by node patterns."""
-        model = self.model
-        demand = Demand.of_program(model.instance, model.builder, self.admitted, apart=not model.aggregate)
+        demand = Demand.of_program(self.instance, self.builder, self.admitted, apart=not self.aggregate)
         if not len(demand.pod):
             return
         points = self._relax_classes(demand)
-        seed = self.options.seed
-        found = even_clusters(model.instance, self.best, self.measure, least=self.bound, seed=seed, until=self.until)
+        found = self._even()
         self.best = found[0]
-        self.late = time.perf_counter() >= self.until - 0.05
-        if self.closed or self.late:
+        if self.closed or self.late or len(self.best.node) > PATTERNS:
             return
         means = (0.0, 1.0) if self.measure == "max_load" else self._means(demand, points)
+        seed = self.options.seed
 
         def polish(cluster: Cluster, k: int) -> Cluster:
-            usual = min(POLISH, 500 * len(model.instance.pods))
+            usual = min(POLISH, 500 * len(cluster.node))
             warm, steps = (3e-4, 5 * usual) if k else (1e-4, usual)
-            mild = anneal_cluster(
-                model.instance, cluster, self.measure, seed=seed + k, steps=steps, until=self.until, heat=warm
-            )
+            mild = anneal_cluster(cluster, self.measure, seed=seed + k, steps=steps, until=self.until, heat=warm)
             return mild if k else min(cluster, mild, key=lambda each: balance_of(each.loads, self.measure))
 
         closed = GapSearch(
-            model.instance,
+            self.instance,
             demand,
             found,
             self.measure,
-            move_budget=model.move_budget,
+            move_budget=self.builder.move_budget,
             bound=self.bound,
             means=means,
-            gap=self.options.gap,
+            gap=max(self.options.gap, self.absolute_gap / max(self.value, PROVEN)),
             until=self.until,
             seed=seed,
             polish=polish,
         ).run()
         self.bound, self.best = max(self.bound, closed.bound), closed.cluster
         self.iterations += closed.rounds
-        self.late = time.perf_counter() >= self.until - 0.05
 
     def _relax_classes(self, demand: Demand) -> list[Floats]:
         """Bound by the linear program over node classes, and keep the checks of its duals; return the tangents."""
-        size = len(demand.classes.count)
-        points = [np.full(size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
+        points = tangents(len(demand.classes.count))
         for _ in range(MAX_ROUNDS):
             program, loads = class_program(
-                self.model.instance.arrays,
+                self.builder.view,
                 demand,
                 self.measure,
                 points,
-                cards=self.model.cards,
-                move_budget=self.model.move_budget,
+                cards=self.builder.cards,
+                move_budget=self.builder.move_budget,
             )
             outcome = solve(program, self.engine, self._options(False))
             if outcome.values is None or outcome.status is not Status.OPTIMAL:
@@ -218,13 +222,13 @@ class _Phase2:
         limit, ends = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0]
         for k, sign in enumerate((-1, 1)):
             program = mean_program(
-                self.model.instance.arrays,
+                self.builder.view,
                 demand,
                 self.measure,
                 points,
                 limit,
-                cards=self.model.cards,
-                move_budget=self.model.move_budget,
+                cards=self.builder.cards,
+                move_budget=self.builder.move_budget,
                 largest=bool(k),
             )
             outcome = solve(program, self.engine, self._options(False))
@@ -234,11 +238,16 @@ class _Phase2:
 
     def _rounds(self, *, integer: bool) -> None:
         """Solve, add tangents where the answer lies, and solve again, until nothing moves or all is proven."""
-        relaxed: Floats | None = None
         for _ in range(MAX_ROUNDS):
-            limit = None if integer is False else to_objective(self.value + PROVEN, self.measure, self.size)
+            limit = to_objective(self.value + PROVEN, self.measure, self.size) if integer else None
             program = balance_program(
-                self.model, self.measure, self.admitted, self.points, integer=integer, at_most=limit
+                self.instance.name,
+                self.builder,
+                self.measure,
+                self.admitted,
+                self.points,
+                integer=integer,
+                at_most=limit,
             )
             outcome = solve(program, self.engine, self._options(integer))
             self.iterations += outcome.iterations
@@ -248,115 +257,21 @@ class _Phase2:
             elif outcome.status is Status.INFEASIBLE and integer:
                 self.bound = self.value  # nothing better than the answer at hand exists
             if outcome.values is not None and integer:
-                self._offer(self.model.expand(outcome.values))
-            elif outcome.values is not None:
-                self._touch_loads(self._loads(outcome.values))
-                relaxed = outcome.values
-            self.late = time.perf_counter() >= self.until - 0.05
-            settled = self.measure != "deviation" or (
-                not integer and self.bound - before <= 1e-3 * max(self.bound, 1e-4)
-            )
-            if self.closed or self.late or outcome.values is None or settled:
+                cluster = self.builder.expand(outcome.values)
+                if cluster is not None:
+                    self._offer(cluster)
+            elif outcome.values is not None and self.measure == "deviation":
+                loads = self.builder.loads(program.variable("x")).evaluate(outcome.values)
+                self.points.append(loads - loads.mean())
+            still = not integer and self.bound - before <= 1e-3 * max(self.bound, 1e-4)
+            if self.closed or self.late or outcome.values is None or self.measure != "deviation" or still:
                 break
-        if relaxed is not None and not self.closed:
-            self._round_down(relaxed)
-
-    def _search(self) -> None:
-        """Empty a few nodes and fill them anew, as often as it takes or `SEARCH` times the number of pods.
-
-        One of the nodes is where the load is furthest from even, the others are drawn.
-        """
-        view, rng = self.model.instance.arrays, np.random.default_rng(self.options.seed)
-        size, power = view.load.max(axis=1, initial=0), LARGEST if self.measure == "max_load" else 0
-        value = self.value
-        for _ in range(SEARCH * len(view.cpu) if self.size > 1 else 0):
-            self.late = time.perf_counter() >= self.until - 0.05
-            if self.closed or self.late:
-                return
-            trial = self.best.copy()
-            uneven = trial.loads - (0.0 if power else trial.loads.mean())
-            order = np.argsort(-np.abs(uneven))
-            worst = order[min(int(rng.exponential(2.0)), self.size - 1)]
-            nodes = np.append(rng.choice(self.size, min(self.size, int(rng.integers(1, 4))), replace=False), worst)
-            pods = np.flatnonzero(np.isin(trial.node, nodes) & (view.running < 0))
-            pods = pods[rng.random(len(pods)) < 0.7]
-            for pod in pods.tolist():
-                trial.remove(pod)
-            noise = size[pods] * rng.uniform(0.7, 1.3, len(pods))
-            if place_in_order(trial, pods[np.argsort(-noise)].tolist(), power=power):
-                continue
-            improve(trial, pods.tolist(), power=power, passes=2)
-            found = balance_of(trial.loads, self.measure)
-            if found <= value:
-                self.best, value = trial, found
-
-    def _from_deviation(self) -> None:
-        """Start from the most even fractional loads: they lead to good answers by every measure."""
-        program = balance_program(self.model, "deviation", self.admitted, self.points, integer=False)
-        outcome = solve(program, self.engine, self._options(False))
-        if outcome.values is not None:
-            self._round_down(outcome.values)
 
     def _options(self, integer: bool) -> SolveOptions:
-        options = self.options
-        options = replace(options, time_limit_s=max(0.1, self.until - time.perf_counter()))
-        if not integer:
-            return replace(options, gap=0.0)
-        if not options.gap:
+        options = remaining(self.options, self.until, NODES if integer else 10**7)
+        if not integer or not self.options.gap:
             return options
         # The bound that suffices, as a relative gap of the program's own objective.
-        enough = max(0.0, self.value * (1 - options.gap))
+        enough = max(0.0, self.value * (1 - self.options.gap))
         whole = to_objective(self.value, self.measure, self.size)
         return replace(options, gap=min(0.99, 1 - to_objective(enough, self.measure, self.size) / whole))
-
-    def _round_down(self, values: Floats) -> None:
-        """Place whole parts of a relaxation's answer, then the other pods that the best answer has."""
-        view, builder = self.model.instance.arrays, self.model.builder
-        cluster = Cluster(view, cards=self.model.cards)
-        waits = {g: [] for g in range(len(builder.groups.count))}  # type: dict[int, list[int]]
-        for pod in np.flatnonzero(self.best.node >= 0)[::-1].tolist():
-            if view.running[pod] >= 0:
-                cluster.add(pod, int(self.best.node[pod]))
-            else:
-                waits[int(builder.groups.of[pod])].append(pod)
-        group, node = builder.pairs
-        whole = np.floor(values[: len(group)] + 1e-6).astype(np.int64)
-        gpu = view.gpu[builder.groups.first[group], node] * view.gpu_cards[builder.groups.first[group]]
-        for k in np.argsort(-gpu, kind="stable").tolist():
-            pods = waits[int(group[k])]
-            for _ in range(min(int(whole[k]), len(pods))):
-                if cluster.fits(pods[-1])[node[k]]:
-                    cluster.add(pods.pop(), int(node[k]))
-        left = [pod for pods in waits.values() for pod in pods]
-        size = view.load.max(axis=1, initial=0)
-        if not place_in_order(cluster, sorted(left, key=lambda pod: (-size[pod], pod))):
-            self._offer(cluster)
-
-    def _offer(self, cluster: Cluster) -> None:
-        view = self.model.instance.arrays
-        improved = cluster.copy()
-        self._touch(cluster)
-        if balance_of(cluster.loads, self.measure) < self.value:
-            self.best = cluster
-        movable = np.flatnonzero((improved.node >= 0) & (view.running < 0)).tolist()
-        improve(improved, movable)
-        if self.measure == "max_load":
-            improve(improved, movable, power=LARGEST)
-        if balance_of(improved.loads, self.measure) < self.value - 1e-12:
-            self.best = improved
-            self._touch(improved)
-
-    def _touch(self, cluster: Cluster) -> None:
-        self._touch_loads(cluster.loads * SCALE)
-
-    def _touch_loads(self, loads: Floats) -> None:
-        if self.measure == "deviation":
-            self.points.append(loads - loads.mean())
-
-    def _loads(self, values: Floats) -> Floats:
-        builder = self.model.builder
-        group, node = builder.pairs
-        pod = builder.groups.first[group]
-        loads = np.zeros(self.size)
-        np.add.at(loads, node, values[: len(group)] * builder.view.load[pod, node] * SCALE)
-        return loads

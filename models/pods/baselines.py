@@ -1,9 +1,8 @@
-"""Baselines of pod placement: first fit, the default Kubernetes scores, and the paper's genetic algorithm."""
+"""Baselines of pod placement: policies that place one pod after another, and the paper's genetic algorithm."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,57 +13,35 @@ from flowlex.formulations.expression import Floats, Integers
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
+from flowlex.models.pods.admission import running_cluster
 from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.pods.search.policies import POLICIES, by_priority, place_by
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Evolution", "GeneticSettings", "compare", "first_fit", "genetic", "kubernetes"]
+__all__ = ["POLICIES", "Evolution", "GeneticSettings", "compare", "genetic", "place"]
 
 
-def first_fit(instance: PodInstance, *, cards: bool = True) -> Cluster:
-    """Place pods by priority, each on the first node that takes it."""
-    return _by_score(instance, cards, lambda cluster, pod, nodes: -nodes.astype(np.float64))
+def place(instance: PodInstance, policy: str, *, cards: bool = True, seed: int = 0) -> Cluster:
+    """Place pods by priority, then as listed, each where a policy says (`POLICIES`); what does not fit waits.
 
-
-def kubernetes(instance: PodInstance, *, cards: bool = True) -> Cluster:
-    """Place pods by priority, each where LeastAllocated plus BalancedAllocation is highest.
-
-    LeastAllocated is the mean free share of cores and memory after placing; BalancedAllocation is 1 less the
-    standard deviation of the two used shares. GPU memory filters nodes and does not score, as by default.
+    Raises
+    ------
+    ModelError
+        There is no such policy, or the running pods do not pack on their cards.
     """
-
-    def score(cluster: Cluster, pod: int, nodes: Integers) -> Floats:
-        view = cluster.view
-        total = view.capacity[nodes, 1:]
-        used = 1 - (cluster.free[nodes] - (view.cpu[pod], view.memory[pod])) / total
-        points: Floats = (1 - used).mean(axis=1) + 1 - used.std(axis=1)
-        return points
-
-    return _by_score(instance, cards, score)
-
-
-def _by_score(instance: PodInstance, cards: bool, score: Callable[[Cluster, int, Integers], Floats]) -> Cluster:
-    cluster = _running(instance, cards)
-    view = instance.arrays
-    fresh = np.flatnonzero(view.running < 0)
-    for pod in fresh[np.lexsort((fresh, -view.priority[fresh]))].tolist():
-        nodes = np.flatnonzero(cluster.fits(pod))
-        if len(nodes):
-            cluster.add(pod, int(nodes[score(cluster, pod, nodes).argmax()]))
-    return cluster
+    if policy not in POLICIES:
+        raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
+    start = _running(instance, cards)
+    return place_by(POLICIES[policy], start, by_priority(instance.arrays), seed=seed)
 
 
 def _running(instance: PodInstance, cards: bool) -> Cluster:
-    cluster = Cluster(instance.arrays, cards=cards)
-    for pod in np.flatnonzero(instance.arrays.running >= 0).tolist():
-        node = int(instance.arrays.running[pod])
-        if not cluster.fits(pod)[node]:
-            raise ModelError(
-                f"the running pods do not pack on the cards of {instance.nodes[node].name!r} in this order"
-            )
-        cluster.add(pod, node)
-    return cluster
+    start = running_cluster(instance.arrays, cards=cards)
+    if start is None:
+        raise ModelError("the running pods do not pack on their cards in falling order of size")
+    return start
 
 
 @dataclass(frozen=True)
@@ -122,7 +99,7 @@ def genetic(
     settings, rng = settings or GeneticSettings(), np.random.default_rng(seed)
     view = instance.arrays
     if admitted is None:
-        admitted = first_fit(instance, cards=cards).node >= 0
+        admitted = place(instance, "first-fit", cards=cards).node >= 0
     pods = np.flatnonzero(admitted & (view.running < 0))
     base = _running(instance, cards)
     choices = [np.flatnonzero(view.allowed[pod] & ((view.gpu_cards[pod] == 0) | (view.cards > 0))) for pod in pods]
@@ -188,9 +165,9 @@ def compare(
     started = time.perf_counter()
     evolution = genetic(instance, solution.node >= 0, seed=seed)
     rows.append(_row(instance, "genetic algorithm", evolution.cluster, started))
-    for name, baseline in (("Kubernetes scores", kubernetes), ("first fit", first_fit)):
+    for policy in POLICIES:
         started = time.perf_counter()
-        rows.append(_row(instance, name, baseline(instance), started))
+        rows.append(_row(instance, policy, place(instance, policy, seed=seed), started))
     return pd.DataFrame(rows).set_index("method")
 
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression, Floats, Integers, Variables
+from flowlex.formulations.expression import Expression, Integers, Variables
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.admission import remaining
-from flowlex.models.pods.balance import TANGENTS, BalanceOutcome
+from flowlex.models.pods.balance import BalanceOutcome, tangents
 from flowlex.models.pods.bounds.branching import PROVEN
 from flowlex.models.pods.problem.balance_program import Balance, balance_program, to_objective
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.program import SCALE
+from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 from flowlex.validation.certificates.pods import balance_of
-
-if TYPE_CHECKING:
-    from flowlex.models.pods.model import PodPlacement
 
 __all__ = ["fewest_moves", "move_cost_of"]
 
@@ -35,35 +30,38 @@ def move_cost_of(view: PodArrays, node: Integers) -> float:
 
 
 def fewest_moves(
-    model: PodPlacement,
+    name: str,
+    builder: PlacementProgram,
     measure: Balance,
     admitted: dict[int, int],
     found: BalanceOutcome,
     engine: EngineName,
     options: SolveOptions,
-    until: float,
+    until: float | None,
 ) -> BalanceOutcome:
     """Exchange the placement for the one with the cheapest moves among those as even (to within 1e-6).
 
     When time ends first, the best known is kept and the message says what is proven.
     """
-    view = model.instance.arrays
+    view = builder.view
     best, cost = found.cluster, move_cost_of(view, found.cluster.node)
     value = float(found.outcome.objective or 0.0)
-    size = len(model.instance.nodes)
-    points: list[Floats] = [np.full(size, s * a) for a in TANGENTS for s in (1, -1)[: 1 + (a > 0)]]
+    size = len(view.cards)
+    points = tangents(size)
     points.append(SCALE * (best.loads - best.loads.mean()))
     bound = 0.0
     for _ in range(_ROUNDS if cost else 0):
         limit = to_objective(value + 0.9 * PROVEN, measure, size)
-        program = balance_program(model, measure, admitted, points, at_most=limit)
-        program.minimize(_cost(model, program.variable("x")))
+        program = balance_program(name, builder, measure, admitted, points, at_most=limit)
+        program.minimize(_cost(builder, program.variable("x")))
         outcome = solve(program, engine, remaining(options, until))
         if outcome.bound is not None and math.isfinite(outcome.bound):
             bound = max(bound, float(outcome.bound))
         if outcome.values is None:
             break
-        cluster: Cluster = model.expand(outcome.values)
+        cluster = builder.expand(outcome.values)
+        if cluster is None:
+            break
         if balance_of(cluster.loads, measure) <= value + PROVEN:
             if move_cost_of(view, cluster.node) < cost:
                 best, cost = cluster, move_cost_of(view, cluster.node)
@@ -81,9 +79,9 @@ def fewest_moves(
     return replace(found, outcome=stated, cluster=best)
 
 
-def _cost(model: PodPlacement, x: Variables) -> Expression:
-    view, (group, node) = model.instance.arrays, model.builder.pairs
-    pod = model.groups.first[group]
+def _cost(builder: PlacementProgram, x: Variables) -> Expression:
+    view, (group, node) = builder.view, builder.pairs
+    pod = builder.groups.first[group]
     moved = (view.running[pod] >= 0) & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
     cost: Expression = (x[moved] * view.move_cost[pod[moved]]).sum()
     return cost

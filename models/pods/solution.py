@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowlex.formulations.expression import Floats, Integers
-from flowlex.instances.pods import PodInstance, fits_wishes
+from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
-from flowlex.models.pods.problem.cluster import EPSILON, Cluster, deviation
+from flowlex.models.pods.problem.cluster import Cluster, deviation
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PlacementSolution", "pack_cards", "placement_cluster", "share_of", "waiting_reason"]
+__all__ = ["PlacementSolution", "share_of", "waiting_reason"]
 
 
 #: A balance within this of its bound is proven: a millionth of a node's capacity.
@@ -31,58 +31,32 @@ def share_of(objective: float | int | None, bound: float | int | None) -> float 
     return apart / float(objective) if apart > MET + 1e-11 else 0.0
 
 
-def placement_cluster(instance: PodInstance, node: Integers, *, cards: bool) -> Cluster:
-    """Place pods as told, the largest GPU pods of a node first."""
-    cluster = Cluster(instance.arrays, cards=cards)
-    view = instance.arrays
-    placed = np.flatnonzero(node >= 0)
-    need = view.gpu[placed, node[placed]] * view.gpu_cards[placed]
-    for pod in placed[np.argsort(-need, kind="stable")].tolist():
-        cluster.add(pod, int(node[pod]))
-    return cluster
-
-
-def pack_cards(instance: PodInstance, node: Integers, chosen: dict[int, Integers]) -> Cluster:
-    """Place pods as told, on the cards told (pod to its card numbers on the node)."""
-    view = instance.arrays
-    cluster = Cluster(view, cards=True)
-    for pod in np.flatnonzero(node >= 0).tolist():
-        n = int(node[pod])
-        if view.gpu_cards[pod]:
-            cluster.used_cards[pod] = chosen[pod]
-            cluster.card_free[n, chosen[pod]] -= view.gpu[pod, n]
-        cluster.free[n] -= (view.cpu[pod], view.memory[pod])
-        cluster.loads[n] += view.load[pod, n]
-        cluster.node[pod] = n
-    return cluster
-
-
 def waiting_reason(instance: PodInstance, cluster: Cluster, pod: int) -> str:
     """Why a pod waits: which resource lacks on which nodes."""
-    view, wants = instance.arrays, instance.pods[pod]
+    view, exact = instance.arrays, instance.arrays.exact
     names = [node.name for node in instance.nodes]
-    wished = np.array([fits_wishes(wants, node) for node in instance.nodes])
+    wished = view.allowed[pod]
     if not wished.any():
         return f"no node has its labels, taints and card model ({_wishes(instance, pod)})"
     many = int(view.gpu_cards[pod])
     with_gpu = wished & (view.cards > 0) if many else wished
     if not with_gpu.any():
         return "it wants GPU memory and no node that it may use has a GPU"
-    need, on_cards = cluster._need(pod)
-    whole = view.card_gb if cluster.cards else view.capacity[:, 0]
+    need, on_cards = cluster.need(pod)
+    whole = exact.card if cluster.cards else exact.card * view.cards
     too_large = {
-        "cores": view.cpu[pod] > view.capacity[:, 1] + EPSILON,
-        "memory": view.memory[pod] > view.capacity[:, 2] + EPSILON,
-        "GPU memory": (need > whole + EPSILON) if on_cards else np.zeros(len(names), bool),
+        "cores": exact.cpu[pod] > exact.node[:, 0],
+        "memory": exact.memory[pod] > exact.node[:, 1],
+        "GPU memory": (need > whole) if on_cards else np.zeros(len(names), bool),
         "cards": (view.cards < on_cards) if cluster.cards else np.zeros(len(names), bool),
     }
     if np.all(np.any(list(too_large.values()), axis=0)[with_gpu]):
         lacks = [what for what, where in too_large.items() if where[with_gpu].any()]
         return f"it is larger than any node it may use ({', '.join(lacks)})"
     short = {
-        "cores": cluster.free[:, 0] < view.cpu[pod] - EPSILON,
-        "memory": cluster.free[:, 1] < view.memory[pod] - EPSILON,
-        "GPU memory": (cluster.card_free >= need[:, None] - EPSILON).sum(axis=1) < on_cards,
+        "cores": cluster.free[:, 0] < exact.cpu[pod],
+        "memory": cluster.free[:, 1] < exact.memory[pod],
+        "GPU memory": (cluster.card_free >= need[:, None]).sum(axis=1) < on_cards,
     }
     parts = []
     for what, where in short.items():
@@ -155,7 +129,11 @@ class PlacementSolution(Solution):
         self.require_answer()
         assert self.cluster is not None
         index = {pod.name: p for p, pod in enumerate(self.source.pods)}
-        return {name: waiting_reason(self.source, self.cluster, index[name]) for name in self.queue}
+        row, told = self.source.arrays.load.row, {}
+        for name in self.queue:  # equal pods wait for equal reasons
+            if row[index[name]] not in told:
+                told[row[index[name]]] = waiting_reason(self.source, self.cluster, index[name])
+        return {name: told[row[index[name]]] for name in self.queue}
 
     def _frame(self) -> pd.DataFrame:
         """One row per pod: priority, node, cards, moved from, place in the queue, reason for waiting."""

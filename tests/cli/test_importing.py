@@ -63,14 +63,14 @@ def test_a_missing_file_is_named(run: Any, files: tuple[Path, Path]) -> None:
     assert result.exit_code == 2 and "absent.csv" in result.output
 
 
-def test_either_phase_is_exported(run: Any, files: tuple[Path, Path]) -> None:
+def test_either_stage_is_exported(run: Any, files: tuple[Path, Path]) -> None:
     assert run("import", "openb", *files, "-o", "trace.json").exit_code == 0
     assert run("export", "trace.json", "--to", "lp", "-o", "one.lp").exit_code == 0
-    assert run("export", "trace.json", "--to", "lp", "-o", "two.lp", "--set", "phase=balance").exit_code == 0
+    assert run("export", "trace.json", "--to", "lp", "-o", "two.lp", "--set", "stage=balance").exit_code == 0
     one, two = Path("one.lp").read_text(), Path("two.lp").read_text()
     assert "tangent" not in one and "tangent" in two and "admitted" in two
-    result = run("export", "trace.json", "--to", "lp", "-o", "x.lp", "--set", "phase=third")
-    assert result.exit_code == 2 and "phase" in result.output
+    result = run("export", "trace.json", "--to", "lp", "-o", "x.lp", "--set", "stage=third")
+    assert result.exit_code == 2 and "stage" in result.output
 
 
 def google_tables(root: Path, last_task: str = "600000000,,100,1,,0,user,3,9,0.1,0.1,0.0001,1") -> Path:

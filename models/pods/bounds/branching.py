@@ -17,8 +17,9 @@ import numpy as np
 from flowlex.formulations.expression import Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.columns import Columns, fill_node
-from flowlex.models.pods.problem.classes import Demand, stays
+from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.program import stays
 from flowlex.validation.certificates.pods import balance_of
 
 __all__ = ["Closed", "GapSearch", "Polish"]
@@ -27,8 +28,6 @@ Polish: TypeAlias = Callable[[Cluster, int], Cluster]
 
 #: Answer and bound this close, as fractions of a node's capacity, count as met.
 PROVEN = 1e-6
-#: Seconds for one integer program over the patterns at hand.
-_WHOLE_S = 10.0
 #: Half-width of the first interval of the mean, in units of the balance.
 _FIRST = 0.15
 #: So many intervals of the mean are looked at.
@@ -87,7 +86,7 @@ class GapSearch:
         bound: float,
         means: tuple[float, float],
         gap: float,
-        until: float,
+        until: float | None,
         seed: int,
         polish: Polish,
     ) -> None:
@@ -209,7 +208,7 @@ class GapSearch:
         if len(self.columns.pool) == self.tried and self.measure != "max_load":
             return False
         self.tried = len(self.columns.pool)
-        chosen = self.columns.whole(mean, cap, _WHOLE_S, 1e-4)
+        chosen = self.columns.whole(mean, cap, 1e-4)
         if chosen is None:
             return False
         cluster = self._build(self.demand.assign(chosen, self.fixed))

@@ -37,6 +37,8 @@ __all__ = ["Columns", "Proof"]
 #: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
 _ROUNDS = 80
+#: Master programs solved in all, and nodes of the search tree of one program over whole patterns.
+_BUDGET, _NODES = 800, 3_000
 #: Reduced costs above minus this are none.
 _NONE = 1e-7
 #: An infeasibility below this may be rounding.
@@ -90,7 +92,7 @@ class Columns:
         centre: float,
         scale: float,
         tolerance: float,
-        until: float,
+        until: float | None,
         seed: int = 0,
     ) -> None:
         self.view, self.demand, self.measure, self.cards = view, demand, measure, cards
@@ -107,13 +109,13 @@ class Columns:
 
     @property
     def late(self) -> bool:
-        """Whether time is over."""
-        return time.perf_counter() >= self.until
+        """Whether the budget of rounds is used, or time is over where it is limited."""
+        return self.rounds >= _BUDGET or (self.until is not None and time.perf_counter() >= self.until)
 
     @property
-    def left(self) -> float:
-        """Seconds left, at least a little."""
-        return max(0.02, self.until - time.perf_counter())
+    def left(self) -> float | None:
+        """Seconds left, at least a little; None without a limit."""
+        return None if self.until is None else max(0.02, self.until - time.perf_counter())
 
     def learn(self, node: Integers) -> None:
         """Take the patterns of a placement."""
@@ -293,7 +295,7 @@ class Columns:
             self._packs[pattern.key] = known
         return known
 
-    def whole(self, mean: float, high: float, time_limit_s: float, gap: float) -> dict[int, list[Integers]] | None:
+    def whole(self, mean: float, high: float, gap: float) -> dict[int, list[Integers]] | None:
         """The best answer made of the patterns at hand: class to counts of its nodes; None when none was found."""
         patterns = [p for p in self.pool.values() if self._usable(p, high) and self.packs(p)]
         lower, upper = self._sides(-INFINITY, INFINITY)
@@ -306,7 +308,7 @@ class Columns:
             load = (pattern.load - self.centre) / self.scale - mean
             cost = abs(load) if self.measure == "mean_absolute" else load * load
             program.add_column(cost, float(counts[pattern.kind]), rows=rows, values=values, integer=True)
-        outcome = program.solve(time_limit_s=min(time_limit_s, self.left), gap=gap)
+        outcome = program.solve(time_limit_s=self.left, gap=gap, max_nodes=_NODES)
         if outcome.values is None:
             return None
         chosen: dict[int, list[Integers]] = {k: [] for k in range(len(counts))}

@@ -9,6 +9,7 @@ as an answer.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -16,31 +17,41 @@ from flowlex.formulations.expression import Floats, Integers
 from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.classes import Demand
-from flowlex.models.pods.problem.cluster import EPSILON
 
 __all__ = ["PatternProgram", "fillings"]
 
+#: Rounding of sums of shares of a node.
+EPSILON = 1e-9
 #: More fillings of a card than this are replaced by total memory.
 _MOST_FILLINGS = 400
 #: A square is known well enough by its tangents when it is off by less (in squares of the scale).
 _SQUARE = 1e-3
 _ROUNDS = 12
+#: Nodes of the search tree of one integer program.
+_NODES = 2_000
 #: Scaled loads at which the square has tangents from the start.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 25.0, 50.0)
 
 
-def fillings(sizes: list[float], room: float, most: int = _MOST_FILLINGS) -> list[list[int]] | None:
-    """All maximal ways to fill a card, as counts by size (descending); None when there are more than ``most``."""
-    found: list[list[int]] = []
+def fillings(sizes: list[Any], room: Any, most: int = _MOST_FILLINGS) -> list[list[int]] | None:
+    """All maximal ways to fill a card, as counts by size (descending); None when there are more than ``most``.
 
-    def fill(k: int, left: float, counts: list[int]) -> bool:
+    Integers are taken exactly, floats to within rounding.
+    """
+    found: list[list[int]] = []
+    slack = EPSILON if isinstance(room, float) else 0
+    tried = 0
+
+    def fill(k: int, left: Any, counts: list[int]) -> bool:
+        nonlocal tried
         if k == len(sizes):
-            if all(left < size - EPSILON for size in sizes):
+            tried += 1
+            if left < sizes[-1] - slack if sizes else True:
                 found.append(counts)
-            return len(found) <= most
+            return len(found) <= most and tried <= 20 * most
         return all(
             fill(k + 1, left - many * sizes[k], [*counts, many])
-            for many in range(int((left + EPSILON) // sizes[k]), -1, -1)
+            for many in range(int((left + slack) // sizes[k]), -1, -1)
         )
 
     return found if fill(0, room, []) else None
@@ -77,8 +88,8 @@ class PatternProgram:
         self.load = program.add_column(0.0, lower=-INFINITY)
         self.cost = program.add_column(1.0 if measure != "max_load" else 0.0, lower=0.0)
         for r, used in ((1, view.cpu), (2, view.memory)):
-            room = float(view.capacity[node, r] - used[base].sum())
-            program.add_row(-INFINITY, room + EPSILON, self.counts, used[pods].tolist())
+            used = used / view.capacity[node, r]
+            program.add_row(-INFINITY, 1.0 - used[base].sum() + EPSILON, self.counts, used[pods].tolist())
         loads = (demand.load[self.groups, kind] / scale).tolist()
         rest = (centre - demand.base_load[kind]) / scale
         program.add_row(rest, rest, [*self.counts, self.load], [*loads, -1.0])
@@ -97,26 +108,28 @@ class PatternProgram:
         held = base[view.gpu_cards[base] > 0]
         if not on_gpu:
             return
-        program, many, need = self.program, view.gpu_cards[pods], view.gpu[pods, node]
-        used = float((view.gpu[held, node] * view.gpu_cards[held]).sum())
+        unit = float(view.card_gb[node])
+        program, many, need = self.program, view.gpu_cards[pods], view.gpu[pods, node] / unit
+        held_need = view.gpu[held, node] / unit
+        used = float((held_need * view.gpu_cards[held]).sum())
         columns = [self.counts[k] for k in on_gpu]
-        room = float(view.capacity[node, 0]) - used + EPSILON
+        room = float(view.cards[node]) - used + EPSILON
         program.add_row(-INFINITY, room, columns, [float(need[k] * many[k]) for k in on_gpu])
         if not cards:
             return
-        number, size = float(view.cards[node]), float(view.card_gb[node])
-        sizes = sorted({*need[on_gpu].tolist(), *view.gpu[held, node].tolist()}, reverse=True)
+        number, size = float(view.cards[node]), 1.0
+        sizes = sorted({*need[on_gpu].tolist(), *held_need.tolist()}, reverse=True)
         ways = fillings([s for s in sizes if s > 0], size)
         if ways is None:  # at least, no two pods of more than half a card share one
             large = [k for k in on_gpu if need[k] > size / 2 + EPSILON]
-            taken = float(view.gpu_cards[held][view.gpu[held, node] > size / 2 + EPSILON].sum())
+            taken = float(view.gpu_cards[held][held_need > size / 2 + EPSILON].sum())
             program.add_row(-INFINITY, number - taken, [self.counts[k] for k in large], [float(many[k]) for k in large])
             return
         filled = [program.add_column(0.0, number, integer=True) for _ in ways]
         program.add_row(-INFINITY, number, filled, [1.0] * len(filled))
         for s, wanted in enumerate(s for s in sizes if s > 0):
             mine = [k for k in on_gpu if need[k] == wanted]
-            taken = float(view.gpu_cards[held][view.gpu[held, node] == wanted].sum())
+            taken = float(view.gpu_cards[held][held_need == wanted].sum())
             values = [*(float(many[k]) for k in mine), *(-float(way[s]) for way in ways)]
             program.add_row(-INFINITY, -taken, [*(self.counts[k] for k in mine), *filled], values)
 
@@ -144,9 +157,9 @@ class PatternProgram:
         self.program.set_cost([self.load], [slope])
         bound, counts = -math.inf, None
         for _ in range(_ROUNDS):
-            outcome = self.program.solve(time_limit_s=time_limit_s, absolute_gap=tolerance)
+            outcome = self.program.solve(time_limit_s=time_limit_s, absolute_gap=tolerance, max_nodes=_NODES)
             if outcome.values is None:
-                return (math.inf if outcome.status == "infeasible" else -math.inf), None
+                return (math.inf if outcome.status == "infeasible" else max(bound, outcome.bound)), None
             bound = max(bound, outcome.bound)
             counts = np.zeros(len(self.demand.pod), np.int64)
             counts[self.groups] = np.rint(outcome.values[self.counts]).astype(np.int64)

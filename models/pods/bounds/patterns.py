@@ -19,10 +19,11 @@ from flowlex.formulations.expression import Floats, Integers
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.pattern_program import PatternProgram
 from flowlex.models.pods.problem.classes import Demand
-from flowlex.models.pods.problem.cluster import EPSILON
 
 __all__ = ["Pattern", "Pricing"]
 
+#: Rounding of sums of shares of a node.
+EPSILON = 1e-9
 #: Steps of the enumeration before the integer program takes over for good.
 _STEPS = 5_000_000
 #: So many patterns that were the best for a while are handed on.
@@ -84,23 +85,26 @@ class Pricing:
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
         many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
-        need = view.gpu[:, node] if cards else view.gpu[:, node] * view.gpu_cards
+        self.node_cards = int(view.cards[node]) if cards else 0
+        # Shares of what the node has, so that tolerances are relative.
+        unit = np.where(view.capacity[node] > 0, view.capacity[node], 1.0) / (max(1, self.node_cards), 1, 1)
+        gpu = view.gpu[np.arange(len(view.cpu)), node] * (1 if cards else view.gpu_cards)
+        cpu, memory, need = view.cpu / unit[1], view.memory / unit[2], gpu / unit[0]
         loads = demand.load[groups, kind] / scale
-        table = np.column_stack([view.cpu[pods], view.memory[pods], need[pods], many[pods], loads])
+        table = np.column_stack([cpu[pods], memory[pods], need[pods], many[pods], loads])
         shapes, of = np.unique(table, axis=0, return_inverse=True)
         self.members = [groups[of == h] for h in range(len(shapes))]
         most = np.array([demand.most[members].sum() for members in self.members], np.float64)
-        room = np.array([*view.capacity[node, 1:], view.capacity[node, 0], view.cards[node]], np.float64)
-        room[:3] -= (view.cpu[base].sum(), view.memory[base].sum(), (need[base] * many[base]).sum())
-        room[3] -= many[base][need[base] > view.card_gb[node] / 2 + EPSILON].sum()
+        room = np.array([1.0, 1.0, view.capacity[node, 0] / unit[0], view.cards[node]])
+        room[:3] -= (cpu[base].sum(), memory[base].sum(), (need[base] * many[base]).sum())
+        room[3] -= many[base][need[base] > 0.5 + EPSILON].sum()
         fit = np.where(shapes[:, :3] > 0, np.floor((room[:3] + EPSILON) / np.maximum(shapes[:, :3], 1e-12)), np.inf)
         self.shape = np.column_stack([shapes, np.clip(np.minimum(most, fit.min(axis=1, initial=np.inf)), 0, None)])
         self.room = room
         held = base[view.gpu_cards[base] > 0]
         self.held, self.held_many = need[held], many[held]
         self.order = np.argsort(-np.concatenate([shapes[:, 2], self.held]), kind="stable")
-        self.node_cards = int(view.cards[node]) if cards else 0
-        self.size = float(view.card_gb[node])
+        self.size = 1.0
         self.empty = (float(demand.base_load[kind]) - centre) / scale
 
     def confine(self, low: float, high: float) -> None:

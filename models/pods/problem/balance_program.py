@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from flowlex.formulations.expression import Floats
+import numpy as np
+
+from flowlex.formulations.expression import Expression, Floats
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.models.pods.problem.program import SCALE
+from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 
-if TYPE_CHECKING:
-    from flowlex.models.pods.model import PodPlacement
-
-__all__ = ["Balance", "balance_program", "to_measure", "to_objective"]
+__all__ = ["Balance", "balance_program", "measured", "to_measure", "to_objective"]
 
 Balance: TypeAlias = Literal["deviation", "max_load", "mean_absolute"]
 
 
 def balance_program(
-    model: PodPlacement,
+    name: str,
+    builder: PlacementProgram,
     measure: Balance,
     admitted: dict[int, int],
     points: list[Floats],
@@ -37,33 +37,45 @@ def balance_program(
     at_most
         The objective of a known answer, to cut off what is worse.
     """
-    builder = model.builder
-    program, x = builder.program(model.instance.name, integer=integer)
+    program, x = builder.program(name, integer=integer)
     if admitted:
         builder.keep(program, x, admitted)
-    loads, size = builder.loads(x), len(model.instance.nodes)
-    if measure == "max_load":
-        largest = program.variables("largest_load", 1)
-        program.constrain("largest", loads - largest.repeated(size), "<=", 0.0)
-        objective = largest.sum()
-    elif measure == "mean_absolute":
-        apart = program.variables("apart", size)
-        mean = program.variables("mean", 1)
-        program.constrain("mean_load", loads.sum() - mean * float(size), "==", 0.0)
-        centred = loads - mean.repeated(size)
-        program.constrain("above", centred - apart, "<=", 0.0)
-        program.constrain("below", centred + apart, ">=", 0.0)
-        objective = apart.sum()
-    else:
-        squares = program.variables("square", size)
-        distance = loads - program.variables("centre", 1).repeated(size)
-        for k, point in enumerate(points):
-            program.constrain(f"tangent_{k}", squares - distance * (2.0 * point), ">=", -(point**2))
-        objective = squares.sum()
+    objective = measured(program, builder.loads(x), np.ones(len(builder.view.cards)), measure, points)
     if at_most is not None:
         program.constrain("at_most", objective, "<=", at_most)
     program.minimize(objective)
     return program
+
+
+def measured(
+    program: LinearProgram, loads: Expression, weight: Floats, measure: Balance, points: list[Floats]
+) -> Expression:
+    """The balance as an expression: the largest load, or sums of squares or of absolute deviations.
+
+    Parameters
+    ----------
+    loads, weight
+        (C,) loads, and how many nodes each stands for.
+    points
+        (C,) each: where the squares have tangents.
+    """
+    size = len(weight)
+    if measure == "max_load":
+        largest = program.variables("largest_load", 1)
+        program.constrain("largest", loads - largest.repeated(size), "<=", 0.0)
+        return largest.sum()
+    centre = program.variables("centre", 1)
+    if measure == "mean_absolute":
+        apart, centred = program.variables("apart", size), loads - centre.repeated(size)
+        program.constrain("mean", (loads * weight).sum() - centre * float(weight.sum()), "==", 0.0)
+        program.constrain("above", centred - apart, "<=", 0.0)
+        program.constrain("below", centred + apart, ">=", 0.0)
+        return (apart * weight).sum()
+    squares, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
+    program.constrain("distance", loads - centre.repeated(size) - distance, "==", 0.0)
+    place, at = np.tile(np.arange(size), len(points)), np.concatenate(points)
+    program.constrain("tangent", squares[place] - distance[place] * (2.0 * at), ">=", -(at**2))
+    return (squares * weight).sum()
 
 
 def to_measure(value: float, measure: Balance, size: int) -> float:

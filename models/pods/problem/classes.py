@@ -8,26 +8,16 @@ class may exchange their patterns, so nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Floats, Integers
-from flowlex.instances.pods import PodArrays, PodInstance
-from flowlex.models.pods.problem.program import PlacementProgram, partition
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.problem.program import PlacementProgram, partition, stays
 
-__all__ = ["Demand", "NodeClasses", "stays"]
-
-
-def stays(view: PodArrays, move_budget: float) -> Integers:
-    """(P,) node of each pod that runs and cannot move, -1 otherwise."""
-    return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
-
-
-def _sorted(taints: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(taints)))
+__all__ = ["Demand", "NodeClasses"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +43,15 @@ class NodeClasses:
         """Group the nodes; ``apart`` keeps each on its own."""
         view = instance.arrays
         fixed = stays(view, move_budget)
-        holds: dict[int, list[str]] = {}
+        holds: dict[int, list[int]] = {}
         for p in np.flatnonzero(view.running >= 0).tolist():
-            pod, at = instance.pods[p], int(view.running[p])
-            what = pod.model_copy(update={"name": "", "priority": 0, "move_cost": None, "node": None})
+            at = int(view.running[p])
             # A pod that may leave ties the class to this very node.
-            holds.setdefault(at, []).append(repr(what) if fixed[p] >= 0 else f"home of {at}")
+            holds.setdefault(at, []).append(int(view.load.row[p]) if fixed[p] >= 0 else -1 - at)
         if apart:
             return cls(*partition(range(len(instance.nodes))))
-        plain = (node.model_copy(update={"name": "", "taints": _sorted(node.taints)}) for node in instance.nodes)
-        return cls(*partition((repr(node), tuple(sorted(holds.get(n, ())))) for n, node in enumerate(plain)))
+        kinds = enumerate(view.load.column.tolist())
+        return cls(*partition((kind, tuple(sorted(holds.get(n, ())))) for n, kind in kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +115,11 @@ class Demand:
         number: dict[tuple[object, bool], int] = {}
         of_group = np.full(len(groups.count), -1)
         for g in free.tolist():
-            pod = instance.pods[groups.first[g]]
-            runs = view.running[groups.first[g]] >= 0
-            loose = runs or pod.priority in whole
-            key = g if apart else repr(pod.model_copy(update={"name": "", **({"priority": 0} if loose else {})}))
+            p = int(groups.first[g])
+            priority = int(view.priority[p])
+            loose = bool(view.running[p] >= 0) or priority in whole
+            like = (int(view.load.row[p]), int(view.running[p]), float(view.move_cost[p]))
+            key = g if apart else (*like, None if loose else priority)
             of_group[g] = number.setdefault((key, loose), len(number))
         merged = np.array([key[1] for key in number], np.bool_)
         most = np.zeros(len(number), np.int64)

@@ -8,11 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from flowlex.formulations.arrays import Booleans
 from flowlex.formulations.expression import Expression, Floats, Integers, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.models.pods.problem.cluster import Cluster
 
-__all__ = ["SCALE", "Groups", "PlacementProgram", "partition"]
+__all__ = ["SCALE", "Groups", "PlacementProgram", "partition", "stays"]
 
 #: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
 SCALE = 100.0
@@ -39,8 +41,11 @@ class Groups:
     @classmethod
     def of_instance(cls, instance: PodInstance, *, apart: bool = False) -> Groups:
         """Group the pods; ``apart`` keeps each on its own."""
-        pods = enumerate(instance.pods)
-        return cls(*partition(p if apart else repr(pod.model_copy(update={"name": ""})) for p, pod in pods))
+        view = instance.arrays
+        if apart:
+            return cls(*partition(range(len(instance.pods))))
+        alike = (view.load.row, view.priority, view.running, view.move_cost)
+        return cls(*partition(zip(*(column.tolist() for column in alike), strict=True)))
 
 
 def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
@@ -51,6 +56,11 @@ def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
     return of, first, np.bincount(of, minlength=len(first)).astype(np.int64)
 
 
+def stays(view: PodArrays, move_budget: float) -> Integers:
+    """(P,) node of each pod that runs and cannot move, -1 otherwise."""
+    return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
+
+
 @dataclass(frozen=True, eq=False)
 class PlacementProgram:
     """Builds the constraints every phase shares (names as in `flowlex.models.pods.model`)."""
@@ -59,22 +69,21 @@ class PlacementProgram:
     groups: Groups
     cards: bool
     move_budget: float
+    rows: frozenset[str] | None = None
 
     @cached_property
     def pairs(self) -> tuple[Integers, Integers]:
         """Group and node of every x: pairs that labels, taints and sizes allow."""
-        view, first = self.view, self.groups.first
-        allowed = view.allowed[first] & (view.cpu[first][:, None] <= view.capacity[:, 1] + 1e-9)
-        allowed &= view.memory[first][:, None] <= view.capacity[:, 2] + 1e-9
-        many, need = view.gpu_cards[first][:, None], view.gpu[first]
-        if self.cards:
-            room = (need <= view.card_gb + 1e-9) & (many <= view.cards)
-        else:
-            room = need * many <= view.capacity[:, 0] + 1e-9
+        view, first, exact = self.view, self.groups.first, self.view.exact
+        allowed = view.allowed[first] & (exact.cpu[first][:, None] <= exact.node[:, 0])
+        allowed &= exact.memory[first][:, None] <= exact.node[:, 1]
+        many, need = view.gpu_cards[first][:, None], exact.gpu[first]
+        on_card, in_all = (need <= exact.card) & (many <= view.cards), need * many <= exact.card * view.cards
+        room = on_card if self.cards else in_all
         allowed &= (many == 0) | (room & (view.cards > 0))
-        running = view.running[first]
-        stays = np.isinf(view.move_cost[first])
-        allowed[stays] &= np.arange(len(view.cards)) == running[stays][:, None]
+        running = stays(view, self.move_budget)[first]
+        fixed = running >= 0
+        allowed[fixed] &= np.arange(len(view.cards)) == running[fixed][:, None]
         group, node = np.nonzero(allowed)
         return group, node
 
@@ -98,9 +107,22 @@ class PlacementProgram:
         within = np.arange(len(pair)) - np.repeat(np.cumsum(many) - many, many)
         return pair, start[node[pair]] + within
 
+    @property
+    def several(self) -> Booleans:
+        """(columns y,) whether the pod wants several cards."""
+        return self.view.gpu_cards[self.groups.first[self.pairs[0][self.card_slots[0]]]] > 1
+
+    @property
+    def moved(self) -> Booleans:
+        """(columns x,) whether the column moves a running pod."""
+        view, (group, node) = self.view, self.pairs
+        pod = self.groups.first[group]
+        moved: Booleans = (view.running[pod] >= 0) & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
+        return moved
+
     def program(self, name: str, *, integer: bool = True) -> tuple[LinearProgram, Variables]:
         """The constraints without an objective, and x."""
-        lp = LinearProgram(name)
+        lp = LinearProgram(name, self.rows)
         view, groups = self.view, self.groups
         group, node = self.pairs
         size, pod = len(view.cards), groups.first[group]
@@ -111,15 +133,16 @@ class PlacementProgram:
             lp.constrain("pod", placed[~running], "<=", groups.count[~running])
         if running.any():
             lp.constrain("running", placed[running], "==", groups.count[running])
-        lp.constrain("cpu", (x * view.cpu[pod]).sum_by(node, size), "<=", view.capacity[:, 1])
-        lp.constrain("memory", (x * view.memory[pod]).sum_by(node, size), "<=", view.capacity[:, 2])
+        # Shares of what the node has, so that the solver's tolerance is relative to it.
+        lp.constrain("cpu", (x * (view.cpu[pod] / view.capacity[node, 1])).sum_by(node, size), "<=", 1.0)
+        lp.constrain("memory", (x * (view.memory[pod] / view.capacity[node, 2])).sum_by(node, size), "<=", 1.0)
         if self.cards:
             self._cards(lp, x, integer=integer)
         else:
-            total = (x * (view.gpu[pod, node] * view.gpu_cards[pod])).sum_by(node, size)
-            lp.constrain("gpu", total, "<=", view.capacity[:, 0])
-        moved = running[group] & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
-        if moved.any():
+            whole = np.where(view.cards[node] > 0, view.capacity[node, 0], 1.0)
+            total = (x * (view.gpu[pod, node] * view.gpu_cards[pod] / whole)).sum_by(node, size)
+            lp.constrain("gpu", total, "<=", 1.0)
+        if (moved := self.moved).any():
             lp.constrain("move_budget", (x[moved] * view.move_cost[pod[moved]]).sum(), "<=", self.move_budget)
         return lp, x
 
@@ -131,12 +154,12 @@ class PlacementProgram:
         of_pair = self.groups.first[group[pair]]
         y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=integer, labels=(of_pair, card))
         many = int(view.cards.sum())
-        need = view.gpu[of_pair, node[pair]]
-        lp.constrain("card", (y * need).sum_by(card, many), "<=", np.repeat(view.card_gb, view.cards))
+        need = view.gpu[of_pair, node[pair]] / view.card_gb[node[pair]]
+        lp.constrain("card", (y * need).sum_by(card, many), "<=", 1.0)
         linked, of_link = np.unique(pair, return_inverse=True)
         wanted = view.gpu_cards[self.groups.first[group[linked]]]
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
-        several = np.flatnonzero(view.gpu_cards[of_pair] > 1)
+        several = np.flatnonzero(self.several)
         if len(several):  # no pod takes one card twice: at most one y per card and pod
             spread = y[several].expression() - x[pair[several]]
             lp.constrain("card_distinct", spread, "<=", 0.0)
@@ -168,7 +191,8 @@ class PlacementProgram:
         """(N,) node loads, in percent."""
         group, node = self.pairs
         pod = self.groups.first[group]
-        return (x * (SCALE * self.view.load[pod, node])).sum_by(node, len(self.view.cards))
+        loads: Expression = (x * (SCALE * self.view.load[pod, node])).sum_by(node, len(self.view.cards))
+        return loads
 
     def counts(self, values: Floats) -> Integers:
         """(K, N) pods of each group on each node, from the values of x."""
@@ -176,3 +200,37 @@ class PlacementProgram:
         table = np.zeros((len(self.groups.count), len(self.view.cards)), np.int64)
         table[group, node] = np.rint(values[: len(group)]).astype(np.int64)
         return table
+
+    def expand(self, values: Floats) -> Cluster | None:
+        """Turn values of the columns (x, then y) into pods on nodes and cards; None where rounding let too much in."""
+        counts, view = self.counts(values), self.view
+        node = np.full(len(view.cpu), -1)
+        for g in range(len(counts)):
+            pods = np.flatnonzero(self.groups.of == g)
+            places = np.repeat(np.arange(counts.shape[1]), counts[g])
+            home = int(view.running[pods[0]])
+            places = places[np.argsort(places != home, kind="stable")]
+            node[pods[: len(places)]] = places
+        on = self._chosen_cards(values, node) if self.cards else {}
+        cluster = Cluster.of(view, node, on, cards=self.cards)
+        there = Cluster(view, cards=self.cards).card_free >= 0
+        fits = cluster.free.min(initial=0) >= 0 and cluster.card_free[there].min(initial=0) >= 0
+        return cluster if fits else None
+
+    def _chosen_cards(self, values: Floats, node: Integers) -> dict[int, Integers]:
+        """Deal the cards of each group and node to its pods, always those that are left most often."""
+        view, (group, of_pair), (pair, card) = self.view, self.pairs, self.card_slots
+        amount = np.rint(values[len(group) : len(group) + len(pair)]).astype(np.int64)
+        start = np.cumsum(view.cards) - view.cards
+        left: dict[tuple[int, int], Integers] = {}
+        for a, k, c in zip(amount, pair, card, strict=True):
+            if a:
+                n = int(of_pair[k])
+                slots = left.setdefault((int(group[k]), n), np.zeros(int(view.cards[n]), np.int64))
+                slots[c - start[n]] += a
+        chosen = {}
+        for pod in np.flatnonzero((node >= 0) & (view.gpu_cards > 0)).tolist():
+            slots = left[int(self.groups.of[pod]), int(node[pod])]
+            chosen[pod] = np.argsort(-slots, kind="stable")[: view.gpu_cards[pod]]
+            slots[chosen[pod]] -= 1
+        return chosen

@@ -1,6 +1,6 @@
 """The compiled loop of the search for even loads: annealing by moves and exchanges of pods (numba, cached on disk).
 
-Arrays as in `flowlex.models.pods.search.annealing.SearchState`. A node's cost is a function of its load:
+Arrays as in `flowlex.models.pods.search.state.SearchState`. A node's cost is a function of its load:
 
 ====  ==================================================================================
 mode  cost
@@ -21,9 +21,10 @@ import math
 import numpy as np
 from numba import njit
 
+from flowlex.models.pods.search.filling import link, place, take
+
 __all__ = ["anneal"]
 
-EPSILON = 1e-9
 #: Pods of a node among which the companion of an exchange is drawn.
 _WALK = 32
 
@@ -45,76 +46,6 @@ def _total(mode, target, loads):
     if mode == 0:
         cost -= loads.sum() ** 2 / len(loads)
     return cost
-
-
-@njit(cache=True)
-def _place(s, pod, node):
-    """Put a pod on a node if it fits, on the fullest cards that take it; say whether it did."""
-    if s.free[node, 0] < s.cpu[pod] - EPSILON or s.free[node, 1] < s.memory[pod] - EPSILON:
-        return False
-    need, many = s.gpu[pod, node], s.many[pod]
-    chosen = np.uint64(0)
-    for _ in range(many):
-        best = -1
-        for card in range(s.card_free.shape[1]):
-            taken = (chosen >> np.uint64(card)) & np.uint64(1)
-            room = s.card_free[node, card]
-            if not taken and room >= need - EPSILON and (best < 0 or room < s.card_free[node, best]):
-                best = card
-        if best < 0:
-            return False
-        chosen |= np.uint64(1) << np.uint64(best)
-    for card in range(s.card_free.shape[1] if many else 0):
-        if (chosen >> np.uint64(card)) & np.uint64(1):
-            s.card_free[node, card] -= need
-    s.used[pod] = chosen
-    _link(s, pod, node)
-    return True
-
-
-@njit(cache=True)
-def _link(s, pod, node):
-    s.free[node, 0] -= s.cpu[pod]
-    s.free[node, 1] -= s.memory[pod]
-    s.node[pod] = node
-    first = s.head[node]
-    s.after[pod], s.before[pod] = first, -1
-    if first >= 0:
-        s.before[first] = pod
-    s.head[node] = pod
-    s.many_on[node] += 1
-
-
-@njit(cache=True)
-def _take(s, pod):
-    """Take a pod off its node."""
-    node = s.node[pod]
-    need, chosen = s.gpu[pod, node], s.used[pod]
-    if s.many[pod]:
-        for card in range(s.card_free.shape[1]):
-            if (chosen >> np.uint64(card)) & np.uint64(1):
-                s.card_free[node, card] += need
-    s.free[node, 0] += s.cpu[pod]
-    s.free[node, 1] += s.memory[pod]
-    before, after = s.before[pod], s.after[pod]
-    if before >= 0:
-        s.after[before] = after
-    else:
-        s.head[node] = after
-    if after >= 0:
-        s.before[after] = before
-    s.many_on[node] -= 1
-
-
-@njit(cache=True)
-def _put_back(s, pod, node, used):
-    """Undo `_take` on the same cards."""
-    if s.many[pod]:
-        for card in range(s.card_free.shape[1]):
-            if (used >> np.uint64(card)) & np.uint64(1):
-                s.card_free[node, card] -= s.gpu[pod, node]
-    s.used[pod] = used
-    _link(s, pod, node)
 
 
 @njit(cache=True)
@@ -156,20 +87,20 @@ def _exchange(s, out, a, b):
     for k in range(4):
         if out[k] >= 0:
             used[k] = s.used[out[k]]
-            _take(s, out[k])
+            take(s, out[k])
     placed = 0
     for k in range(4):
-        if out[k] >= 0 and not _place(s, out[k], b if k < 2 else a):
+        if out[k] >= 0 and not place(s, out[k], b if k < 2 else a):
             break
         placed += 1
     if placed == 4:
         return True
     for k in range(placed):
         if out[k] >= 0:
-            _take(s, out[k])
+            take(s, out[k])
     for k in range(3, -1, -1):
         if out[k] >= 0:
-            _put_back(s, out[k], a if k < 2 else b, used[k])
+            link(s, out[k], a if k < 2 else b, used[k])
     return False
 
 
@@ -193,10 +124,11 @@ def anneal(s, pods, mode, target, hot, cold, steps, rng):
         for k in range(4):
             pod = out[k]
             if pod >= 0:
-                allowed &= s.allowed[pod, b if k < 2 else a] and s.movable[pod]
+                row = s.row[pod]
+                allowed &= s.allowed[row, s.column[b if k < 2 else a]] and s.movable[pod]
                 sign = 1.0 if k < 2 else -1.0
-                change_a -= sign * s.load[pod, a]
-                change_b += sign * s.load[pod, b]
+                change_a -= sign * s.load[row, s.column[a]]
+                change_b += sign * s.load[row, s.column[b]]
         if not allowed:
             continue
         new_a, new_b = s.loads[a] + change_a, s.loads[b] + change_b

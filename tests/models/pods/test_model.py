@@ -14,7 +14,8 @@ from flowlex.formulations.outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
-from flowlex.models.pods.baselines import GeneticSettings, compare, first_fit, genetic, kubernetes
+from flowlex.models.pods.baselines import POLICIES, GeneticSettings, compare, genetic
+from flowlex.models.pods.baselines import place as place_by_policy
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.validation.certificates import CertificateError
@@ -183,11 +184,9 @@ def packs(instance: PodInstance, nodes: tuple[int, ...]) -> Cluster | None:
         for p, cards in zip(wanted, choice, strict=True):
             used[list(cards)] += view.gpu[p, 0]
         if used.max(initial=0) <= 8:
-            cluster = Cluster(view)
-            for p, n in enumerate(nodes):
-                if n >= 0:
-                    cluster.loads[n] += view.load[p, n]
-            return cluster
+            return Cluster.of(
+                view, np.array(nodes, np.int64), {p: np.array(c) for p, c in zip(wanted, choice, strict=True)}
+            )
     return None
 
 
@@ -229,8 +228,8 @@ def test_the_genetic_algorithm_never_beats_the_proven_optimum() -> None:
         )
         assert evolution.deviation >= solution.objective - 1e-6
         assert (np.diff(evolution.curve) <= 0).all()  # the better half stays
-        for baseline in (first_fit, kubernetes):
-            cluster = baseline(instance)
+        for policy in POLICIES:
+            cluster = place_by_policy(instance, policy)
             admitted = [
                 int(((cluster.node >= 0) & (instance.arrays.priority == priority)).sum())
                 for priority in solution.admitted
@@ -322,13 +321,42 @@ def test_the_certificate_finds_every_fault(where: list[int], cards: dict[int, li
     assert failed in {check.name for check in checks if not check.ok}
 
 
+def test_rows_are_the_equations_that_exist() -> None:
+    nodes = [node("a", cards=2, gb=8), node("b", 8, 32)]
+    pods = [pod("p", gpu=4, gpu_cards=2), pod("q", gpu=3), pod("r", 2, node="a", move_cost=1.0), pod("s", 3)]
+    for some in (pods, pods[1:2], pods[3:]):
+        instance = PodInstance(nodes=tuple(nodes), pods=tuple(some))
+        for stage, measure, cards in itertools.product(("admission", "balance"), MEASURES, (True, False)):
+            model = PodPlacement(instance, stage=stage, balance=measure, cards=cards, move_budget=1.0)
+            blocks = model.formulation.constraint_blocks
+            rows = {name for name, block in blocks.items() if block.count}
+            assert rows == {e.name for e in model.equations if e.exists(model)}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_exported_stages_have_the_optima_that_the_solution_states(measure: Any) -> None:
+    from flowlex.formulations.engines import solve
+
+    instance: Any = generate("kubeflow-testbed", seed=1, pods=9)
+    solution = PodPlacement(instance, balance=measure).solve("highs")
+    assert solution.status is Status.OPTIMAL
+    for stage in ("admission", "balance"):
+        program = PodPlacement(instance, balance=measure, stage=stage).formulation
+        assert program.name.endswith(stage)
+        optimum = solve(program, "highs").objective
+        if (stage, measure) == ("balance", "deviation"):  # squares by tangents, in percent: a bound
+            assert optimum <= len(instance.nodes) * (100 * solution.objective) ** 2 + 1e-6
+        else:
+            assert optimum == pytest.approx(solution.stages[stage], abs=2e-6)
+
+
 def test_table_frames_picture_and_latex() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
     instance: Any = generate("kubeflow-testbed", seed=0)
     table = compare(instance)
-    assert list(table.index) == ["optimum (optimal)", "genetic algorithm", "Kubernetes scores", "first fit"]
+    assert list(table.index) == ["optimum (optimal)", "genetic algorithm", *POLICIES]
     solution = PodPlacement(instance).solve("highs")
     assert solution.node_frame()["load"].std(ddof=0) == pytest.approx(deviation(solution.loads))
     assert solution.to_frame()["queue"].notna().sum() == len(solution.queue)

@@ -1,0 +1,237 @@
+"""Compiled placement of pods one after another by a score, and ruin and recreate (numba, cached on disk).
+
+Arrays as in `flowlex.models.pods.search.state.SearchState`.
+"""
+
+# numba infers the types; annotations would say nothing to it and little to a reader.
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["fits", "link", "place", "recreate", "take", "unplace"]
+
+
+@njit(cache=True)
+def fits(s, pod, node):
+    """Whether the pod may go to the node and fits into what is free there now."""
+    r, c = s.row[pod], s.column[node]
+    if not s.allowed[r, c] or s.free[node, 0] < s.cpu[pod] or s.free[node, 1] < s.memory[pod]:
+        return False
+    many = s.many[pod]
+    if many:
+        need, room = s.gpu[r, c], 0
+        for card in range(s.card_free.shape[1]):
+            if s.card_free[node, card] >= need:
+                room += 1
+        return room >= many
+    return True
+
+
+@njit(cache=True)
+def place(s, pod, node):
+    """Put a pod on a node if it fits, on the fullest cards that take it; say whether it did."""
+    if not fits(s, pod, node):
+        return False
+    need, chosen = s.gpu[s.row[pod], s.column[node]], np.uint64(0)
+    for _ in range(s.many[pod]):
+        best = -1
+        for card in range(s.card_free.shape[1]):
+            taken = (chosen >> np.uint64(card)) & np.uint64(1)
+            room = s.card_free[node, card]
+            if not taken and room >= need and (best < 0 or room < s.card_free[node, best]):
+                best = card
+        chosen |= np.uint64(1) << np.uint64(best)
+    link(s, pod, node, chosen)
+    return True
+
+
+@njit(cache=True)
+def link(s, pod, node, chosen):
+    """Put a pod on a node and its cards (bits), whether or not it fits."""
+    if s.many[pod]:
+        need = s.gpu[s.row[pod], s.column[node]]
+        for card in range(s.card_free.shape[1]):
+            if (chosen >> np.uint64(card)) & np.uint64(1):
+                s.card_free[node, card] -= need
+    s.used[pod] = chosen
+    s.free[node, 0] -= s.cpu[pod]
+    s.free[node, 1] -= s.memory[pod]
+    s.node[pod] = node
+    first = s.head[node]
+    s.after[pod], s.before[pod] = first, -1
+    if first >= 0:
+        s.before[first] = pod
+    s.head[node] = pod
+    s.many_on[node] += 1
+
+
+@njit(cache=True)
+def take(s, pod):
+    """Take a pod off its node; ``used`` and ``node`` keep what they were."""
+    node = s.node[pod]
+    chosen = s.used[pod]
+    if s.many[pod]:
+        need = s.gpu[s.row[pod], s.column[node]]
+        for card in range(s.card_free.shape[1]):
+            if (chosen >> np.uint64(card)) & np.uint64(1):
+                s.card_free[node, card] += need
+    s.free[node, 0] += s.cpu[pod]
+    s.free[node, 1] += s.memory[pod]
+    before, after = s.before[pod], s.after[pod]
+    if before >= 0:
+        s.after[before] = after
+    else:
+        s.head[node] = after
+    if after >= 0:
+        s.before[after] = before
+    s.many_on[node] -= 1
+
+
+@njit(cache=True)
+def unplace(s, pod, group, waiting, first):
+    """Take a pod off its node and let it wait with its group (``after`` links those that wait)."""
+    take(s, pod)
+    s.node[pod] = -1
+    g = group[pod]
+    s.after[pod] = first[g]
+    first[g] = pod
+    waiting[g] += 1
+
+
+@njit(cache=True)
+def _draw_nodes(rng, s, chosen):
+    """Draw distinct nodes to empty: any, or all of the first one's kind; return how many."""
+    nodes = len(s.head)
+    wanted = min(nodes, rng.integers(1, len(chosen) + 1))
+    chosen[0] = rng.integers(0, nodes)
+    alike, k = rng.random() < 0.3, 1
+    for _ in range(8 * wanted):
+        if k == wanted:
+            break
+        node = rng.integers(0, nodes)
+        new = not alike or s.column[node] == s.column[chosen[0]]
+        for j in range(k):
+            new &= chosen[j] != node
+        if new:
+            chosen[k] = node
+            k += 1
+    return k
+
+
+@njit(cache=True)
+def _refill(rng, s, group, level, size, waiting, first, chosen, k, least):
+    """Fill k nodes from what waits; return the pods placed by level, cut off once that is less than ``least``."""
+    placed = np.zeros(len(least), np.int64)
+    active = np.flatnonzero(waiting)
+    noise = 0.05 + 0.6 * rng.random()
+    sign = -1.0 if rng.random() < 0.9 else 1.0  # mostly the largest first
+    key = np.empty(len(active))
+    for a in range(len(active)):
+        key[a] = level[active[a]] * 1e9 + sign * size[active[a]] * np.exp(noise * rng.normal())
+    best_fit, now, better = rng.random() < 0.5, 0, False
+    for a in np.argsort(key):
+        g = active[a]
+        while now < level[g]:
+            if placed[now] < least[now] and not better:
+                return placed
+            better |= placed[now] > least[now]
+            now += 1
+        spot = -1
+        while waiting[g]:
+            pod = first[g]
+            if spot < 0 or not fits(s, pod, spot):
+                spot, least_left = -1, np.inf
+                for j in range(k):
+                    n = chosen[j]
+                    if fits(s, pod, n):
+                        if not best_fit:
+                            spot = n
+                            break
+                        left = (s.free[n, 0] - s.cpu[pod]) / (s.free[n, 0] + 1.0)
+                        if s.many[pod]:
+                            left += (s.free[n, 1] - s.memory[pod]) / (s.free[n, 1] + 1.0)
+                        if left < least_left:
+                            spot, least_left = n, left
+            if spot < 0:
+                break
+            following = s.after[pod]
+            place(s, pod, spot)
+            first[g] = following
+            waiting[g] -= 1
+            placed[level[g]] += 1
+    return placed
+
+
+@njit(cache=True)
+def _worse(placed, before):
+    for a in range(len(before)):
+        if placed[a] != before[a]:
+            return placed[a] < before[a]
+    return False
+
+
+@njit(cache=True)
+def recreate(s, group, level, size, waiting, first, fixed, steps, rng, enough):
+    """Empty a few nodes and fill them anew, ``steps`` times; keep what is lexicographically no worse.
+
+    Parameters
+    ----------
+    group
+        (P,) group of each pod; pods of a group are interchangeable.
+    level, size
+        (G,) place of the group's priority, 0 the most important; how much of the cluster one pod takes.
+    waiting, first
+        (G,) how many pods of the group wait, and the first of them.
+    fixed
+        (P,) pods that must not move.
+    enough
+        (L,) waiting pods of each level with which to be content.
+    """
+    levels, most = len(enough), 5
+    chosen = np.zeros(most, np.int64)
+    waits = np.zeros(levels, np.int64)
+    for g in range(len(level)):
+        waits[level[g]] += waiting[g]
+    old, where, used = np.zeros(len(s.node), np.int64), np.zeros(len(s.node), np.int64), s.used.copy()
+    done = 0
+    for step in range(steps):
+        good = True
+        for a in range(levels):
+            good &= waits[a] <= enough[a]
+        if good:
+            break
+        done = step + 1
+        k = _draw_nodes(rng, s, chosen)
+        many, before = 0, np.zeros(levels, np.int64)
+        for j in range(k):
+            pod = s.head[chosen[j]]
+            while pod >= 0:
+                following = s.after[pod]
+                if not fixed[pod]:
+                    old[many], where[many], used[many] = pod, chosen[j], s.used[pod]
+                    many += 1
+                    before[level[group[pod]]] += 1
+                    unplace(s, pod, group, waiting, first)
+                pod = following
+        placed = _refill(rng, s, group, level, size, waiting, first, chosen, k, before)
+        if not _worse(placed, before):
+            waits += before - placed
+            continue
+        for j in range(k):
+            pod = s.head[chosen[j]]
+            while pod >= 0:
+                following = s.after[pod]
+                if not fixed[pod]:
+                    unplace(s, pod, group, waiting, first)
+                pod = following
+        # The pods of a group are alike, so whichever waits first takes the old place.
+        for m in range(many):
+            g = group[old[m]]
+            pod = first[g]
+            first[g] = s.after[pod]
+            waiting[g] -= 1
+            link(s, pod, where[m], used[m])
+    return done

@@ -1,0 +1,101 @@
+"""A placement as the compiled searches change it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.models.pods.problem.cluster import Cluster
+
+__all__ = ["SearchState"]
+
+
+class SearchState(NamedTuple):
+    """What the compiled loops change. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node.
+
+    Attributes
+    ----------
+    row, column
+        (P,), (N,) kind of each pod and node.
+    load, allowed, gpu
+        (R, C) as in `PodArrays`; ``gpu`` exact, and per node when cards are not told apart.
+    cpu, memory, many, movable
+        (P,); sizes exact. What runs already is not movable, nor is what waits.
+    node, loads, free, card_free, used
+        The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
+    head, after, before, many_on
+        Linked lists of the pods of each node.
+    """
+
+    row: Integers
+    column: Integers
+    load: Floats
+    allowed: NDArray[np.bool_]
+    gpu: Integers
+    cpu: Integers
+    memory: Integers
+    many: Integers
+    movable: NDArray[np.bool_]
+    node: Integers
+    loads: Floats
+    free: Integers
+    card_free: Integers
+    used: NDArray[np.uint64]
+    head: Integers
+    after: Integers
+    before: Integers
+    many_on: Integers
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> SearchState:
+        """Copy a cluster's placement."""
+        view, exact = cluster.view, cluster.view.exact
+        pods, nodes = len(view.cpu), len(view.cards)
+        used = np.zeros(pods, np.uint64)
+        for pod, cards in cluster.used_cards.items():
+            used[pod] = sum(1 << int(card) for card in cards)
+        head, count = np.full(nodes, -1), np.zeros(nodes, np.int64)
+        after, before = np.full(pods, -1), np.full(pods, -1)
+        for pod, node in enumerate(cluster.node.tolist()):
+            if node >= 0:
+                after[pod] = head[node]
+                if head[node] >= 0:
+                    before[head[node]] = pod
+                head[node] = pod
+                count[node] += 1
+        row, column = exact.gpu.row, exact.gpu.column
+        kinds, first = exact.gpu.table.shape[0], np.unique(row, return_index=True)[1]
+        of_row = np.zeros(kinds, np.int64)
+        of_row[: len(first)] = view.gpu_cards[first]
+        with_gpu = np.zeros(exact.gpu.table.shape[1], bool)
+        with_gpu[column] = view.cards > 0
+        return cls(
+            row,
+            column,
+            view.load.table,
+            view.allowed.table & ((of_row[:, None] == 0) | with_gpu),
+            exact.gpu.table if cluster.cards else exact.gpu.table * of_row[:, None],
+            exact.cpu,
+            exact.memory,
+            view.gpu_cards if cluster.cards else np.minimum(view.gpu_cards, 1),
+            (view.running < 0) & (cluster.node >= 0),
+            cluster.node.copy(),
+            cluster.loads.copy(),
+            cluster.free.copy(),
+            cluster.card_free.copy(),
+            used,
+            head,
+            after,
+            before,
+            count,
+        )
+
+    def cluster(self, start: Cluster) -> Cluster:
+        """The placement as a cluster like the one it came from."""
+        bits = np.arange(64, dtype=np.uint64)
+        placed = np.flatnonzero((self.node >= 0) & (self.many > 0))
+        chosen = {int(p): np.flatnonzero((self.used[p] >> bits) & np.uint64(1)) for p in placed}
+        return Cluster.of(start.view, self.node, chosen, cards=start.cards)

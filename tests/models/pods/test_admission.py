@@ -1,0 +1,184 @@
+"""Admission: never below a baseline, never above the bound, and the most of all placements on small instances."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.generators import generate
+from flowlex.instances.importers.openb import read_openb
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.baselines import POLICIES, place
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.cluster import Cluster
+
+TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"
+
+
+def admit(instance: PodInstance, **options: Any) -> Any:
+    model = PodPlacement(instance, **options)
+    return model._admit("highs", SolveOptions())
+
+
+def counts(instance: PodInstance, node: Any) -> list[int]:
+    view = instance.arrays
+    classes = sorted(set(view.priority.tolist()), reverse=True)
+    return [int(((node >= 0) & (view.running < 0) & (view.priority == k)).sum()) for k in classes]
+
+
+def most_by_hand(instance: PodInstance) -> list[int]:
+    """The lexicographically most pods, by placing one pod after another in all ways, cards included."""
+    best = [0] * len(set(pod.priority for pod in instance.pods))
+    classes = sorted({pod.priority for pod in instance.pods}, reverse=True)
+    room = [[node.cpu_cores, node.memory_gb, *[node.card_gb] * node.cards] for node in instance.nodes]
+
+    def go(p: int, count: list[int]) -> None:
+        nonlocal best
+        best = max(best, count)
+        if p == len(instance.pods):
+            return
+        pod = instance.pods[p]
+        more = [c + (classes[k] == pod.priority) for k, c in enumerate(count)]
+        for n, node in enumerate(instance.nodes):
+            need = pod.gpu_memory_gb or pod.gpu_share * node.card_gb
+            cards = range(2, 2 + node.cards)
+            choices = itertools.combinations(cards, pod.gpu_cards) if pod.wants_gpu else [()]
+            for on in choices:
+                asked = [(0, pod.cpu_cores), (1, pod.memory_gb), *((c, need) for c in on)]
+                if all(room[n][r] >= size for r, size in asked):
+                    for r, size in asked:
+                        room[n][r] -= size
+                    go(p + 1, more)
+                    for r, size in asked:
+                        room[n][r] += size
+        go(p + 1, count)
+
+    go(0, [0] * len(best))
+    return best
+
+
+some = st.lists(
+    st.tuples(st.integers(0, 6), st.integers(0, 10), st.sampled_from([0, 0, 3, 4, 5, 8]), st.booleans(), st.booleans()),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(some, st.booleans())
+def test_the_most_of_all_placements(pods: Any, second: bool) -> None:
+    nodes = [
+        PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
+        PodNode(name="b", cpu_cores=6, memory_gb=9),
+    ]
+    nodes += [PodNode(name="c", cpu_cores=8, memory_gb=16, cards=2, card_gb=8)] * second
+    instance = PodInstance(
+        nodes=tuple(nodes),
+        pods=tuple(
+            Pod(
+                name=f"p{k}",
+                cpu_cores=c,
+                memory_gb=m,
+                gpu_memory_gb=g,
+                gpu_cards=1 + (two and g > 0),
+                priority=int(top),
+            )
+            for k, (c, m, g, two, top) in enumerate(pods)
+        ),
+    )
+    best, found = most_by_hand(instance), admit(instance)
+    assert list(found.admitted.values()) == list(found.most.values()) == best
+    assert counts(instance, found.cluster.node) == best
+
+
+@settings(max_examples=60, deadline=None)
+@given(some, st.integers(0, 100))
+def test_prices_never_promise_too_little(pods: Any, seed: int) -> None:
+    """The bound over node classes against the truth, with pods that run already."""
+    nodes = [PodNode(name=n, cpu_cores=8, memory_gb=16, cards=2, card_gb=8) for n in "ab"]
+    entries = [
+        Pod(name=f"p{k}", cpu_cores=c, memory_gb=m, gpu_memory_gb=g, gpu_cards=1 + (two and g > 0), priority=int(top))
+        for k, (c, m, g, two, top) in enumerate(pods)
+    ]
+    instance = PodInstance(nodes=tuple(nodes), pods=tuple(entries))
+    model, best, kept = PodPlacement(instance), most_by_hand(instance), {}
+    for priority, number in zip(model.builder.classes(), best, strict=True):
+        prices, _ = model.bounds.most(priority, kept, "highs", SolveOptions())
+        assert prices is None or prices.most >= number
+        kept[priority] = number
+
+
+def test_the_search_alone_is_never_below_a_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flowlex.models.pods.admission.DIRECT", -1)
+    for seed in range(3):
+        instance: Any = generate("pods-scale", nodes=10, pods=220, seed=seed, classes=3, running=0.1)
+        found = admit(instance)
+        mine = counts(instance, found.cluster.node)
+        assert mine == list(found.admitted.values())
+        assert all(mine >= counts(instance, place(instance, policy).node) for policy in POLICIES)
+        assert all(found.admitted[k] <= found.most[k] for k in found.most)
+        there = Cluster(instance.arrays).card_free >= 0
+        assert found.cluster.free.min() >= 0 and found.cluster.card_free[there].min() >= 0
+
+
+def test_sizes_are_exact_whatever_their_scale() -> None:
+    for scale in (1e-7, 0.1, 1.0, 1e9):
+        nodes = (PodNode(name="a", cpu_cores=2 * scale, memory_gb=1),)
+        pods = tuple(Pod(name=f"p{k}", cpu_cores=scale) for k in range(5))
+        assert admit(PodInstance(nodes=nodes, pods=pods)).admitted == {0: 2}
+    # 0.1 + 0.2 is 0.3 in decimals, not in binary floats.
+    nodes = (PodNode(name="a", cpu_cores=0.3, memory_gb=1),)
+    pods = (Pod(name="p", cpu_cores=0.1), Pod(name="q", cpu_cores=0.2), Pod(name="r", cpu_cores=1e-15))
+    assert admit(PodInstance(nodes=nodes, pods=pods)).admitted == {0: 2}
+
+
+def test_sizes_without_a_common_unit_are_rounded_to_the_safe_side() -> None:
+    nodes = (PodNode(name="a", cpu_cores=1e15, memory_gb=1),)
+    pods = (Pod(name="p", cpu_cores=1e-15), Pod(name="q", cpu_cores=1e15))
+    instance = PodInstance(nodes=nodes, pods=pods)
+    assert instance.arrays.exact.rounded
+    assert admit(instance).admitted == {0: 1}
+
+
+def test_the_order_of_tolerations_and_models_tells_no_pods_apart() -> None:
+    pods = [Pod(name="p", gpu_share=0.5, tolerations=("a", "b"), card_models=("T4", "A10"))]
+    pods += [Pod(name="q", gpu_share=0.5, tolerations=("b", "a"), card_models=("A10", "T4"))]
+    instance = PodInstance(nodes=(PodNode(name="n", cpu_cores=1, memory_gb=1, cards=1, card_gb=8),), pods=tuple(pods))
+    assert len(PodPlacement(instance).groups.count) == 1
+
+
+def test_moving_for_nothing_needs_no_budget() -> None:
+    nodes = (PodNode(name="a", cpu_cores=8, memory_gb=8), PodNode(name="b", cpu_cores=4, memory_gb=8))
+    pods = (Pod(name="x", cpu_cores=2, node="a", move_cost=0.0), Pod(name="new", cpu_cores=8))
+    assert admit(PodInstance(nodes=nodes, pods=pods)).admitted == {0: 1}
+    dear = (pods[0].model_copy(update={"move_cost": 1.0}), pods[1])
+    assert admit(PodInstance(nodes=nodes, pods=dear)).admitted == {0: 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["gpu", "all"])
+def test_the_real_trace_is_admitted_to_one_percent(nodes: str) -> None:
+    if not TRACE.exists():
+        pytest.skip("the public trace is not there")
+    lists = (TRACE / f"openb_node_list_{nodes}_node.csv.gz", TRACE / "openb_pod_list_default.csv.gz")
+    found = admit(read_openb(*lists))
+    assert [found.admitted[k] for k in (3, 2)] == [found.most[k] for k in (3, 2)]
+    assert found.most[1] - found.admitted[1] <= 0.01 * found.admitted[1]
+
+
+def test_a_policy_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no policy 'best'; there are: first-fit"):
+        place(generate("kubeflow-testbed"), "best")  # type: ignore[arg-type]
+
+
+def test_equal_seeds_are_equal_answers() -> None:
+    instance: Any = generate("pods-scale", nodes=8, pods=200, seed=4)
+    one, same = admit(instance), admit(instance)
+    assert (one.cluster.node == same.cluster.node).all()
+    assert np.array_equal(one.cluster.card_free, same.cluster.card_free)
