@@ -258,9 +258,9 @@ class PodInstance(Instance):
                 np.array([p.cpu_cores for p in pods]),
                 np.array([p.memory_gb for p in pods]),
                 np.array([p.gpu_cards if p.wants_gpu else 0 for p in pods], np.int64),
-                Pairs(gpu, row, column),
-                Pairs(load, row, column),
-                Pairs(allowed, row, column),
+                read_only(Pairs(gpu, row, column)),
+                read_only(Pairs(load, row, column)),
+                read_only(Pairs(allowed, row, column)),
                 np.array([p.priority for p in pods], np.int64),
                 np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64),
                 np.array(moving),
@@ -329,11 +329,13 @@ def _exact_sizes(
     need = [of(p.gpu_memory_gb) + of(p.gpu_share) * card for p in pods for card in cards]
     gpu, card, too = _whole(need, cards)
     table = np.array(gpu, np.int64).reshape(len(pods), len(nodes))
-    return ExactSizes(
-        np.array(cpu, np.int64)[row],
-        np.array(memory, np.int64)[row],
-        Pairs(table, row, column),
-        np.array([node_cpu, node_memory], np.int64).T[column],
-        np.array(card, np.int64)[column],
-        rounded or also or too,
+    return read_only(
+        ExactSizes(
+            np.array(cpu, np.int64)[row],
+            np.array(memory, np.int64)[row],
+            read_only(Pairs(table, row, column)),
+            np.array([node_cpu, node_memory], np.int64).T[column],
+            np.array(card, np.int64)[column],
+            rounded or also or too,
+        )
     )
