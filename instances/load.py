@@ -41,6 +41,8 @@ class LoadNode(Part):
         Computing power by the processor's configuration, in any unit (cores, GHz times cores).
     cpu_free
         Idle fraction of its CPUs.
+    performance
+        Performance by whatever evaluation made it, in any unit.
     cpu_required
         Fraction that the program needs.
     history
@@ -52,6 +54,7 @@ class LoadNode(Part):
     name: Name
     configuration: NonNegative | None = None
     cpu_free: Fraction | None = None
+    performance: NonNegative | None = None
     cpu_required: PositiveFraction = 0.5
     history: tuple[RunRecord, ...] = ()
     true_items_per_s: Positive | None = None

@@ -1,31 +1,42 @@
 """A load-partition instance from what the node information service has stored.
 
-Uses the standard library only, so that a scheduler needs no extra to read.
+Uses the standard library only, so that a scheduler needs no extra to read. What is stale or wrong is left out by
+name, and the rest goes on: the instance's ``comment`` says what is missing and why.
 """
 
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
+from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance, RunRecord
 
 __all__ = ["DATA_NAMES", "from_telemetry"]
 
-#: What is read, by its data name in the service: the instance's field, and what it says.
-DATA_NAMES = {
+#: What is read, by its data name in the service, and what it says.
+DATA_NAMES: dict[str, str] = {
     "items": "items that lie on the node: a number, or a list of {name, items, holders}",
     "cpu_cores": "configuration",
     "cpu_free": "idle fraction of the CPUs",
     "processing_speed": "items per second from the run history",
+    "node_performance": "performance by whatever evaluation made it: a number, or {node: number} from one node",
+    "access_cost": "seconds per item to other nodes: {target: seconds}, or {source: {target: seconds}} from one node",
 }
+#: Read when it is there; a stale or wrong one leaves no node out.
+_PAIRWISE = "access_cost"
+#: Reasons that a comment names; the others are counted.
+_NAMED = 40
+_MOST_BYTES = 64_000_000
 
 
 def from_telemetry(
@@ -35,92 +46,200 @@ def from_telemetry(
     max_age_s: float = 60.0,
     names: Mapping[str, str] | None = None,
     timeout_s: float = 10.0,
+    ca_file: Path | None = None,
 ) -> LoadPartitionInstance:
     """Read last values and make an instance of the nodes whose values are fresh.
+
+    A block keeps its replicas on fresh nodes, also where the node that told of it is stale; what no fresh node holds
+    is left out. A pair of nodes without access cost has the instance's constant one.
 
     Parameters
     ----------
     url
         Address of the service, ``http://host:port``.
     token
-        A reader's token.
+        A reader's token; never sent on to another address.
     max_age_s
-        A node with an older value is left out; the instance's ``comment`` names it and says why.
+        A node with an older value is left out.
     names
         Other data names than those of `DATA_NAMES`: its key to the name in the service.
+    ca_file
+        Certificates (PEM) that may vouch for an ``https`` service; None: those of the system.
 
     Raises
     ------
     InstanceError
-        The service does not answer or refuses, no node is fresh, or a value is not of its kind.
+        The service does not answer or refuses, or no node is fresh.
     """
-    named = {key: (names or {}).get(key, key) for key in DATA_NAMES}
-    query = urllib.parse.urlencode({"name": list(named.values()), "max_age": max_age_s}, doseq=True)
-    readings = _fetch(f"{url.rstrip('/')}/v1/data?{query}", token, timeout_s)["readings"]
+    named = {(names or {}).get(key, key): key for key in DATA_NAMES}
     values: dict[str, dict[str, Any]] = {}
-    left_out: dict[str, str] = {}
-    for reading in readings:
-        node = reading["node"]
-        values.setdefault(node, {})[reading["name"]] = reading["value"]
+    stale: dict[str, str] = {}
+    for reading in _readings(url, list(named), max_age_s, _Connection(token, timeout_s, ca_file)):
+        node, key = reading["node"], named[reading["name"]]
+        if reading["stale"] and key == _PAIRWISE:
+            continue
+        values.setdefault(node, {})[key] = reading["value"]
         if reading["stale"]:
-            left_out.setdefault(node, f"{reading['name']} is {reading['age_s']:.0f} s old")
-    fresh = {node: found for node, found in sorted(values.items()) if node not in left_out}
-    for node, found in fresh.items():
-        if found.keys() == {named["items"]}:
-            left_out[node] = "nothing tells its capacity"
-    nodes = [_node(node, found, named) for node, found in fresh.items() if node not in left_out]
-    said = "; ".join(f"{node} ({why})" for node, why in sorted(left_out.items()))
+            stale.setdefault(node, f"{reading['name']} is {reading['age_s']:.0f} s old")
+    live = _Live(values, stale)
+    nodes = live.nodes()
     if not nodes:
-        raise InstanceError(f"no node has fresh values; left out: {said or 'none is known'}", path=url)
-    blocks = [b for node in nodes for b in _blocks(node.name, fresh[node.name].get(named["items"], 0))]
-    comment = f"from {url}" + (f"; left out: {said}" if said else "")
+        raise InstanceError(f"no node has fresh values; left out: {live.said() or 'none is known'}", path=url)
+    blocks, links = live.blocks(nodes), live.links(nodes)
+    comment = f"from {url}" + (f"; left out: {live.said()}" if live.left_out else "")
     try:
-        return LoadPartitionInstance(name="live", comment=comment, nodes=tuple(nodes), blocks=tuple(blocks))
+        return LoadPartitionInstance(
+            name="live", comment=comment, nodes=tuple(nodes.values()), blocks=tuple(blocks), links=tuple(links)
+        )
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise InstanceError(reason, path=url) from error
 
 
-def _fetch(url: str, token: str | None, timeout_s: float) -> Any:
-    if not url.startswith(("http://", "https://")):
-        raise InstanceError("not a service address; give http://host:port", path=url)
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    # No proxy: a variable of the environment must not send the token elsewhere.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    place = url.partition("/v1/")[0]
-    try:
-        with opener.open(request, timeout=timeout_s) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
-        hint = {401: "give a reader's token", 403: "the token may not read"}.get(error.code, "is it the service?")
-        raise InstanceError(f"the service answered {error.code}; {hint}", path=place) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise InstanceError(f"the service cannot be read: {reason}", path=place) from error
+class _Live:
+    """What the nodes said, and what of it is left out."""
+
+    def __init__(self, values: Mapping[str, Mapping[str, Any]], stale: Mapping[str, str]) -> None:
+        self._values = dict(sorted(values.items()))
+        self.left_out: dict[str, str] = dict(stale)
+
+    def said(self) -> str:
+        """What is left out, and why."""
+        items = [f"{what} ({why})" for what, why in sorted(self.left_out.items())]
+        more = f"; and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+        return "; ".join(items[:_NAMED]) + more
+
+    def nodes(self) -> dict[str, LoadNode]:
+        """The nodes whose values are fresh and of their kind."""
+        performance: dict[str, Any] = {}
+        for node, found in self._values.items():
+            value = found.get("node_performance")
+            if value is not None and node not in self.left_out:
+                performance |= value if isinstance(value, dict) else {node: value}
+        nodes = {}
+        for node, found in self._values.items():
+            if node in self.left_out:
+                continue
+            speed = found.get("processing_speed")
+            if node not in performance and not found.keys() & {"cpu_cores", "cpu_free", "processing_speed"}:
+                if found.keys() & {"items"}:
+                    self.left_out[node] = "nothing tells its capacity"
+                continue
+            try:
+                nodes[node] = LoadNode(
+                    name=node,
+                    configuration=found.get("cpu_cores"),
+                    cpu_free=found.get("cpu_free"),
+                    performance=performance.get(node),
+                    history=() if speed is None else (RunRecord(items=speed, seconds=1.0),),
+                )
+            except ValidationError as error:
+                first = error.errors()[0]
+                self.left_out[node] = f"{first['loc'][0]}: {first['msg']}"
+        return nodes
+
+    def blocks(self, nodes: Mapping[str, LoadNode]) -> list[Block]:
+        """The items that a fresh node holds, each once, though several nodes tell of them."""
+        kept: dict[str, Block] = {}
+        for node, found in self._values.items():
+            for block in self._told(node, found.get("items", 0)):
+                holders = tuple(holder for holder in block.holders if holder in nodes)
+                if not holders:
+                    self.left_out[f"block {block.name}"] = f"no fresh node holds it: {', '.join(block.holders)[:80]}"
+                    continue
+                known = kept.get(block.name)
+                if known is not None and known.items != block.items:
+                    said = f"{node} says {block.items} items, another node {known.items}, which is kept"
+                    self.left_out[f"a second block {block.name}"] = said
+                    continue
+                every = (*(known.holders if known else ()), *holders)
+                kept[block.name] = Block(name=block.name, items=block.items, holders=tuple(dict.fromkeys(every)))
+        return list(kept.values())
+
+    def _told(self, node: str, value: Any) -> Iterator[Block]:
+        if not isinstance(value, list):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value <= 10**12 or value != int(value):
+                self.left_out[f"items of {node}"] = f"{str(value)[:40]!r} is neither a count nor a list"
+            elif value:
+                yield Block(name=f"{node} items", items=int(value), holders=(node,))
+            return
+        for i, entry in enumerate(value):
+            try:
+                yield Block.model_validate(entry)
+            except ValidationError as error:
+                first = error.errors()[0]
+                self.left_out[f"items[{i}] of {node}"] = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+    def links(self, nodes: Mapping[str, LoadNode]) -> list[Link]:
+        """What moving an item costs between fresh nodes, where it is known."""
+        links: dict[tuple[str, str], Link] = {}
+        for node, found in self._values.items():
+            table = found.get(_PAIRWISE)
+            if table is None:
+                continue
+            nested = isinstance(table, dict) and any(isinstance(row, dict) for row in table.values())
+            for source, row in (table if nested else {node: table}).items():
+                if source in nodes and isinstance(row, dict):
+                    for target in sorted(row.keys() & nodes.keys() - {source}):
+                        try:
+                            link = Link(source=source, target=target, seconds_per_item=row[target])
+                        except ValidationError as error:
+                            self.left_out[f"cost from {source} to {target}"] = error.errors()[0]["msg"]
+                        else:
+                            links[source, target] = link
+                elif not isinstance(row, dict):
+                    self.left_out[f"access costs of {source}"] = "not a table of seconds per item"
+        return list(links.values())
 
 
-def _node(name: str, found: Mapping[str, Any], named: Mapping[str, str]) -> LoadNode:
-    speed = found.get(named["processing_speed"])
-    try:
-        return LoadNode(
-            name=name,
-            configuration=found.get(named["cpu_cores"]),
-            cpu_free=found.get(named["cpu_free"]),
-            history=() if speed is None else (RunRecord(items=speed, seconds=1.0),),
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InstanceError(f"{first['loc'][0]} of node {name}: {first['msg']}") from error
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirection is an error: the token is for the address that was given."""
+
+    def redirect_request(self, *arguments: Any, **more: Any) -> None:
+        return None
 
 
-def _blocks(node: str, value: Any) -> list[Block]:
-    if isinstance(value, bool) or not isinstance(value, (int, float, list)):
-        raise InstanceError(f"items of node {node}: a number or a list is expected")
-    if isinstance(value, list):
+class _Connection:
+    """Asks the service, without a proxy: a variable of the environment must not send the token elsewhere."""
+
+    def __init__(self, token: str | None, timeout_s: float, ca_file: Path | None) -> None:
+        self._token = token
+        self._timeout_s = timeout_s
+        context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+        https = urllib.request.HTTPSHandler(context=context)
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect(), https)
+
+    def fetch(self, url: str) -> Any:
+        place = url.partition("/v1/")[0]
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token}"} if self._token else {})
         try:
-            return [Block.model_validate(entry) for entry in value]
-        except ValidationError as error:
-            raise InstanceError(f"items of node {node}: {error.errors()[0]['msg']}") from error
-    if value < 0 or value != int(value):
-        raise InstanceError(f"items of node {node}: {value} is no count")
-    return [Block(name=f"{node} items", items=int(value), holders=(node,))] if value else []
+            with self._opener.open(request, timeout=self._timeout_s) as response:
+                text = response.read(_MOST_BYTES + 1)
+            if len(text) > _MOST_BYTES:
+                raise InstanceError(f"the service's answer is longer than {_MOST_BYTES} bytes", path=place)
+            return json.loads(text)
+        except urllib.error.HTTPError as error:
+            hint = {401: "give a reader's token", 403: "the token may not read"}.get(error.code, "is it the service?")
+            if 300 <= error.code < 400:
+                hint = "a redirection; give the address that it leads to"
+            raise InstanceError(f"the service answered {error.code}; {hint}", path=place) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise InstanceError(f"the service cannot be read: {reason}", path=place) from error
+
+
+def _readings(url: str, names: list[str], max_age_s: float, connection: _Connection) -> Iterator[dict[str, Any]]:
+    """All pages of the last values."""
+    parsed = urllib.parse.urlsplit(url)
+    if parsed.scheme not in ("http", "https"):
+        raise InstanceError("not a service address; give http://host:port", path=url)
+    if parsed.scheme == "http" and parsed.hostname not in ("127.0.0.1", "::1", "localhost"):
+        warnings.warn(f"values and token travel from and to {parsed.hostname} in clear; use https", stacklevel=3)
+    query = {"name": names, "max_age": [str(max_age_s)]}
+    while True:
+        page = connection.fetch(f"{url.rstrip('/')}/v1/data?{urllib.parse.urlencode(query, doseq=True)}")
+        yield from page["readings"]
+        if not page.get("next"):
+            return
+        query["after"] = [page["next"]]

@@ -37,10 +37,18 @@ def by_history(node: LoadNode) -> float:
     return math.fsum(run.items for run in node.history) / math.fsum(run.seconds for run in node.history)
 
 
+def by_performance(node: LoadNode) -> float:
+    """Performance as the node information service says it, whatever evaluation made it."""
+    if node.performance is None:
+        raise ModelError(f"node {node.name!r} has no performance; give it, or evaluate by configuration or history")
+    return node.performance
+
+
 EVALUATIONS: dict[str, Callable[[LoadNode], float]] = {
     "configuration": by_configuration,
     "cpu_load": by_cpu_load,
     "history": by_history,
+    "performance": by_performance,
 }
 
 

@@ -37,7 +37,7 @@ from flowlex.validation.certificates.load import check_makespan, check_partition
 
 __all__ = ["LoadPartition", "PartitionSolution"]
 
-Capacity: TypeAlias = Literal["configuration", "cpu_load", "history"] | Callable[[LoadNode], float]
+Capacity: TypeAlias = Literal["configuration", "cpu_load", "history", "performance"] | Callable[[LoadNode], float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
