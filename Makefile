@@ -1,9 +1,9 @@
-# make demo | test | lint | bench: each first makes .venv and installs what it needs.
+# make demo | demo-telemetry | test | lint | bench: each first makes .venv and installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow coverage lint format bench clean
+.PHONY: demo demo-telemetry test test-slow coverage lint format bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -25,6 +25,10 @@ demo: $(VENV)/stamp
 	$(BIN)/flowlex solve demo-output/gpu-testbed.json --compare -o demo-output/solutions
 	$(BIN)/flowlex plot demo-output/gpu-testbed.json -o demo-output/gpu-testbed.png
 	@echo 'Picture: demo-output/gpu-testbed.png   Solution: demo-output/solutions/'
+
+demo-telemetry: $(VENV)/stamp-telemetry
+	rm -rf demo-output/telemetry
+	$(BIN)/flowlex telemetry demo -o demo-output/telemetry
 
 test: $(VENV)/stamp-$(test_extras)
 	$(BIN)/python -m pytest -n auto --dist worksteal

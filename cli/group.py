@@ -63,6 +63,9 @@ LAZY: dict[str, Lazy] = {
     "integers": Lazy("flowlex.cli.integers", "integers", "Which integer declarations of a model can be dropped?"),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
     "replay": Lazy("flowlex.cli.replay", "replay", "Feed an event log to a live scheduler, step by step."),
+    "run-partition": Lazy(
+        "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."
+    ),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }
 

@@ -10,10 +10,16 @@ import typer
 from flowlex.cli.inputs import landing
 from flowlex.cli.output import note
 
-__all__ = ["snapshot"]
+__all__ = ["authority", "snapshot"]
 
 #: A reader's token; a command line would show it to others.
 TOKEN_VARIABLE = "FLOWLEX_TELEMETRY_TOKEN"
+
+
+def authority() -> Path | None:
+    """Return the certificates that may vouch for the service, from the environment."""
+    path = os.environ.get("FLOWLEX_TELEMETRY_CA")
+    return Path(path) if path else None
 
 
 def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s: float) -> Path:
@@ -29,7 +35,9 @@ def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s
     from flowlex.instances.importers.telemetry import from_telemetry
 
     try:
-        instance = from_telemetry(url, token=os.environ.get(TOKEN_VARIABLE) or None, max_age_s=max_age_s)
+        instance = from_telemetry(
+            url, token=os.environ.get(TOKEN_VARIABLE) or None, max_age_s=max_age_s, ca_file=authority()
+        )
     except InstanceError as error:
         raise typer.BadParameter(str(error), param_hint="--from-telemetry") from error
     path = landing(context, output, "live.json")

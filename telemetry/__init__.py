@@ -26,7 +26,8 @@ module                    what it holds
 `journal`                 an agent's buffer on disk
 `runner`, `supervise`     runs one command: no shell, allow-list, limits of time and output, nothing left behind
 `agent`                   slots, heartbeats, delivery
-`commands/`               the shipped collectors and processors
+`collectors/`, `commands/` what the shipped collectors and processors do, and a file for each to run
+`executor`                runs a program on each node's share of a partition, and times it
 ========================  =====================================================================
 
 Needs the extra: ``pip install 'flowlex[telemetry]'``.

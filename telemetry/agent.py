@@ -214,7 +214,7 @@ class Agent:
                 return None
         now = time.time()
         run = run_command(
-            [assignment.program, *assignment.arguments],
+            [assignment.program, *(part.replace("{node}", self.node) for part in assignment.arguments)],
             self.settings.folders,
             timeout_s=assignment.timeout_s,
             stdin=stdin,

@@ -170,9 +170,9 @@ class Reads(Database):
         kept, chars = [], 0
         for row in rows:
             kept.append(tuple(row))
-            chars += len(row[3])
-            if chars > PAGE_CHARS:
+            if chars > PAGE_CHARS:  # one more than a page holds, so that it is known that more follow
                 break
+            chars += len(row[3])
         rows.close()
         return kept
 

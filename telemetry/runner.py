@@ -227,8 +227,9 @@ def _value(output: bytes) -> Run:
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     # Nothing of the agent's own environment: it may hold the token.
-    path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-    return {"PATH": path, "LANG": "C.UTF-8", **extra}
+    # The agent's own Python comes first, whatever path is asked for: the shipped commands are written for it.
+    path = extra.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return {"LANG": "C.UTF-8", **extra, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{path}"}
 
 
 def _short(text: str | bytes) -> str:

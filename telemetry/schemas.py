@@ -109,8 +109,9 @@ _BY_KIND: dict[str, Any] = {
 class Registration(_Request):
     """What is to be collected: a data name and the program whose output becomes its value.
 
-    ``nodes`` and ``labels`` both narrow where it runs (empty: no narrowing); ``replicas`` bounds on how many
-    of the live nodes that remain. A processor of ``scope`` ``all`` reads its inputs of every node.
+    ``{node}`` in an argument becomes the node's name. ``nodes`` and ``labels`` both narrow where it runs (empty: no
+    narrowing); ``replicas`` bounds on how many of the live nodes that remain. A processor of ``scope`` ``all`` reads
+    its inputs of every node.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_BY_KIND)

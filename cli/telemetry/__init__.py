@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import typer
 
 from flowlex.cli.telemetry.asking import list_, register, remove, show, unregister
+from flowlex.cli.telemetry.demo import demo
 from flowlex.cli.telemetry.nodes import agent
 from flowlex.cli.telemetry.serving import migrate, serve
 from flowlex.cli.telemetry.tokens import token_app
@@ -24,6 +25,6 @@ for _module in ("alembic", "fastapi", "httpx", "prometheus_client", "psutil", "s
 
 app: typer.Typer = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
 app.add_typer(token_app)
-for _command in (serve, migrate, agent, register, unregister, show, remove):
+for _command in (serve, migrate, agent, register, unregister, show, remove, demo):
     app.command()(_command)
 app.command("list")(list_)

@@ -19,17 +19,20 @@ def run(*command: str, given: Any = None, **environment: str) -> Any:
 def test_every_shipped_file_is_allowed() -> None:
     shipped = sorted(path.name for path in SHIPPED.iterdir() if path.name != "__pycache__")
     assert allowed_programs([SHIPPED]) == shipped
-    assert len(shipped) == 8
+    assert len(shipped) == 16
 
 
 def test_cpu() -> None:
     assert 0 <= run("cpu_free", "0.2").value <= 1
-    assert run("cpu_cores").value == os.cpu_count()
+    cores = run("cpu_cores").value
+    assert 0 < cores <= len(os.sched_getaffinity(0))
+    assert run("cpu_free", "0").exit_code == 64
 
 
 def test_memory() -> None:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
-    assert 0 < run("memory_free").value <= pages
+    free = run("memory_free").value
+    assert isinstance(free, int) and 0 <= free <= pages
 
 
 def test_network_and_disk() -> None:
@@ -87,3 +90,173 @@ def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch):
     result = CliRunner().invoke(whole, ["telemetry", "serve"])
     assert result.exit_code == 2
     assert "'telemetry' needs uvicorn; install it with: pip install 'flowlex[telemetry]'" in result.output
+
+
+# Control groups, as files in a folder instead of the kernel's.
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    from flowlex.telemetry.collectors import machine
+
+    folder = tmp_path / "cgroup"
+    (folder / "pod" / "task").mkdir(parents=True)
+    monkeypatch.setattr(machine, "GROUPS", folder)
+    listing = tmp_path / "listing"
+    listing.write_text("0::/pod/task\n")
+    read = Path.read_text
+
+    def redirected(path: Path, *rest: Any, **more: Any) -> str:
+        return read(listing if str(path) == "/proc/self/cgroup" else path, *rest, **more)
+
+    monkeypatch.setattr(Path, "read_text", redirected)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    return folder
+
+
+def test_cores_of_a_quota_on_any_level(groups: Path) -> None:
+    from flowlex.telemetry.collectors.machine import cpu_cores
+
+    assert cpu_cores() == 8
+    (groups / "pod" / "task" / "cpu.max").write_text("max 100000\n")
+    (groups / "pod" / "cpu.max").write_text("150000 100000\n")
+    assert cpu_cores() == 1.5
+    (groups / "pod" / "cpu.max").write_text("1600000 100000\n")
+    assert cpu_cores() == 8
+
+
+def test_cores_of_a_quota_of_version_1(groups: Path, tmp_path: Path) -> None:
+    from flowlex.telemetry.collectors.machine import cpu_cores
+
+    (tmp_path / "listing").write_text("4:cpu,cpuacct:/elsewhere\n3:memory:/\n")
+    (groups / "cpu,cpuacct").mkdir()
+    (groups / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("200000\n")
+    (groups / "cpu,cpuacct" / "cpu.cfs_period_us").write_text("100000\n")
+    assert cpu_cores() == 2
+
+
+def test_idle_fraction_of_a_quota(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flowlex.telemetry.collectors import machine
+
+    (groups / "pod" / "task" / "cpu.max").write_text("200000 100000\n")
+    used = iter([10.0, 10.25])  # half a core of two, over half a second
+    monkeypatch.setattr(machine, "_used_s", lambda group: next(used))
+    monkeypatch.setattr(machine.psutil, "cpu_percent", lambda seconds: 10.0)
+    times = iter([100.0, 100.5])
+    monkeypatch.setattr(machine.time, "monotonic", lambda: next(times))
+    assert machine.cpu_free("0.5") == 0.75
+
+
+def test_memory_of_a_limit(groups: Path) -> None:
+    from flowlex.telemetry.collectors.machine import memory_free
+
+    task = groups / "pod" / "task"
+    for name, text in (("max", 64 * 2**20), ("current", 40 * 2**20), ("stat", f"inactive_file {8 * 2**20}")):
+        (task / f"memory.{name}").write_text(f"{text}\n")
+    assert memory_free() == 32
+
+
+def test_items_and_run_history(tmp_path: Path) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}.jpg").touch()
+    assert run("items", str(tmp_path)).value == 3
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('[{"name": "x", "items": 3, "holders": ["a"]}]')
+    assert run("items", str(manifest)).value[0]["items"] == 3
+    assert "neither a folder of items nor a manifest" in run("items", str(tmp_path / "none")).error
+    runs = tmp_path / "runs.jsonl"
+    assert "is not there yet" in run("run_history", str(runs)).error
+    runs.write_text('{"items": 1, "seconds": 2}\n{"items": 9, "seconds": 3.5}\n{"items": 7, "sec')
+    assert run("run_history", str(runs)).value == {"items": 9.0, "seconds": 3.5}
+    runs.write_text('{"items": 1, "seconds": 0}\n')
+    assert "no positive number" in run("run_history", str(runs)).error
+
+
+@pytest.fixture
+def web(request: pytest.FixtureRequest) -> Any:
+    """A server on loopback that answers by path and query."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    pages: dict[str, bytes] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path in pages else 404)
+            self.end_headers()
+            self.wfile.write(pages.get(self.path, b""))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", pages
+    server.shutdown()
+    server.server_close()
+
+
+def test_scraping_prometheus(web: Any) -> None:
+    url, pages = web
+    pages["/metrics"] = b"""# TYPE node_load1 gauge
+node_load1 0.75
+# TYPE node_cpu_seconds_total counter
+node_cpu_seconds_total{cpu="0",mode="idle"} 10
+node_cpu_seconds_total{cpu="1",mode="idle"} 30
+node_cpu_seconds_total{cpu="0",mode="user"} 5
+"""
+    idle = 'node_cpu_seconds_total{mode="idle"}'
+    assert run("scrape", f"{url}/metrics", "node_load1", idle).value == {"node_load1": 0.75, idle: 40.0}
+    assert "has no finite sample nothing" in run("scrape", f"{url}/metrics", "nothing").error
+    assert "name at least one sample" in run("scrape", f"{url}/metrics").error
+    assert "HTTP Error 404" in run("scrape", f"{url}/other", "x").error
+    assert "is no address" in run("scrape", "file:///etc/passwd", "x").error
+
+
+def test_hdfs_blocks_of_this_node(web: Any) -> None:
+    url, pages = web
+    files = [{"type": "FILE", "pathSuffix": "part-0"}, {"type": "DIRECTORY", "pathSuffix": "d"}]
+    pages["/webhdfs/v1/data?op=LISTSTATUS"] = json.dumps({"FileStatuses": {"FileStatus": files}}).encode()
+    blocks = [
+        {"offset": 0, "length": 1000, "hosts": ["w1", "w2"]},
+        {"offset": 1000, "length": 250, "hosts": ["w3", "w1"]},
+        {"offset": 1250, "length": 10, "hosts": ["w3"]},
+    ]
+    located = {"BlockLocations": {"BlockLocation": blocks}}
+    pages["/webhdfs/v1/data/part-0?op=GETFILEBLOCKLOCATIONS"] = json.dumps(located).encode()
+    answer = run("hdfs_blocks", url, "/data", "100", FLOWLEX_NODE="w1")
+    assert answer.value == [
+        {"name": "/data/part-0@0", "items": 10, "holders": ["w1", "w2"]},
+        {"name": "/data/part-0@1000", "items": 3, "holders": ["w3", "w1"]},
+    ]
+    assert run("hdfs_blocks", url, "/data", FLOWLEX_NODE="w9").value == []
+
+
+def test_access_cost_reads_all_nodes() -> None:
+    def of(**values: float) -> dict[str, Any]:
+        return {"last": {name: {"value": value} for name, value in values.items()}, "history": {}}
+
+    nodes = {
+        "a": of(network_bandwidth=100.0, disk_read_speed=50.0),
+        "b": of(network_bandwidth=10.0),
+        "c": of(disk_read_speed=1.0),
+    }
+    given = {"node": "a", "last": {}, "history": {}, "nodes": nodes}
+    assert run("access_cost", "100", given=given).value == {"b": 12.0}  # 100/50 from the disk, 100/10 over the wire
+    assert run("access_cost", "100", given={**given, "node": "b"}).value == {"a": 10.0}
+    assert run("access_cost", "100", given={**given, "node": "c"}).exit_code == 66
+    assert "no length of an item" in run("access_cost", "0", given=given).error
+
+
+def test_normalised_performance() -> None:
+    nodes = {node: {"last": {"speed": {"value": value}}} for node, value in (("a", 2), ("b", 8), ("c", "bad"))}
+    assert run("normalised_performance", given={"nodes": nodes}).value == {"a": 0.25, "b": 1.0}
+    assert run("normalised_performance", given={"nodes": {}}).exit_code == 66
+
+
+def test_bandwidth_and_disk(tmp_path: Path) -> None:
+    assert run("network_bandwidth", "1.25e8").value == 125_000_000
+    assert run("network_bandwidth", "-1").exit_code == 64
+    (tmp_path / "data").write_bytes(b"x" * 3_000_000)
+    assert run("disk_read_speed", str(tmp_path / "data"), "2").value > 0
+    assert "name a file of some MB" in run("disk_read_speed", os.devnull).error

@@ -173,3 +173,74 @@ def test_a_cancelled_run_ends_soon_and_has_no_result(folder: Path) -> None:
     assert run_or_cancel(["program"], [folder], timeout_s=300, cancel=cancel) is None
     assert time.monotonic() - started < 60
     assert alive_within(int((folder / "pid").read_text())) == []
+
+
+def test_complaints_are_limited_too(folder: Path) -> None:
+    put(folder, "program", "while :; do echo 0123456789 >&2; done")
+    run = run_command(["program"], [folder], timeout_s=30)
+    assert run.exit_code == TIMED_OUT and "too much" in run.error
+    put(folder, "wordy", "i=0; while [ $i -lt 900 ]; do echo first $i >&2; i=$((i+1)); done; exit 3")
+    run = run_command(["wordy"], [folder], timeout_s=30)
+    assert run.exit_code == 3 and run.error.startswith("first 0 first 1")
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "setsid sleep 60 >/dev/null 2>&1 &",
+        "(setsid sh -c 'sleep 60 & sleep 60' >/dev/null 2>&1 &)",
+        "env -i /usr/bin/setsid -f sleep 60 >/dev/null 2>&1",
+    ],
+)
+def test_what_leaves_the_group_ends_with_the_run(folder: Path, leave: str) -> None:
+    marker = f"6{time.time_ns() % 10**9:09d}"  # as a duration it tells our sleepers from all others
+    put(folder, "program", leave.replace("60", marker) + "\necho 1")
+    assert run_command(["program"], [folder], timeout_s=20).value == 1
+    assert sleepers(marker) == []
+
+
+def test_a_killed_agent_leaves_no_command_behind(folder: Path, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    marker = f"6{time.time_ns() % 10**9:09d}"
+    put(folder, "program", f"setsid -f sleep {marker}; sleep {marker}")
+    code = (
+        "import sys; from pathlib import Path; from flowlex.telemetry.runner import run_command\n"
+        "run_command(['program'], [Path(sys.argv[1])], timeout_s=300)"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", code, str(folder)])
+    until = time.monotonic() + 30
+    while len(sleepers(marker)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(sleepers(marker)) == 2
+    agent.kill()
+    agent.wait()
+    until = time.monotonic() + 30
+    while sleepers(marker) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sleepers(marker) == []
+
+
+def sleepers(marker: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[:2] == [b"sleep", marker.encode()]:
+            found.append(path.parent.name)
+    return found
+
+
+def test_a_folder_that_everybody_may_write_to_is_refused(folder: Path) -> None:
+    put(folder, "program", "echo 1")
+    folder.chmod(0o777)
+    with pytest.raises(CommandRefused, match=r"everybody may write to the command folder .*; run chmod o-w on it"):
+        find_program("program", [folder])
+    assert allowed_programs([folder]) == []
+    folder.chmod(0o1777)
+    assert allowed_programs([folder]) == []
+    folder.chmod(0o755)
+    assert allowed_programs([folder]) == ["program"]

@@ -1,0 +1,191 @@
+"""Schema versions, retention in steps, aggregates, deletion."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from fastapi.testclient import TestClient
+
+from flowlex.telemetry import upkeep
+from flowlex.telemetry.app import create_app
+from flowlex.telemetry.database import SchemaError
+from flowlex.telemetry.reads import decode
+from flowlex.telemetry.schemas import Sample
+from flowlex.telemetry.security import TokenBook
+from flowlex.telemetry.service import Settings
+from flowlex.telemetry.store import Store
+from flowlex.telemetry.tables import META
+
+DATABASES = Path(__file__).parent / "databases"
+
+
+def load(url: str) -> None:
+    """Put a database there as it was before schemas had versions."""
+    parsed = sa.make_url(url)
+    text = (DATABASES / f"{parsed.get_backend_name()}-unversioned.sql").read_text()
+    if parsed.get_backend_name() == "sqlite":
+        connection = sqlite3.connect(str(parsed.database))
+        connection.executescript(text)
+        connection.close()
+        return
+    engine = sa.create_engine(parsed, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection_:
+        connection_.connection.driver_connection.execute(text)  # type: ignore[union-attr]
+    engine.dispose()
+
+
+def test_a_database_from_before_versions_migrates(database_url: str) -> None:
+    load(database_url)
+    with pytest.raises(SchemaError, match="has schema 1; run `flowlex telemetry migrate` on it"):
+        Store(database_url, create=False)
+    store = Store(database_url)
+    assert (store.migrated_from, store.schema) == ("1", "3")
+    rows, _ = store.latest()
+    found = {(r.name, r.node): (r.value, r.time, r.last_run, r.last_exit_code, r.last_error) for r in rows}
+    t = 1_700_000_000.0
+    assert found == {
+        ("cpu_free", "w1"): ("0.5", t + 5, t + 6, 3, 'no "sensor"'),
+        ("cpu_free", "w2"): ("1", t + 4, t + 4, 0, ""),
+        ("note", "w2"): ('"text"', t + 3, t + 3, 0, ""),
+        ("gpu", "w3"): (None, None, t + 4, 1, "never"),
+    }
+    history, _ = store.history([], [], 0, 2e9, 100)
+    assert len(history) == store.count_samples() == 12
+    assert [decode(row.value) for row in history if row.node == "w2"] == [0.5, {"a": [1, None]}, "text", 1]
+    assert store.sequence_numbers("a" * 32) == {1, 2, 3, 4, 5, 6, 7}
+    assert [r.name for r in store.registrations()] == ["cpu_free", "p"]
+    assert [(a.node, a.running, a.buffered) for a in store.agents()] == [("w1", ["cpu_free"], 3), ("w2", [], 0)]
+    who = TokenBook(store).identify("flx_agent_w1")
+    assert who is not None and who.node == "w1"
+    store.close()
+
+
+def test_a_migrated_database_goes_on(database_url: str) -> None:
+    """What was sent before is known, what is new is stored, and numbers are aggregated."""
+    load(database_url)
+    store = Store(database_url)
+    again = Sample(name="cpu_free", time=1_700_000_005.0, value=0.5, unit="fraction", seq=6)
+    new = Sample(name="cpu_free", time=1_700_000_060.0, value=0.75, unit="fraction", seq=8)
+    assert store.write([("w1", "a" * 32, [again, new])], now=1_700_000_200.0) == [1]
+    while store.roll_up(2e9):
+        pass
+    minutes, _ = store.rollups(["cpu_free"], ["w1"], 0, 2e9, step=60, limit=10)
+    assert sum(row.samples for row in minutes) == 7 and minutes[-1].most == 0.75
+    store.close()
+    with Store(database_url)._read() as connection:
+        assert MigrationContext.configure(connection).get_current_revision() == "3"
+
+
+def test_the_tables_are_what_the_migrations_leave(store: Store) -> None:
+    with store._read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), META) == []
+
+
+def test_a_newer_schema_is_refused(sqlite_store: Store) -> None:
+    with sqlite_store._write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
+    with pytest.raises(SchemaError, match="has schema 99, newer than this program"):
+        Store(sqlite_store.place)
+
+
+def test_aggregates_are_those_of_the_samples(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Independent: sums over the samples in Python; steps of every size, samples out of order."""
+    monkeypatch.setattr(upkeep, "CHUNK", 7)
+    rng = random.Random(5)
+    minutes: dict[Any, list[float]] = defaultdict(list)
+    hours: dict[Any, list[float]] = defaultdict(list)
+    for turn in range(40):
+        node, t, value = f"n{rng.randrange(3)}", rng.uniform(7_000, 8_000), rng.choice([rng.random() * 9, 4, -2])
+        odd = [Sample(name="a", time=t, value="text"), Sample(name="a", time=t, exit_code=1), Sample(name="b", time=t)]
+        store.write([(node, None, [Sample(name="a", time=t, value=value), *odd])], now=9_000.0 + turn)
+        minutes[node, int(t // 60) * 60].append(value)
+        hours[node, int(t // 3600) * 3600].append(value)
+        if turn % 9 == 0:
+            store.roll_up(9_000.0 + turn)
+    while store.roll_up(10_000.0):
+        pass
+    for step, expected in ((60, minutes), (3_600, hours)):
+        rows, more = store.rollups(["a"], [], 0, 1e5, step=step, limit=1_000)
+        assert not more and {(row.node, row.start) for row in rows} == set(expected)
+        for row in rows:
+            values = expected[row.node, row.start]
+            assert (row.samples, row.least, row.most) == (len(values), min(values), max(values))
+            assert row.mean == pytest.approx(sum(values) / len(values))
+    assert store.rollups(["b"], [], 0, 1e5, step=60, limit=10) == ([], False)
+
+
+def test_retention_goes_in_steps_and_the_file_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "CHUNK", 300)
+    monkeypatch.setattr(upkeep, "PAGES", 20)
+    path = tmp_path / "s.db"
+    store = Store(f"sqlite:///{path}")
+    for turn in range(20):
+        batch = [Sample(name=f"v{k}", time=1.0, value="x" * 2_000) for k in range(100)]
+        store.write([("n", None, batch)], now=float(turn))
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = path.stat().st_size
+    steps = []
+    while gone := store.forget_some(19.0):
+        steps.append(gone)
+    assert steps == [300] * 6 + [100] and store.count_samples() == 100
+    while store.give_back():
+        pass
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert path.stat().st_size < before / 4
+    store.close()
+
+
+def test_old_aggregates_and_silent_sources_go(store: Store) -> None:
+    for t in (100.0, 50_000.0):
+        store.write([("n", f"j{t:.0f}", [Sample(name="a", time=t, value=1, seq=1)])], now=t)
+    while store.roll_up(1e9):
+        pass
+    assert store.forget_rollups(60, 40_000) == 1
+    assert [row.start for row in store.rollups([], [], 0, 1e9, step=60, limit=9)[0]] == [49_980]
+    assert len(store.rollups([], [], 0, 1e9, step=3_600, limit=9)[0]) == 2
+    assert store.forget_sources(40_000.0) == 0  # its sample is still there
+    store.forget_before(40_000.0)
+    assert store.forget_sources(40_000.0) == 1
+
+
+def test_a_series_and_a_node_are_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "CHUNK", 3)
+    app = create_app(store, Settings(require_token=False, retention_s=None))
+    with TestClient(app, base_url="http://127.0.0.1") as api:
+        for node in ("n1", "n2"):
+            for name in ("a", "b"):
+                samples = [{"name": name, "time": float(t), "value": t} for t in range(1, 8)]
+                assert api.post("/v1/data", json={"node": node, "samples": samples}).status_code == 200
+        store.roll_up(1e12)
+        assert api.delete("/v1/data/a/n1").json() == {"series": 1, "samples": 7}
+        assert api.delete("/v1/data/a/n1").status_code == 404
+        api.put("/v1/agents/n2", json={})
+        assert api.delete("/v1/nodes/n2").json() == {"agents": 1, "series": 2, "samples": 14}
+        assert api.delete("/v1/nodes/n2").status_code == 404
+        assert [(r["name"], r["node"]) for r in api.get("/v1/data").json()["readings"]] == [("b", "n1")]
+        assert store.count_samples() == 7
+        body = {"node": "n2", "samples": [{"name": "a", "time": 9.0, "value": 9}]}
+        assert api.post("/v1/data", json=body).json()["stored"] == 1  # it may come back
+        assert api.get("/v1/data/a/n2").json()["value"] == 9
+
+
+def test_another_server_may_delete_what_this_one_knows(store: Store) -> None:
+    batch = [Sample(name="a", time=1.0, value=1, seq=1)]
+    store.write([("n", "j", batch)], now=5.0)
+    other = Store(store._engine.url.render_as_string(hide_password=False))
+    while sum(other.remove_some(None, "n")):
+        pass
+    assert store.write([("n", "j", [Sample(name="a", time=2.0, value=2, seq=2)])], now=6.0) == [1]
+    row = store.latest_one("a", "n")
+    assert row is not None and row.value == "2"
+    other.close()
