@@ -1,0 +1,68 @@
+"""Duals mean what the equations say: subgradients of the optimum, by solving changed programs with SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from flowlex.formulations import UNBOUNDED
+from flowlex.instances import generate
+from flowlex.models import model_for
+
+
+def least_cost(network: Any, supply: np.ndarray) -> float:
+    """The cheapest flow for other supplies; infinite when there is none."""
+    arcs = np.arange(network.arc_count)
+    balance = np.zeros((network.node_count, network.arc_count))
+    balance[network.tail, arcs] += 1
+    balance[network.head, arcs] -= 1
+    upper = [None if u == UNBOUNDED else u for u in network.upper.tolist()]
+    bounds = list(zip(network.lower.tolist(), upper, strict=True))
+    found = linprog(network.cost, A_eq=balance, b_eq=supply, bounds=bounds)
+    return float(found.fun) if found.status == 0 else float("inf")
+
+
+@pytest.mark.parametrize(
+    ("generator", "settings", "options", "unit"),
+    [
+        ("network-random", {"nodes": 8, "arcs": 24}, {}, 1.0),
+        ("inference-cluster", {}, {}, 1e6),
+        ("inference-cluster", {}, {"objective": "makespan", "level": "item"}, 1e6),
+        ("flow-random", {"seed": 3}, {"preset": "quincy", "method": "weights"}, 1.0),
+    ],
+)
+def test_prices_of_nodes_are_subgradients(generator: str, settings: dict, options: dict, unit: float) -> None:
+    """Moving a unit of supply from w to v changes the optimum by at least the difference of their prices."""
+    model = model_for(generate(generator, **settings), **options)
+    network, solution = model.formulation, model.solve("network")
+    blocks = [network.node_blocks[name] for name in solution.duals if name in network.node_blocks]
+    nodes = np.concatenate([np.arange(block.start, block.start + block.count) for block in blocks])
+    price = np.concatenate([np.asarray(solution.duals[block.name]) for block in blocks]) * unit
+    rng, tried = np.random.default_rng(0), 0
+    base = least_cost(network, network.supply)
+    for v, w in rng.choice(len(nodes), (40, 2)):
+        supply = network.supply.copy()
+        supply[nodes[v]] += 1
+        supply[nodes[w]] -= 1
+        change = least_cost(network, supply) - base
+        assert change >= price[v] - price[w] - 1e-6 * (1 + abs(base))
+        tried += v != w and np.isfinite(change)
+    assert tried > 5
+
+
+def test_reduced_costs_are_what_a_forced_unit_costs() -> None:
+    model = model_for(generate("network-random", nodes=8, arcs=24))
+    network, solution = model.formulation, model.solve("network")
+    base, tried = least_cost(network, network.supply), 0
+    for arc in range(network.arc_count):
+        for step in (1, -1):
+            moved = network.supply.copy()  # the unit goes over the arc beside the program, which must make up for it
+            moved[network.tail[arc]] -= step
+            moved[network.head[arc]] += step
+            change = least_cost(network, moved) + step * int(network.cost[arc]) - base
+            assert change >= step * np.asarray(solution.duals["flow"])[arc] - 1e-6 * (1 + abs(base))
+            tried += np.isfinite(change)
+    assert tried > 20
