@@ -35,6 +35,10 @@ __all__ = [
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+#: Units and slots stay below these, so that products and sums of both are exact.
+MOST = 2**53
+LATEST = 10**12
+
 #: Relative slack below which a quotient counts as whole (0.3 / 0.1 is three units, not four).
 WHOLE = 1e-9
 
@@ -192,8 +196,10 @@ class JitArrays:
         (F,) machine, machine, job and computation of each transfer.
     size_mb, size_units
         (F,) size, and size in whole units (rounded up).
-    start_s, deadline_s
-        (F,) absolute times; the deadline is NaN where the DAG decides.
+    ready_s, deadline_s
+        (F,) from the job's arrival; the deadline is NaN where the DAG decides.
+    start_s
+        (F,) the earliest start as absolute time.
     computation_s, computation_job
         (N,) duration and job of each computation.
     tail, head
@@ -210,6 +216,7 @@ class JitArrays:
     feeds: Ints
     size_mb: Floats
     size_units: Ints
+    ready_s: Floats
     start_s: Floats
     deadline_s: Floats
     computation_s: Floats
@@ -247,6 +254,7 @@ class JitInstance(Instance):
         require_unique((c.name for c in self.copies), "copies")
         self._check_machines()
         self._check_arrivals()
+        self._check_sizes()
         for machine in self.machines:
             for rate, side in ((machine.out_mbps, "out"), (machine.in_mbps, "in")):
                 if _down(rate / 8 * self.slot_s / self.unit_mb) < 1:
@@ -273,6 +281,31 @@ class JitInstance(Instance):
             for name in names:
                 if name not in known:
                     raise ValueError(f"{user} uses the unknown machine {name!r}; add it to machines")
+
+    def _check_sizes(self) -> None:
+        """Whole numbers of units and of slots stay exact in 64-bit arithmetic, sums included."""
+        volume = sum(f.size_mb for j in self.jobs for f in j.transfers) + sum(c.size_mb for c in self.copies)
+        rate = max(max(m.out_mbps, m.in_mbps) for m in self.machines) / 8 * self.slot_s
+        for what, amount in (("all sizes together are", volume), ("the fastest port sends in a slot", rate)):
+            if not amount / self.unit_mb < MOST:
+                raise ValueError(
+                    f"{what} {amount:.6g} MB, {amount / self.unit_mb:.3g} units of {self.unit_mb:g} MB; beyond "
+                    "2**53 units are not exact: use a larger unit_mb"
+                )
+        times = [(f"job {j.name!r}", "arrival_s", j.arrival_s) for j in self.jobs]
+        times += [(f"copy {c.name!r}", "arrival_s", c.arrival_s) for c in self.copies]
+        for j in self.jobs:
+            times += [(f"transfer {f.name!r} of job {j.name!r}", "ready_s", f.ready_s) for f in j.transfers]
+            times += [(f"transfer {f.name!r} of job {j.name!r}", "deadline_s", f.deadline_s or 0) for f in j.transfers]
+            times.append(
+                (f"job {j.name!r}", "computations together, in seconds,", sum(c.seconds for c in j.computations))
+            )
+        for owner, what, value in times:
+            if not value / self.slot_s < LATEST:
+                raise ValueError(
+                    f"{owner}: {what} {value:g} is {value / self.slot_s:.3g} slots of {self.slot_s:g} s; at most "
+                    f"{LATEST:.0g} slots are kept apart: use longer slots, or correct the time"
+                )
 
     def _check_arrivals(self) -> None:
         if self.horizon_s is None:
@@ -309,6 +342,7 @@ class JitInstance(Instance):
         arrival = np.array([job.arrival_s for job in self.jobs], dtype=np.float64)
         size = np.array([f.size_mb for _, f in transfers], dtype=np.float64)
         owner = _ints([k for k, _ in transfers])
+        ready = np.array([f.ready_s for _, f in transfers], dtype=np.float64)
         deadline = [np.nan if f.deadline_s is None else f.deadline_s for _, f in transfers]
         return read_only(
             JitArrays(
@@ -320,8 +354,9 @@ class JitInstance(Instance):
                 feeds=_ints([place[k][f.feeds] for k, f in transfers]),
                 size_mb=size,
                 size_units=_up(size / self.unit_mb),
-                start_s=arrival[owner] + np.array([f.ready_s for _, f in transfers], dtype=np.float64),
-                deadline_s=arrival[owner] + np.array(deadline, dtype=np.float64),
+                ready_s=ready,
+                start_s=arrival[owner] + ready,
+                deadline_s=np.array(deadline, dtype=np.float64),
                 computation_s=np.array([c.seconds for j in self.jobs for c in j.computations], dtype=np.float64),
                 computation_job=np.repeat(np.arange(len(self.jobs)), [len(j.computations) for j in self.jobs]),
                 tail=_ints([tail for tail, _ in edges]),

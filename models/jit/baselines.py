@@ -63,14 +63,22 @@ def fill(
     receiver: Integers,
     units: Integers,
     start: Integers,
-) -> Integers:
-    """Send items, first come first served, on what the ports have left; return the end slot of each.
+) -> tuple[Integers, NDArray[np.int64]]:
+    """Send items, first come first served, on what the ports have left.
 
     Parameters
     ----------
     out_room, in_room
         (M, horizon) units left; beyond the horizon ports are free.
+
+    Returns
+    -------
+    end
+        (items,) end slot of each.
+    sent
+        (n, 3) item, slot and units, in order of time.
     """
+    entries: list[tuple[int, int, int]] = []
     end = np.zeros(len(units), np.int64)
     left = units.copy()
     waiting = sorted(range(len(units)), key=lambda k: (int(start[k]), k), reverse=True)
@@ -86,10 +94,12 @@ def fill(
         slot += 1
         for k in active:
             sent = min(int(left[k]), int(out[sender[k]]), int(into[receiver[k]]))
+            if sent:
+                entries.append((k, slot - 1, sent))
             left[k] -= sent
             out[sender[k]] -= sent
             into[receiver[k]] -= sent
             if not left[k]:
                 end[k] = slot
         active = [k for k in active if left[k]]
-    return end
+    return end, np.array(entries, np.int64).reshape(-1, 3)

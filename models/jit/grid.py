@@ -1,12 +1,14 @@
 """The transfers of a just-in-time instance on the grid of slots and units, as the models see them.
 
-A start is rounded up to a slot, a latest arrival time down, a size up to whole units. A window that is long enough
-in real time, but not on the grid, is widened to the fewest slots in which the transfer fits, and counted.
+A start is rounded up to a slot, a latest arrival time down, a size up to whole units. A window that leaves too few
+slots is widened to the fewest in which the transfer fits, and counted. Slots are numbered from that of the first
+arrival; starts and given deadlines are read as the decimals they were written as.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -14,14 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Integers
+from flowlex.instances.exact import rational
 from flowlex.instances.jit import WHOLE, JitInstance
 from flowlex.models.base import ModelError
-from flowlex.models.jit.latest_arrival import LatestArrival, latest_arrival_times
+from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
-__all__ = ["Grid", "GridCost", "Load", "Runs", "Windows", "make_grid"]
+__all__ = ["Grid", "GridCost", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
 
 Load: TypeAlias = Literal["pair", "port"]
 Windows: TypeAlias = Literal["strict", "elastic"]
+ShareOf: TypeAlias = Literal["transfers", "bytes"]
+
+#: More slots of windows (a number for each is held) than this are refused.
+MOST_SLOTS = 50_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +97,8 @@ class Grid:
 
     Attributes
     ----------
+    origin
+        Slot (counted from time 0) that has the number 0 here: that of the first arrival.
     transfer
         (F,) position in the instance's arrays.
     rest
@@ -108,6 +117,7 @@ class Grid:
 
     instance: JitInstance = field(repr=False)
     latest: LatestArrival = field(repr=False)
+    origin: int
     transfer: Integers
     rest: Integers
     sender: Integers
@@ -149,6 +159,32 @@ class Grid:
         """Number of pairs or of ports."""
         return int(self.pair.max(initial=-1)) + 1 if load == "pair" else 2 * len(self.out_units)
 
+    def load_most(self, load: Load) -> Integers:
+        """Most units a slot of every load: of a pair the smaller of its ports, of a port its capacity."""
+        if load == "port":
+            return np.concatenate([self.out_units, self.in_units])
+        most = np.zeros(self.units_of_load("pair"), np.int64)
+        most[self.pair] = self.cap
+        return most
+
+    def seconds(self, slot: Integers) -> NDArray[np.float64]:
+        """When slots begin, on the instance's clock."""
+        return np.asarray((slot + self.origin) * self.instance.slot_s)
+
+    @cached_property
+    def full_rate_s(self) -> NDArray[np.float64]:
+        """(F,) seconds that a transfer needs alone."""
+        rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in self.instance.machines])
+        return np.asarray(
+            self.instance.arrays.size_mb[self.transfer] / np.minimum(rates[self.sender, 0], rates[self.receiver, 1])
+        )
+
+    @cached_property
+    def too_short(self) -> NDArray[np.bool_]:
+        """(F,) whether the window is shorter than that, in real time."""
+        window = (self.latest.offset_s - self.instance.arrays.ready_s)[self.transfer]
+        return np.asarray(self.full_rate_s > window * (1 + 1e-6) + 1e-9)
+
     def name(self, k: int) -> str:
         """``job/transfer`` of the plan's transfer k."""
         return self.instance.transfer_names[int(self.transfer[k])]
@@ -161,40 +197,45 @@ class Grid:
 
     def cost(self) -> GridCost:
         """What the grid costs."""
-        arrays, slot = self.instance.arrays, self.instance.slot_s
+        arrays = self.instance.arrays
         widened = np.maximum(self.stop - self.due, 0)
         size = arrays.size_mb[self.transfer]
         return GridCost(
-            start_delay_s=_mean(self.start * slot - arrays.start_s[self.transfer]),
-            latest_cut_s=_mean(self.latest.latest_s[self.transfer] - self.due * slot),
+            start_delay_s=_mean(self.seconds(self.start) - arrays.start_s[self.transfer]),
+            latest_cut_s=_mean(self.latest.latest_s[self.transfer] - self.seconds(self.due)),
             added_mb=float(np.maximum(self.units * self.instance.unit_mb - size, 0).sum()),
             widened=int((widened > 0).sum()),
             widened_slots=int(widened.sum()),
         )
 
 
-def make_grid(instance: JitInstance, share: float = 1.0, windows: Windows = "strict") -> Grid:
+def make_grid(
+    instance: JitInstance,
+    share: float = 1.0,
+    windows: Windows = "strict",
+    lat: Rule = "critical",
+    share_of: ShareOf = "transfers",
+) -> Grid:
     """Put the first ``share`` of every job's transfers (topological order, rounded up) on the grid.
 
     Raises
     ------
     ModelError
-        With strict windows: a window is shorter than its transfer takes at full rate (named).
+        With strict windows: a window is shorter than its transfer takes at full rate (named). The grid is so fine
+        that the windows have too many slots.
     """
-    latest = latest_arrival_times(instance)
+    latest = latest_arrival_times(instance, lat)
     arrays = instance.arrays
-    number = np.bincount(arrays.job, minlength=len(instance.jobs))
-    kept = latest.rank < np.ceil(share * number - 1e-9)[arrays.job]
+    kept = _first_share(instance, latest, share, share_of)
     chosen = np.flatnonzero(kept)
     sender, receiver, units = arrays.sender[chosen], arrays.receiver[chosen], arrays.size_units[chosen]
     cap = np.minimum(arrays.out_units[sender], arrays.in_units[receiver])
-    start = _ceil(arrays.start_s[chosen] / instance.slot_s)
-    due = _floor(latest.latest_s[chosen] / instance.slot_s)
-    if windows == "strict":
-        _refuse_short(instance, latest, chosen)
-    return Grid(
+    origin, start, due = _slots(instance, latest)
+    start, due = start[chosen], due[chosen]
+    grid = Grid(
         instance=instance,
         latest=latest,
+        origin=origin,
         transfer=chosen,
         rest=np.flatnonzero(~kept),
         sender=sender,
@@ -207,33 +248,82 @@ def make_grid(instance: JitInstance, share: float = 1.0, windows: Windows = "str
         out_units=arrays.out_units,
         in_units=arrays.in_units,
     )
+    if windows == "strict":
+        _refuse_short(grid)
+    _refuse_sizes(grid)
+    return grid
 
 
-def _refuse_short(instance: JitInstance, latest: LatestArrival, chosen: Integers) -> None:
-    """Refuse a window that real time, not the grid, makes too short."""
+def _first_share(instance: JitInstance, latest: LatestArrival, share: float, share_of: ShareOf) -> NDArray[np.bool_]:
+    """Which transfers are planned: the shortest beginning of every job's order that has the share."""
     arrays = instance.arrays
-    rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines])
-    full = np.minimum(rates[arrays.sender[chosen], 0], rates[arrays.receiver[chosen], 1])
-    window = latest.latest_s[chosen] - arrays.start_s[chosen]
-    needs = arrays.size_mb[chosen] / full
-    short = needs > window * (1 + 1e-6) + 1e-9
-    if short.any():
-        k = int(np.argmax(short))
-        name = instance.transfer_names[int(chosen[k])]
+    weight = arrays.size_mb if share_of == "bytes" else np.ones(len(arrays.job))
+    order = np.lexsort((latest.rank, arrays.job))
+    sums = np.cumsum(weight[order])
+    total = np.bincount(arrays.job, weights=weight, minlength=len(instance.jobs))
+    first = np.concatenate([[0.0], np.cumsum(total)])[:-1][arrays.job[order]]
+    before = np.empty(len(weight))
+    before[order] = sums - weight[order] - first
+    return np.asarray(before < (share * total - WHOLE * (1 + total))[arrays.job])
+
+
+def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers, Integers]:
+    """First slot and due slot of every transfer, and the slot from which they count.
+
+    What the instance gives is exact; a latest arrival that a DAG adds up is a float, counted from its job's arrival.
+    """
+    arrays, slot = instance.arrays, rational(instance.slot_s)
+    arrival = [rational(job.arrival_s) / slot for job in instance.jobs]
+    origin = min((value // 1 for value in arrival), default=0)
+    whole = np.array([value // 1 - origin for value in arrival], np.int64)
+    part = [value % 1 for value in arrival]
+    near = Fraction(1, 10**9)
+    job = arrays.job.tolist()
+    starts: dict[tuple[int, float], int] = {}
+    ends: dict[tuple[int, float], int] = {}
+    for j, ready, deadline in zip(job, arrays.ready_s.tolist(), arrays.deadline_s.tolist(), strict=True):
+        if (j, ready) not in starts:
+            starts[j, ready] = -((near - part[j] - rational(ready) / slot) // 1)
+        if deadline == deadline and (j, deadline) not in ends:
+            ends[j, deadline] = (part[j] + rational(deadline) / slot + near) // 1
+    start = np.array([starts[key] for key in zip(job, arrays.ready_s.tolist(), strict=True)], np.int64)
+    steps = latest.offset_s / instance.slot_s
+    due = (
+        np.floor(np.array([float(p) for p in part])[arrays.job] + steps + WHOLE * np.maximum(1, steps))
+        if job
+        else start
+    )
+    due = np.asarray(due, np.int64)
+    given = np.flatnonzero(~np.isnan(arrays.deadline_s))
+    due[given] = [ends[job[k], float(arrays.deadline_s[k])] for k in given.tolist()]
+    return int(origin), start + whole[arrays.job], due + whole[arrays.job]
+
+
+def _refuse_sizes(grid: Grid) -> None:
+    """Refuse a grid of more slots than memory holds, before they are made."""
+    slots = int((grid.stop - grid.start).sum())
+    if slots <= MOST_SLOTS:
+        return
+    k = int((grid.stop - grid.start).argmax())
+    raise ModelError(
+        f"the windows have {slots:.3g} slots of {grid.instance.slot_s:g} s in all, {grid.name(k)!r} alone "
+        f"{int(grid.stop[k] - grid.start[k]):.3g}; at most {MOST_SLOTS:.0e} are planned: use a longer slot_s, fewer "
+        "jobs, or a smaller share"
+    )
+
+
+def _refuse_short(grid: Grid) -> None:
+    """Refuse a window that real time, not the grid, makes too short."""
+    if grid.too_short.any():
+        k = int(np.argmax(grid.too_short))
+        at = int(grid.transfer[k])
+        window = grid.latest.offset_s[at] - grid.instance.arrays.ready_s[at]
         raise ModelError(
-            f"transfer {name!r} needs {needs[k]:.6g} s at full rate, its window is {max(window[k], 0):.6g} s "
-            f"(and {int(short.sum()) - 1} more like it); give it more time, or pass windows='elastic' to accept the "
-            "least total lateness"
+            f"transfer {grid.name(k)!r} needs {grid.full_rate_s[k]:.6g} s at full rate, its window is "
+            f"{max(window, 0):.6g} s (and {int(grid.too_short.sum()) - 1} more like it); give it more time, or pass "
+            "windows='elastic' to accept the least total lateness"
         )
 
 
 def _mean(values: NDArray[np.float64]) -> float:
     return float(values.mean()) if len(values) else 0.0
-
-
-def _ceil(value: NDArray[np.float64]) -> Integers:
-    return np.asarray(np.ceil(value - WHOLE * np.maximum(1, np.abs(value))), dtype=np.int64)
-
-
-def _floor(value: NDArray[np.float64]) -> Integers:
-    return np.asarray(np.floor(value + WHOLE * np.maximum(1, np.abs(value))), dtype=np.int64)

@@ -1,20 +1,31 @@
 r"""When must each transfer have arrived at the latest, so that no computation waits for it?
 
-Algorithm 1 of Shi et al. 2021, with the gap in its listing filled (shared/papers/jit-bandwidth.md). Transfer i feeds
-computation c(i). ``pred(i)`` are the transfers j whose computation has a path to c(i), ``comp(j, i)`` is the longest
-path of computation from c(j) (included) to c(i) (excluded)::
+``critical`` (the default): the critical path. Forwards, a computation c can start at ::
+
+    e(c) = max(e(b) + seconds(b) for b before c,  ready(i) + size(i) / min(B_out(a), B_in(b)) for i feeding c)
+
+were every transfer sent at full rate as soon as it is ready. Arriving by ``e(c)`` delays no computation; later delays
+this one. The answer is a bound that one job alone may not reach, where its transfers share a port: plan it with
+elastic windows.
+
+``paper``: algorithm 1 of Shi et al. 2021, with the gap in its listing filled (shared/papers/jit-bandwidth.md).
+``pred(i)`` are the transfers j whose computation has a path to c(i), ``comp(j, i)`` is the longest path of computation
+from c(j) (included) to c(i) (excluded)::
 
     trans(i) = size(i) / min(B_out(a) / num(a), B_in(b) / num(b))
     l_i      = max over j in pred(i) of (l_j + comp(j, i) + trans(i)),   trans(i) if pred(i) is empty
 
 a and b are sender and receiver, ``num`` the number of transfers of the same job out of a and into b. The empty case
-is reconstructed: the listing leaves it 0, which no schedule can meet. A transfer with a deadline of its own keeps it.
+is reconstructed: the listing leaves it 0, which no schedule can meet. This rule knows neither ``ready_s`` nor
+computations before the first transfer.
+
+With either rule a transfer with a deadline of its own keeps it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,7 +35,9 @@ from flowlex.instances.jit import JitInstance
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LatestArrival", "latest_arrival_times"]
+__all__ = ["LatestArrival", "Rule", "latest_arrival_times"]
+
+Rule: TypeAlias = Literal["critical", "paper"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +49,9 @@ class LatestArrival:
     offset_s
         (F,) latest arrival, seconds from the job's arrival.
     trans_s
-        (F,) time the transfer takes at its share of the slower port.
-    waits_s
-        (N,) per computation: the latest time, from the job's arrival, at which the transfers and computations
-        before it are done; minus infinity where no transfer comes before it.
+        (F,) time the transfer takes: at full rate, or (paper) at its share of the slower port.
+    use_s
+        (F,) when the computation that it feeds starts, from the job's arrival, if all transfers are on time.
     rank
         (F,) place of the transfer among those of its job, in topological order of the computations they feed.
     """
@@ -47,7 +59,7 @@ class LatestArrival:
     instance: JitInstance = field(repr=False)
     offset_s: Floats
     trans_s: Floats = field(repr=False)
-    waits_s: Floats = field(repr=False)
+    use_s: Floats = field(repr=False)
     rank: Integers = field(repr=False)
 
     @property
@@ -73,42 +85,39 @@ class LatestArrival:
                 "start_s": arrays.start_s,
                 "trans_s": self.trans_s,
                 "latest_s": self.latest_s,
+                "use_s": arrays.arrival_s[arrays.job] + self.use_s,
                 "rank": self.rank,
             }
         )
 
 
-def latest_arrival_times(instance: JitInstance) -> LatestArrival:
-    """Latest arrival time of every transfer (see the module for the rule and its source).
-
-    One pass over the computations in topological order: with ``waits(c)`` the largest ``l_j + comp(j, .)`` over the
-    transfers before c, the maximum over all predecessors is ``waits(c(i)) + trans(i)``.
-    """
+def latest_arrival_times(instance: JitInstance, rule: Rule = "critical") -> LatestArrival:
+    """Latest arrival time of every transfer (see the module for the rules and their sources)."""
     arrays = instance.arrays
-    trans = _transmission(instance)
-    position, waits, latest = _propagate(instance, trans)
+    trans = _transmission(instance, shared=rule == "paper")
+    position, offset, use = _propagate(instance, trans, rule)
     order = np.lexsort((np.arange(len(trans)), position[arrays.feeds], arrays.job))
     first = np.searchsorted(arrays.job, np.arange(len(instance.jobs)))
     rank = np.empty(len(trans), np.int64)
     rank[order] = np.arange(len(trans)) - first[arrays.job[order]] if len(trans) else 0
-    return LatestArrival(instance, latest, trans, waits, rank)
+    return LatestArrival(instance, offset, trans, use, rank)
 
 
-def _transmission(instance: JitInstance) -> Floats:
-    """``trans(i)``, seconds."""
+def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
+    """``trans(i)``, seconds; at the share of its job's transfers in each port, or at full rate."""
     arrays = instance.arrays
     machines = len(instance.machines)
     rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines])
-    share = np.full(len(arrays.job), np.inf)
+    rate = np.full(len(arrays.job), np.inf)
     for side, port in enumerate((arrays.sender, arrays.receiver)):
         key = arrays.job * machines + port
-        number = np.bincount(key, minlength=len(instance.jobs) * machines)[key]
-        share = np.minimum(share, rates[port, side] / number)
-    return np.asarray(arrays.size_mb / share)
+        number = np.bincount(key, minlength=len(instance.jobs) * machines)[key] if shared else 1
+        rate = np.minimum(rate, rates[port, side] / number)
+    return np.asarray(arrays.size_mb / rate)
 
 
-def _propagate(instance: JitInstance, trans: Floats) -> tuple[Integers, Floats, Floats]:
-    """Topological position and ``waits`` of every computation, and ``l_i`` of every transfer."""
+def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Integers, Floats, Floats]:
+    """Topological position of every computation; ``l_i`` of every transfer, and when it is used."""
     arrays = instance.arrays
     count = len(arrays.computation_s)
     followers: list[list[int]] = [[] for _ in range(count)]
@@ -117,25 +126,30 @@ def _propagate(instance: JitInstance, trans: Floats) -> tuple[Integers, Floats, 
     feeding: dict[int, list[int]] = {}
     for transfer, fed in enumerate(arrays.feeds.tolist()):
         feeding.setdefault(fed, []).append(transfer)
-    due = (arrays.deadline_s - arrays.arrival_s[arrays.job]).tolist()
+    given, ready = arrays.deadline_s.tolist(), arrays.ready_s.tolist()
     seconds, needs = arrays.computation_s.tolist(), trans.tolist()
-    waits = [-np.inf] * count
-    latest = [0.0] * len(needs)
+    before = [0.0 if rule == "critical" else -np.inf] * count
+    latest, use = [0.0] * len(needs), [0.0] * len(needs)
     left = np.bincount(arrays.head, minlength=count).tolist()
     order = [c for c in range(count) if left[c] == 0]
     for c in order:
-        before = done = waits[c]
-        for i in feeding.get(c, ()):
-            own = due[i] == due[i]  # NaN: no deadline of its own
-            latest[i] = due[i] if own else max(before, 0.0) + needs[i]
-            done = max(done, latest[i])
-        done += seconds[c]
+        fed_by = feeding.get(c, ())
+        starts = before[c]
+        if rule == "critical":
+            starts = max([starts, *(ready[i] + needs[i] for i in fed_by)])
+        for i in fed_by:
+            latest[i] = starts if rule == "critical" else max(before[c], 0.0) + needs[i]
+            if given[i] == given[i]:  # not NaN: a deadline of its own
+                latest[i] = given[i]
+        used = max([starts, *(latest[i] for i in fed_by)])
+        for i in fed_by:
+            use[i] = used
+        done = (starts if rule == "critical" else used) + seconds[c]
         for follower in followers[c]:
-            if done > waits[follower]:
-                waits[follower] = done
+            before[follower] = max(before[follower], done)
             left[follower] -= 1
             if not left[follower]:
                 order.append(follower)
     position = np.empty(count, np.int64)
     position[order] = np.arange(count)
-    return position, np.array(waits), np.array(latest)
+    return position, np.array(latest), np.array(use)

@@ -110,8 +110,9 @@ class _State:
 
     def prove(self, which: Integers, proofs: tuple[LevelProof, ...]) -> None:
         """Store the proofs of a part; they replace those of parts it has swallowed."""
-        self.parts = [part for part in self.parts if not np.isin(part.transfers, which).any()]
-        self.parts.append(SchedulePart(which, proofs))
+        at = self.grid.transfer[which]
+        self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
+        self.parts.append(SchedulePart(at, proofs))
 
     def joined(self) -> tuple[Runs, NDArray[Any]]:
         """All runs and rates."""
@@ -135,7 +136,8 @@ def find_plan(grid: Grid, search: Search) -> Plan:
     if search.presolve:
         return _from_structure(state, ports)
     everything = np.arange(grid.count)
-    if overload or not _staged(state, everything, None, 0, elastic=False):
+    overloaded = bool(overload) or (search.windows == "elastic" and bool((grid.stop > grid.due).any()))
+    if overloaded or not _staged(state, everything, None, 0, elastic=False):
         if search.windows == "strict":
             return _infeasible(grid, _explain(grid, everything, search))
         _staged(state, everything, None, 0, elastic=True)
@@ -147,7 +149,9 @@ def _from_structure(state: _State, ports: Ports) -> Plan:
     grid, search = state.grid, state.search
     bands = find_bands(grid, search.load)
     state.keep(np.arange(grid.count), grid.columns, bands.rate.copy())
-    late = np.isin(np.arange(grid.count), np.flatnonzero(ports[0][grid.sender] | ports[1][grid.receiver]))
+    late = ports[0][grid.sender] | ports[1][grid.receiver]
+    if search.windows == "elastic":
+        late |= grid.stop > grid.due
     staged_ones = late.copy()
     active = (ports[0].copy(), ports[1].copy())
     if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
@@ -155,7 +159,7 @@ def _from_structure(state: _State, ports: Ports) -> Plan:
     changed = np.ones(grid.count, np.bool_) if search.load == "port" else late.copy()
     while True:
         labels = components(grid, search.load, active)
-        concerned = active[0][grid.sender] | active[1][grid.receiver]
+        concerned = active[0][grid.sender] | active[1][grid.receiver] | np.isin(labels, labels[late])
         for members in _split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
             hard = bool(staged_ones[members].any())
             if not hard:
@@ -184,7 +188,8 @@ def _from_structure(state: _State, ports: Ports) -> Plan:
     if len(settled):
         if search.load == "pair":
             state.took("structure")
-        state.parts.insert(0, SchedulePart(settled, band_proofs(grid, bands, search.load, settled)))
+        proofs = band_proofs(grid, bands, search.load, settled)
+        state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
     return state.plan(bands.largest)
 
 
@@ -272,7 +277,8 @@ def _elastic_end(state: _State, members: Integers, ports: Ports | None) -> Integ
     values = np.asarray(outcome.values)
     whole = np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE
     # Only a whole answer shows that whole units can be that little late.
-    return np.minimum(cells.stop, grid.stop[members] + round(outcome.objective)) if whole else cells.stop
+    last = np.maximum(grid.stop[members], grid.due[members] + round(outcome.objective)) + 1
+    return np.minimum(cells.stop, last) if whole else cells.stop
 
 
 def _latest_end(grid: Grid, members: Integers) -> Integers:

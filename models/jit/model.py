@@ -28,7 +28,8 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
-from flowlex.models.jit.grid import Grid, Load, Windows, make_grid
+from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
+from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import Plan, Search, find_plan
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program, rates_of_cells
 from flowlex.models.jit.proofs import largest_proof
@@ -61,29 +62,34 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike;
         the answer of the latter is decomposed into slots and is the same. Concerns the programs; elastic programs
         always use slots, because being a slot later costs more.
-    share
-        First share of every job's transfers, in topological order, that is planned; the rest is background.
+    share, share_of
+        First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
+        background.
     load
         What is counted: a pair of machines in a slot, or a port in a slot.
     integrality
         ``auto``: linear programs, whose answers are tested; integers only where an answer is fractional. ``lp``:
         linear programs only, rates may be fractional. ``mip``: integer programs only.
     windows
-        ``strict``: every planned transfer arrives by its latest arrival time. ``elastic``: least total lateness
-        (units times slots) first.
+        ``strict``: every planned transfer arrives by its latest arrival time, or there is no answer. ``elastic`` (the
+        default of P2; the other programs know strict windows only): least total lateness (units times slots) first.
     program
         ``P1`` to ``P4``, see the module.
     presolve
         Look at structure before any solver (P1 and P2; on unless integers are not asked of the linear programs).
+    lat
+        How latest arrival times are derived, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
     """
 
     horizon: Horizon = "slots"
     share: float = 0.4
     load: Load = "pair"
     integrality: Integrality = "auto"
-    windows: Windows = "strict"
+    windows: Windows | None = None
     program: ProgramName = "P2"
     presolve: bool | None = None
+    lat: Rule = "critical"
+    share_of: ShareOf = "transfers"
 
     name: ClassVar[str] = "jit-bandwidth"
     title: ClassVar[str] = "Just-in-time bandwidth"
@@ -144,7 +150,12 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     @cached_property
     def grid(self) -> Grid:
         """The planned transfers on the grid."""
-        return make_grid(self.instance, self.share, self.windows)
+        return make_grid(self.instance, self.share, self.chosen_windows, self.lat, self.share_of)
+
+    @property
+    def chosen_windows(self) -> Windows:
+        """Strict or elastic, as asked for, or as the program knows them."""
+        return self.windows or ("elastic" if self.program == "P2" else "strict")
 
     @cached_property
     def cells(self) -> Cells:
@@ -180,7 +191,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
         presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
         if self.program == "P2" or (self.program == "P1" and presolve):
-            search = Search(self.load, self.horizon, self.windows, self.integrality, presolve, engine, options)
+            search = Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
             plan = find_plan(self.grid, search)
         else:
             plan = self._solve_printed(engine, options)
@@ -193,7 +204,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def _certify(self, run: JitRun, solution: JitSolution) -> Certificate | None:
         if not solution.status.has_answer:
             return None
-        certificate = certify_schedule(self.instance, self._schedule(run.plan))
+        certificate = certify_schedule(self.instance, self._schedule(solution))
         return certificate if run.plan.weighted is None else self._weighted_claim(certificate, solution)
 
     def _weighted_claim(self, certificate: Certificate, solution: JitSolution) -> Certificate:
@@ -206,24 +217,24 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         check = Check("sum of weights meets the solver's bound (quoted)", ok, 0.0, f"{total:.12g}")
         return replace(certificate, claim="bounded").including((check,))
 
-    def _schedule(self, plan: Plan) -> JitSchedule:
-        grid = self.grid
-        late = np.maximum(plan.runs.slot + 1 - grid.stop[plan.runs.row], 0)
+    def _schedule(self, solution: JitSolution) -> JitSchedule:
+        plan = solution.plan_parts
+        runs = solution.segments
         return JitSchedule(
             share=self.share,
+            share_of=self.share_of,
             load=self.load,
-            transfer=grid.transfer,
-            latest_s=grid.latest.offset_s,
-            waits_s=grid.latest.waits_s,
-            start=grid.start,
-            stop=grid.stop,
-            first=plan.runs.first,
-            last=plan.runs.last,
-            rate=plan.rate,
-            lateness=float((late * plan.rate).sum()),
-            integral=bool(np.issubdtype(plan.rate.dtype, np.integer)),
-            parts=plan.parts if plan.status is Status.OPTIMAL else (),
-            levels_claimed=plan.route[:1] != ("printed",),
+            lat=self.lat,
+            windows=self.chosen_windows,
+            planned=self.grid.transfer,
+            transfer=self.grid.transfer[runs.item],
+            begin=runs.begin,
+            end=runs.end,
+            rate=runs.rate,
+            lateness=solution.lateness,
+            integral=bool(np.issubdtype(solution.rate.dtype, np.integer)),
+            parts=plan if solution.status is Status.OPTIMAL else (),
+            levels_claimed="largest" if solution.route[:1] == ("printed",) else "all",
         )
 
     def _solve_printed(self, engine: EngineName, options: Any) -> Plan:
@@ -252,7 +263,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             return Plan(outcome.status, grid.columns, fractional, parts, ("printed", route), lp_solves=1)
         runs, rate = rates_of_cells(cells, whole.astype(np.int64))
         if self.program == "P1" and relaxed is not None:
-            parts = (SchedulePart(cells.which, largest_proof(cells, self.load, program, relaxed, outcome)),)
+            parts = (
+                SchedulePart(grid.transfer[cells.which], largest_proof(cells, self.load, program, relaxed, outcome)),
+            )
         weighted = None
         if self.program in ("P3", "P4") and outcome.objective is not None and outcome.bound is not None:
             weighted = (float(outcome.objective), float(outcome.bound))

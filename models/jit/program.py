@@ -1,15 +1,7 @@
 """The paper's programs over slots or intervals, for all or some transfers of a grid.
 
-==============================================  ============  ==================================================
-equation                                        name          dual means
-==============================================  ============  ==================================================
-sum_(f out of i) x_f^t <= C |t|            (4)  ``egress``    gain per unit of capacity of the egress of i in t
-sum_(f into j) x_f^t <= C |t|              (5)  ``ingress``   gain per unit of capacity of the ingress of j in t
-sum_t x_f^t = d_f                          (6)  ``size``      cost of one more unit of f
-x_f^t = 0 outside [s_f, l_f]               (7)  (no column)
-==============================================  ============  ==================================================
-
-|t| is the length of a cell: 1 for a slot, L for an interval of L slots in which no window starts or ends.
+The equations are those that `flowlex.models.jit.model.JitBandwidth` declares. A cell is a slot, or an interval of
+L slots in which no window starts or ends; port capacities and loads are then L times as wide.
 """
 
 from __future__ import annotations
@@ -157,11 +149,11 @@ def lexicographic_program(
     loads = Expression.empty(len(unit))
     for part in parts:
         loads = loads + rate.sum_by(part, len(unit))
-    late = np.maximum(cells.edges[cells.columns.slot] + 1 - grid.stop[cells.which][cells.columns.row], 0)
+    late = np.maximum(cells.edges[cells.columns.slot] + 1 - grid.due[cells.which][cells.columns.row], 0)
     return LexicographicProgram(
         base=program,
         loads=loads,
-        levels=int(grid.cap[cells.which].max(initial=1)),
+        levels=int(grid.load_most(load)[np.unique(unit)].max(initial=1)),
         width=cells.length[cell].astype(np.float64),
         first=(rate * late).sum() if elastic else None,
         constant_sum=float(grid.units[cells.which].sum() * len(parts)),

@@ -1,4 +1,4 @@
-"""Prices that prove the levels of a just-in-time schedule (what they mean: `flowlex.validation.certificates.jit`)."""
+"""Prices that prove the levels of a schedule (what they mean: `flowlex.validation.certificates.jit.derivation`)."""
 
 from __future__ import annotations
 
@@ -12,47 +12,70 @@ from flowlex.formulations.outcome import Outcome
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.program import Cells
 from flowlex.models.jit.structure import Bands
-from flowlex.validation.certificates.jit import LATENESS, LevelProof
+from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices
 
 __all__ = ["band_proofs", "largest_proof", "stage_proofs"]
 
+#: Denominators that prices of programs with coefficients 0 and 1 are seen to have; the last is a rounding.
+_SCALES = (1, 2, 3, 4, 6, 12, 60, 1 << 20)
+
 
 def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[LevelProof, ...]:
-    """Levels of a schedule within the bands: 0 and 1 prices, judged without tolerance.
+    """Levels of a schedule within the bands: 0 and 1 prices.
 
-    At level k the slots of band k-1 and above have price 1; transfers confined to them must pay it.
+    At level k the slots of band k-1 have price 1. Transfers confined to bands k-1 and above must pay it: the levels
+    above have closed what they see of higher bands to all that can do without.
     """
-    mine = np.zeros(len(bands.entries.first), np.bool_)
-    for group in grid.groups(load):
-        mine[group[part]] = True
-    of_part = mine[bands.entries.row]
-    top = int(bands.band[of_part].max(initial=-1)) + 1
+    groups = [group[part] for group in grid.groups(load)]
+    rows = np.unique(np.concatenate(groups))
+    top = (
+        int(max((bands.band[bands.entries.offset[r] : bands.entries.offset[r + 1]].max() for r in rows), default=-1))
+        + 1
+    )
+    confined = [bands.transfer_band[g, part] for g in range(len(groups))]
     proofs = []
     for level in range(top, 1, -1):
-        priced = np.flatnonzero(of_part & (bands.band >= level - 1))
-        proofs.append(
-            LevelProof(
-                level=level,
-                load=bands.entries.row[priced],
-                load_slot=bands.entries.slot[priced],
-                rho=np.ones(len(priced), np.int64),
-                mu=dict.fromkeys(range(level + 1, top + 1), 1.0),
-            )
-        )
+        unit, begin, end = _pieces(bands, rows, level - 1)
+        lam = np.asarray(sum((band == level - 1).astype(np.int64) for band in confined))
+        prices = Prices(_number(grid, load)[unit], begin, end, np.ones(len(unit), np.int64))
+        proofs.append(LevelProof(level, lam, prices))
     return tuple(proofs)
+
+
+def _pieces(bands: Bands, rows: Integers, band: int) -> tuple[Integers, Integers, Integers]:
+    """Runs of slots of a band."""
+    entries = bands.entries
+    high = bands.band == band
+    high &= np.isin(entries.row, rows)
+    at = np.flatnonzero(high)
+    if not len(at):
+        return at, at, at
+    breaks = (np.diff(at) != 1) | (np.diff(entries.row[at]) != 0)
+    first = at[np.r_[True, breaks]]
+    last = at[np.r_[breaks, True]]
+    return entries.row[first], entries.slot[first], entries.slot[last] + 1
+
+
+def _number(grid: Grid, load: Load) -> Integers:
+    """What the certificate calls a load: ``sender * machines + receiver``, or the port's own number."""
+    machines = len(grid.out_units)
+    if load == "port":
+        return np.arange(2 * machines)
+    number = np.zeros(grid.units_of_load("pair"), np.int64)
+    number[grid.pair] = grid.sender * machines + grid.receiver
+    return number
 
 
 def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple[LevelProof, ...]:
     """Duals of the staged linear programs as prices; an integer program's bound is quoted beside them."""
     quoted = result.route == "mip"
-    lateness_stage = max((s.level for s in result.stages if s.level > result.largest), default=None)
+    before_all = max((s.level for s in result.stages if s.level > result.largest), default=None)
     proofs = []
     for stage in result.stages:
         if stage.level == 0:
             continue
-        first = stage.level == lateness_stage
         bound = stage.bound if quoted else None
-        proofs.append(_stage_proof(cells, load, stage, first, lateness_stage, bound))
+        proofs.append(_stage_proof(cells, load, stage, stage.level == before_all, before_all, bound))
     return tuple(proofs)
 
 
@@ -61,7 +84,7 @@ def _stage_proof(
     load: Load,
     stage: Stage,
     first: bool,
-    lateness_stage: int | None,
+    before_all: int | None,
     bound: float | None,
     *,
     every_row: bool = False,
@@ -69,49 +92,53 @@ def _stage_proof(
     machines, duals = len(cells.grid.out_units), stage.duals
     unit, cell, _ = cells.load_entries(load)
     rho = np.maximum(duals.get("level_link", np.zeros(len(unit))), 0.0)
-    port, place, pi = [], [], []
+    lam = duals.get("size", np.zeros(len(cells.which)))
+    port, place, pi = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for side, name in enumerate(("egress", "ingress")):
         if name in duals:
             machine, where, _ = cells.port_rows(side, not every_row)
             port.append(machine + side * machines)
             place.append(where)
-            pi.append(np.maximum(-duals[name], 0.0))
-    ports = np.concatenate(port) if port else np.zeros(0, np.int64)
-    places = np.concatenate(place) if place else np.zeros(0, np.int64)
-    price = np.concatenate(pi) if pi else np.zeros(0)
-    load_at, load_slot, load_price = _over_slots(cells, unit, cell, rho)
-    ports, port_slot, port_price = _over_slots(cells, ports, places, price)
-    mu = {s: p for s, p in stage.multipliers.items() if s != lateness_stage}
-    nu = 1.0 if first else stage.multipliers.get(lateness_stage or -1, 0.0)
-    whole = _tidy(load_price, port_price)
+            pi.append(-duals[name])
+    mu = {s: p for s, p in stage.multipliers.items() if s != before_all}
+    nu = 1.0 if first else stage.multipliers.get(before_all or -1, 0.0)
+    price = np.concatenate(pi)
+    scale = _scale([rho, lam, price, np.array([*mu.values(), nu])])
     return LevelProof(
         level=LATENESS if first else stage.level,
-        load=load_at,
-        load_slot=load_slot,
-        rho=whole[0],
-        port=ports,
-        port_slot=port_slot,
-        pi=whole[1],
-        mu={s: float(round(p)) if abs(p - round(p)) < 1e-7 else p for s, p in mu.items()},
-        nu=float(round(nu)) if abs(nu - round(nu)) < 1e-7 else nu,
+        lam=_whole(lam, scale),
+        load=_prices(cells, _number(cells.grid, load)[unit], cell, _whole(rho, scale)),
+        port=_prices(cells, np.concatenate(port), np.concatenate(place), _whole(price, scale)),
+        scale=scale,
+        mu={s: int(_whole(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
+        nu=int(_whole(np.array([nu]), scale)[0]),
         solver_bound=bound,
     )
 
 
-def _over_slots(cells: Cells, row: Integers, cell: Integers, price: Floats) -> tuple[Integers, Integers, Floats]:
-    """Prices per slot from prices per cell: the same in each of its slots."""
-    kept = np.flatnonzero(price > 1e-9) if len(price) else np.zeros(0, np.int64)
-    length = cells.length[cell[kept]]
-    again = np.repeat(kept, length)
-    within = np.arange(len(again)) - np.repeat(np.cumsum(length) - length, length)
-    return row[again], cells.edges[cell[again]] + within, price[again]
+def _scale(values: list[Floats]) -> int:
+    """The least denominator that makes all prices whole."""
+    together = np.concatenate(values)
+    for scale in _SCALES:
+        if np.abs(together * scale - np.rint(together * scale)).max(initial=0.0) < 1e-6:
+            return scale
+    return _SCALES[-1]
 
 
-def _tidy(*prices: Floats) -> tuple[NDArray[np.number], ...]:
-    """Whole prices as integers (then the proof needs no tolerance), when all are whole."""
-    if all(np.abs(p - np.rint(p)).max(initial=0.0) < 1e-7 for p in prices):
-        return tuple(np.rint(p).astype(np.int64) for p in prices)
-    return prices
+def _whole(values: Floats, scale: int) -> NDArray[np.int64]:
+    return np.rint(values * scale).astype(np.int64)
+
+
+def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers) -> Prices:
+    """Prices that are not zero, neighbouring cells of one price joined."""
+    kept = np.flatnonzero(price)
+    kept = kept[np.lexsort((cell[kept], unit[kept]))]
+    unit, cell, price = unit[kept], cell[kept], price[kept]
+    if not len(kept):
+        return Prices()
+    breaks = (np.diff(unit) != 0) | (np.diff(cell) != 1) | (np.diff(price) != 0)
+    first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
+    return Prices(unit[first], cells.edges[cell[first]], cells.edges[cell[last] + 1], price[first])
 
 
 def largest_proof(
@@ -122,7 +149,7 @@ def largest_proof(
     rho = np.maximum(-duals.get("largest_link", np.zeros(0)), 0.0)
     scale = 1.0 / rho.max(initial=0.0) if rho.max(initial=0.0) > 0 else 1.0
     level = int(np.ceil(float(outcome.objective or 0.0) - 1e-6))
-    scaled = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress")}
+    scaled = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress", "size")}
     stage = Stage(level, 1.0, 1.0, 1.0, {**scaled, "level_link": rho * scale})
     bound = 1.0 if outcome.bound is not None and outcome.bound > level - 1 + 1e-6 else 0.0
     return (_stage_proof(cells, load, stage, False, None, bound, every_row=True),)

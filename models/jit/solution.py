@@ -15,12 +15,34 @@ from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.grid import Grid, Load, Runs
 from flowlex.models.jit.levels import Plan
+from flowlex.validation.certificates.jit import SchedulePart
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["JitSolution", "sorted_loads"]
+__all__ = ["JitSolution", "Segments", "sorted_loads"]
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """A schedule as runs: (R,) arrays; run r sends ``rate`` units of ``item`` in each slot ``begin .. end - 1``."""
+
+    item: Integers
+    begin: Integers
+    end: Integers
+    rate: NDArray[Any]
+
+    @classmethod
+    def of(cls, runs: Runs, rate: NDArray[Any]) -> Segments:
+        """Join neighbouring slots of one rate; empty slots are left out."""
+        used = np.flatnonzero(rate)
+        if not len(used):
+            return cls(used, used, used, rate[:0])
+        item, slot, amount = runs.row[used], runs.slot[used], rate[used]
+        breaks = (np.diff(item) != 0) | (np.diff(slot) != 1) | (np.diff(amount) != 0)
+        first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
+        return cls(item[first], slot[first], slot[last] + 1, amount[first])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +72,7 @@ class JitSolution(Solution):
     largest_bound: int = 0
     lp_solves: int = 0
     mip_solves: int = 0
+    plan_parts: tuple[SchedulePart, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
@@ -79,6 +102,7 @@ class JitSolution(Solution):
             largest_bound=plan.largest_bound,
             lp_solves=plan.lp_solves,
             mip_solves=plan.mip_solves,
+            plan_parts=plan.parts,
         )
 
     @cached_property
@@ -103,15 +127,38 @@ class JitSolution(Solution):
         np.add.at(into, (grid.receiver[runs.row], runs.slot), self.rate)
         return out, into
 
+    @cached_property
+    def job_load(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As `port_load`, with the transfers that jobs leave to the background, until the last has arrived."""
+        planned, (_, sent) = self.port_load, self._background
+        copies = len(self.grid.instance.copies)
+        sent = sent[sent[:, 0] >= copies]
+        rest = self.grid.rest[sent[:, 0] - copies]
+        arrays, answer = self.grid.instance.arrays, []
+        slots = max(planned[0].shape[1], int(sent[:, 1].max(initial=-1)) + 1)
+        for load, port in zip(planned, (arrays.sender, arrays.receiver), strict=True):
+            both = np.zeros((len(load), slots), load.dtype)
+            both[:, : load.shape[1]] = load
+            np.add.at(both, (port[rest], sent[:, 1]), sent[:, 2].astype(load.dtype))
+            answer.append(both)
+        return answer[0], answer[1]
+
+    @property
+    def remaining_by_slot(self) -> NDArray[np.float64]:
+        """(M, slots) share of every machine's egress that jobs leave in a slot, file copies not counted."""
+        return np.asarray(1 - self.job_load[0] / self.grid.out_units[:, None])
+
     @property
     def remaining(self) -> NDArray[np.float64]:
-        """(M, 2) unused share of every machine's egress and ingress, over all slots."""
-        out, into = self.port_load
-        slots = max(out.shape[1], 1)
-        grid = self.grid
-        return np.stack(
-            [1 - out.sum(axis=1) / (grid.out_units * slots), 1 - into.sum(axis=1) / (grid.in_units * slots)], axis=1
-        )
+        """(M, 2) the paper's H, and the same inwards: share of a machine's ports that jobs leave, over all slots.
+
+        Counted until the last transfer of a job has arrived, planned or in the background; file copies are not.
+        """
+        limits = (self.grid.out_units, self.grid.in_units)
+        used = [
+            load.sum(axis=1) / (most * max(load.shape[1], 1)) for load, most in zip(self.job_load, limits, strict=True)
+        ]
+        return np.asarray(1 - np.stack(used, axis=1))
 
     @cached_property
     def finish(self) -> Integers:
@@ -121,27 +168,37 @@ class JitSolution(Solution):
             return np.zeros(0, np.int64)
         return np.maximum.reduceat(end, self.runs.offset[:-1])
 
-    @property
-    def lateness(self) -> float:
-        """Units sent after their windows, times the slots they are late."""
-        late = np.maximum(self.runs.slot + 1 - self.grid.stop[self.runs.row], 0)
-        return float((late * self.rate).sum())
+    @cached_property
+    def lateness(self) -> float | int:
+        """Units sent after their due slots, times the slots they are late."""
+        late = np.maximum(self.runs.slot + 1 - self.grid.due[self.runs.row], 0)
+        return _number((late * self.rate).sum())
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The schedule as runs of one rate: transfer (of the plan), first slot, end, units a slot."""
+        return Segments.of(self.runs, self.rate)
 
     def late_frame(self) -> pd.DataFrame:
-        """Transfers that arrive after their latest arrival time, on the grid or because of others."""
+        """Transfers that arrive after their latest arrival time, by how much, and why.
+
+        ``because_of``: ``its own rate`` (the window is too short even at full rate), ``grid`` (rounding to slots and
+        units leaves too few slots), or ``ports`` (others need them).
+        """
         import pandas as pd
 
-        grid, slot = self.grid, self.grid.instance.slot_s
-        latest = grid.latest.latest_s[grid.transfer]
-        late = np.flatnonzero(self.finish * slot > latest * (1 + 1e-9) + 1e-9)
-        reason = np.where(self.finish[late] <= grid.stop[late], "grid", "ports")
+        grid = self.grid
+        latest, arrival = grid.latest.latest_s[grid.transfer], grid.seconds(self.finish)
+        late = np.flatnonzero(self.finish > grid.due)
+        own = np.where(grid.too_short[late], "its own rate", "grid")
         return pd.DataFrame(
             {
                 "transfer": [grid.name(k) for k in late.tolist()],
                 "latest_s": latest[late],
-                "arrival_s": self.finish[late] * slot,
-                "late_s": self.finish[late] * slot - latest[late],
-                "because_of": reason,
+                "arrival_s": arrival[late],
+                "late_s": np.maximum(arrival[late] - latest[late], 0.0),
+                "late_slots": self.finish[late] - grid.due[late],
+                "because_of": np.where(self.finish[late] <= grid.stop[late], own, "ports"),
             }
         )
 
@@ -160,53 +217,47 @@ class JitSolution(Solution):
                 "sender": machines[grid.sender[row]],
                 "receiver": machines[grid.receiver[row]],
                 "slot": self.runs.slot[used],
-                "start_s": self.runs.slot[used] * instance.slot_s,
+                "start_s": grid.seconds(self.runs.slot[used]),
                 "units": self.rate[used],
                 "mbps": self.rate[used] * instance.unit_mb * 8 / instance.slot_s,
             }
         )
+
+    @cached_property
+    def _background(self) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        """Copies, then unplanned transfers, first come first served; what each sends in which slot."""
+        grid, instance = self.grid, self.grid.instance
+        arrays, copies = instance.arrays, instance.copies
+        place = {m.name: k for k, m in enumerate(instance.machines)}
+        size = np.concatenate([[c.size_mb for c in copies], arrays.size_mb[grid.rest]])
+        start = np.concatenate([[c.arrival_s for c in copies], arrays.start_s[grid.rest]])
+        sender = np.concatenate([[place[c.sender] for c in copies], arrays.sender[grid.rest]]).astype(np.int64)
+        receiver = np.concatenate([[place[c.receiver] for c in copies], arrays.receiver[grid.rest]]).astype(np.int64)
+        units = np.ceil(size / instance.unit_mb - 1e-9).astype(np.int64)
+        begin = np.maximum(np.ceil(start / instance.slot_s - 1e-9).astype(np.int64) - grid.origin, 0)
+        limits = (grid.out_units, grid.in_units)
+        room = [
+            np.floor(most[:, None] - load + 1e-6).astype(np.int64)
+            for most, load in zip(limits, self.port_load, strict=True)
+        ]
+        end, sent = fill(room[0], room[1], *limits, sender, receiver, units, begin)
+        alone = np.ceil(units / np.minimum(grid.out_units[sender], grid.in_units[receiver]))
+        table = {
+            "name": [c.name for c in copies] + [instance.transfer_names[int(k)] for k in grid.rest],
+            "copy": [k < len(copies) for k in range(len(units))],
+            "size_mb": size,
+            "start_s": start,
+            "finish_s": grid.seconds(end),
+            "slowdown": (end - begin) / np.maximum(alone, 1),
+        }
+        return table, sent
 
     def background_frame(self) -> pd.DataFrame:
         """Copies and unplanned transfers, first come first served on the bandwidth that is left."""
         import pandas as pd
 
         self.require_answer()
-        grid, instance = self.grid, self.grid.instance
-        arrays, copies = instance.arrays, instance.copies
-        place = {m.name: k for k, m in enumerate(instance.machines)}
-        out, into = self.port_load
-        size = np.concatenate([[c.size_mb for c in copies], arrays.size_mb[grid.rest]])
-        start = np.concatenate([[c.arrival_s for c in copies], arrays.start_s[grid.rest]])
-        sender = np.concatenate([[place[c.sender] for c in copies], arrays.sender[grid.rest]]).astype(np.int64)
-        receiver = np.concatenate([[place[c.receiver] for c in copies], arrays.receiver[grid.rest]]).astype(np.int64)
-        units = np.ceil(size / instance.unit_mb - 1e-9).astype(np.int64)
-        begin = np.ceil(start / instance.slot_s - 1e-9).astype(np.int64)
-        room = [
-            np.floor(limit[:, None] - load + 1e-6) for limit, load in ((grid.out_units, out), (grid.in_units, into))
-        ]
-        end = fill(
-            room[0].astype(np.int64),
-            room[1].astype(np.int64),
-            grid.out_units,
-            grid.in_units,
-            sender,
-            receiver,
-            units,
-            begin,
-        )
-        alone = np.ceil(units / np.minimum(grid.out_units[sender], grid.in_units[receiver]))
-        names = [c.name for c in copies] + [instance.transfer_names[int(k)] for k in grid.rest]
-        finish = end * instance.slot_s
-        return pd.DataFrame(
-            {
-                "name": names,
-                "copy": [k < len(copies) for k in range(len(names))],
-                "size_mb": size,
-                "start_s": start,
-                "finish_s": finish,
-                "slowdown": (end - begin) / np.maximum(alone, 1),
-            }
-        )
+        return pd.DataFrame(self._background[0])
 
     def greedy_loads(self) -> NDArray[np.int64]:
         """Sorted loads of the schedule that sends as early and as fast as possible, for comparison."""
@@ -288,17 +339,21 @@ def sorted_loads(grid: Grid, runs: Runs, rate: NDArray[Any], load: Load) -> NDAr
 
 def _port_duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
     """By side and ``machine,slot``, where not zero: what one more unit of capacity changes at its highest level."""
-    machines = len(grid.out_units)
-    price = np.zeros((2 * machines, int(plan.runs.last.max(initial=0))))
+    names = [machine.name for machine in grid.instance.machines]
+    found: dict[tuple[int, int], float] = {}
     for part in plan.parts:
         for proof in sorted(part.proofs, key=lambda p: p.level):
-            price[proof.port, proof.port_slot] = -proof.pi
-    names = [machine.name for machine in grid.instance.machines]
+            p = proof.port
+            for port, begin, end, price in zip(
+                p.unit.tolist(), p.begin.tolist(), p.end.tolist(), p.price.tolist(), strict=True
+            ):
+                for slot in range(begin, end):
+                    found[port, slot] = -price / proof.scale
     duals = {}
-    for side, prices in (("egress", price[:machines]), ("ingress", price[machines:])):
-        where = np.nonzero(prices)
-        labels = [f"{names[m]},{t}" for m, t in zip(*(index.tolist() for index in where), strict=True)]
-        duals[side] = Dual(prices[where], labels)
+    for side, name in enumerate(("egress", "ingress")):
+        mine = sorted(key for key in found if key[0] // len(names) == side)
+        labels = [f"{names[port % len(names)]},{slot}" for port, slot in mine]
+        duals[name] = Dual(np.array([found[key] for key in mine]), labels)
     return duals
 
 

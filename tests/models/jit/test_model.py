@@ -28,7 +28,7 @@ def figure4() -> JitInstance:
 
 def test_latest_arrival_times_of_the_paper() -> None:
     """Figure 4: trans is 4, 8, 8, 4; T4 comes after T1 through computations of 1 + 2."""
-    latest = latest_arrival_times(figure4())
+    latest = latest_arrival_times(figure4(), "paper")
     assert latest.trans_s.tolist() == [4, 8, 8, 4]
     assert latest.offset_s.tolist() == [4, 4 + 1 + 8, 4 + 1 + 8, 13 + 2 + 4]
     assert latest.rank.tolist() == [0, 1, 2, 3]
@@ -53,12 +53,12 @@ def two_transfers(gap: float, arrival: float = 0.0, **changes: Any) -> JitInstan
 
 def test_latest_arrival_counts_the_longest_computation_between() -> None:
     # Two transfers into c share its port: 10 MB/s / 2.
-    assert latest_arrival_times(two_transfers(gap=7.0)).offset_s.tolist() == [2.0, 2.0 + 7.0 + 4.0]
-    assert latest_arrival_times(two_transfers(gap=7.0, arrival=3.0)).latest_s.tolist() == [5.0, 16.0]
+    assert latest_arrival_times(two_transfers(gap=7.0), "paper").offset_s.tolist() == [2.0, 2.0 + 7.0 + 4.0]
+    assert latest_arrival_times(two_transfers(gap=7.0, arrival=3.0), "paper").latest_s.tolist() == [5.0, 16.0]
 
 
 def test_a_deadline_overrides_the_dag() -> None:
-    assert latest_arrival_times(two_transfers(gap=7.0, deadline_s=5.0)).offset_s.tolist() == [2.0, 5.0]
+    assert latest_arrival_times(two_transfers(gap=7.0, deadline_s=5.0), "paper").offset_s.tolist() == [2.0, 5.0]
 
 
 def test_share_keeps_the_first_in_topological_order() -> None:
@@ -69,14 +69,16 @@ def test_share_keeps_the_first_in_topological_order() -> None:
 
 def test_grid_rounds_inwards_and_says_what_it_costs() -> None:
     instance = two_transfers(gap=7.4, arrival=0.5)
-    grid = JitBandwidth(instance, share=1.0).grid
+    grid = JitBandwidth(instance, share=1.0, lat="paper").grid
     assert grid.start.tolist() == [1, 1]
     assert grid.due.tolist() == [2, 13]  # 2.5 and 13.9 s
     cost = grid.cost()
     assert cost.start_delay_s == pytest.approx(0.5)
     assert cost.latest_cut_s == pytest.approx((0.5 + 0.9) / 2)
     assert cost.widened == 0
-    tight = JitBandwidth(two_transfers(gap=0.0, arrival=0.9).model_copy(update={"unit_mb": 4.0}), share=1.0).grid
+    tight = JitBandwidth(
+        two_transfers(gap=0.0, arrival=0.9).model_copy(update={"unit_mb": 4.0}), share=1.0, lat="paper"
+    ).grid
     # From 0.9 to 2.9 s only slot 1 is whole; 10 MB are 3 units of 4 MB, of which a slot carries 2.
     assert (tight.start[0], tight.due[0], tight.stop[0]) == (1, 2, 3)
     assert tight.cost().widened == 1
@@ -85,7 +87,7 @@ def test_grid_rounds_inwards_and_says_what_it_costs() -> None:
 def test_a_window_too_short_is_named_and_elastic_is_offered() -> None:
     short = two_transfers(gap=7.0, deadline_s=1.5)
     with pytest.raises(ModelError, match=r"'j/t2' needs 2 s at full rate, its window is 1.5 s .*windows='elastic'"):
-        JitBandwidth(short, share=1.0).solve()
+        JitBandwidth(short, share=1.0, windows="strict").solve()
     late = JitBandwidth(short, share=1.0, windows="elastic").solve()
     assert late.status is Status.OPTIMAL
     assert "j/t2" in late.late_frame()["transfer"].tolist()
@@ -147,7 +149,7 @@ def test_the_kept_instance_has_a_fractional_vertex() -> None:
 def test_cluster_needs_no_solver_and_is_proven_exactly() -> None:
     cluster = generate("jit-cluster", seed=1, jobs=12, machines=30, mix="VGG16,LeNet")
     assert isinstance(cluster, JitInstance)
-    solution = JitBandwidth(cluster).solve()
+    solution = JitBandwidth(cluster, lat="paper", windows="strict").solve()
     assert solution.route == ("structure",)
     assert solution.lp_solves == solution.mip_solves == 0
     assert solution.certificate is not None
@@ -160,7 +162,7 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    solution = JitBandwidth(figure4(), share=1.0).solve()
+    solution = JitBandwidth(figure4(), share=1.0, lat="paper").solve()
     frame = solution.to_frame()
     assert frame.groupby("transfer")["units"].sum().to_dict() == {"job/T1": 4, "job/T2": 8, "job/T3": 8, "job/T4": 4}
     assert (frame["mbps"] == frame["units"] * 2.0).all()
@@ -174,7 +176,7 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
 
 
 def test_greedy_sends_everything_it_can() -> None:
-    grid = JitBandwidth(figure4(), share=1.0).grid
+    grid = JitBandwidth(figure4(), share=1.0, lat="paper").grid
     rate, missed = greedy_schedule(grid)
     assert missed == 0
     assert np.bincount(grid.columns.row, weights=rate).tolist() == grid.units.tolist()
@@ -183,14 +185,14 @@ def test_greedy_sends_everything_it_can() -> None:
 def test_background_waits_for_what_is_left() -> None:
     """A plan that fills the port leaves a copy nothing until it is done."""
     instance = two_transfers(gap=0.0)
-    solution = JitBandwidth(instance, share=0.5).solve()
+    solution = JitBandwidth(instance, share=0.5, lat="paper").solve()
     frame = solution.background_frame()
     assert frame["name"].tolist() == ["j/t2"]
     assert frame["finish_s"].tolist() == [3.0]  # 20 MB beside t1's 5 MB a slot at the receiver
 
 
 def test_latest_arrival_times_are_shown() -> None:
-    (caption, frame), *_ = JitBandwidth(figure4()).details()
+    (caption, frame), *_ = JitBandwidth(figure4(), lat="paper").details()
     assert caption == "Latest arrival times"
     assert frame["latest_s"].tolist() == [4, 13, 13, 19]
     assert frame["planned"].tolist() == [True, True, False, False]

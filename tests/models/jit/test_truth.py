@@ -95,9 +95,9 @@ def test_engines_agree(seed: int) -> None:
 @given(st.integers(0, 10_000), st.sampled_from(["pair", "port"]))
 def test_every_route_finds_the_least_of_all_integer_schedules(seed: int, load: Any) -> None:
     instance = small(seed)
-    expected = every_schedule(JitBandwidth(instance, share=1.0).grid, load)
+    expected = every_schedule(JitBandwidth(instance, share=1.0, windows="strict").grid, load)
     for options in ROUTES:
-        solution = JitBandwidth(instance, share=1.0, load=load, **options).solve()
+        solution = JitBandwidth(instance, share=1.0, load=load, windows="strict", **options).solve()
         if expected is None:
             assert solution.status is Status.INFEASIBLE
             assert "windows='elastic'" in solution.message
@@ -113,7 +113,7 @@ def test_every_route_finds_the_least_of_all_integer_schedules(seed: int, load: A
 @given(st.integers(0, 10_000))
 def test_the_literal_programs_agree(seed: int) -> None:
     instance = small(seed)
-    staged = JitBandwidth(instance, share=1.0).solve()
+    staged = JitBandwidth(instance, share=1.0, windows="strict").solve()
     largest = JitBandwidth(instance, share=1.0, program="P1", presolve=False).solve()
     assert largest.status == staged.status
     if staged.status.has_answer:
@@ -139,7 +139,7 @@ def test_elastic_windows_are_least_late_by_both_routes(seed: int, load: Any) -> 
         JitBandwidth(instance, share=1.0, load=load, windows="elastic", **options).solve()
         for options in ({}, {"presolve": False})
     ]
-    strict = JitBandwidth(instance, share=1.0, load=load).solve()
+    strict = JitBandwidth(instance, share=1.0, load=load, windows="strict").solve()
     assert answers[0].lateness == answers[1].lateness
     assert answers[0].sorted_loads.tolist() == answers[1].sorted_loads.tolist()
     assert (answers[0].lateness == 0) == strict.status.has_answer
@@ -150,7 +150,7 @@ def test_elastic_windows_are_least_late_by_both_routes(seed: int, load: Any) -> 
 def test_elastic_lateness_by_hand() -> None:
     """Two units due at once at one port of one unit a slot: one of them is one slot late."""
     instance = one_job(1, [("s0", "r0", 1, 0, 1), ("s0", "r1", 1, 0, 1)])
-    strict = JitBandwidth(instance, share=1.0).solve()
+    strict = JitBandwidth(instance, share=1.0, windows="strict").solve()
     assert strict.status is Status.INFEASIBLE
     assert "egress of machine 's0': 'j/t0', 'j/t1' must send 2 units between 0 s and 1 s, where 1 fit" in strict.message
     elastic = JitBandwidth(instance, share=1.0, windows="elastic").solve()
@@ -197,8 +197,8 @@ def test_conflicts_beyond_the_bands_are_proven_too(seed: int) -> None:
         i, j = rng.integers(3, size=2)
         transfers.append((f"s{i}", f"r{j}", int(rng.integers(1, 4)), first, int(rng.integers(first + 2, 8))))
     instance = one_job(4, transfers)
-    quick = JitBandwidth(instance, share=1.0).solve()
-    full = JitBandwidth(instance, share=1.0, presolve=False).solve()
+    quick = JitBandwidth(instance, share=1.0, windows="strict").solve()
+    full = JitBandwidth(instance, share=1.0, windows="strict", presolve=False).solve()
     assert quick.status == full.status
     if quick.status.has_answer:
         assert quick.sorted_loads.tolist() == full.sorted_loads.tolist()

@@ -1,0 +1,264 @@
+"""Is a just-in-time schedule true to its instance, and is its sorted load vector proven least, level by level?
+
+Everything is recomputed from the instance and the schedule's runs: latest arrival times, windows, the share that is
+planned, sizes, ports, lateness, loads. Nothing that the model says of them is believed. How optimality is judged:
+`flowlex.validation.certificates.jit.derivation`. Work and memory grow with runs and windows, not with time.
+
+The transfers may fall into parts that share no load; each is proven on its own, with the ports all to itself (which
+can only lower the bound).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.jit import JitInstance
+from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.certificates.jit.derivation import LATENESS, Board, LevelProof, Prices, sweep
+from flowlex.validation.certificates.jit.windows import TransferWindows, planned_as_stated, transfer_windows
+
+__all__ = ["LATENESS", "JitSchedule", "LevelProof", "Prices", "SchedulePart", "certify_schedule"]
+
+Ints = NDArray[np.int64]
+#: Tolerance for rates that are not whole.
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class SchedulePart:
+    """Some transfers (positions in the instance) that share no load with the others, and the proofs of their levels."""
+
+    transfers: Ints
+    proofs: tuple[LevelProof, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class JitSchedule:
+    """A schedule as it stands in a solution file. R runs; slots count from the slot of the first arrival.
+
+    Attributes
+    ----------
+    share, share_of, load, lat, windows
+        Options of the model.
+    planned
+        Positions of the planned transfers in the instance's arrays.
+    transfer, begin, end, rate
+        (R,) position, slots ``begin .. end - 1``, units in each of them.
+    lateness
+        Units times the slots by which they arrive after their due slots.
+    integral
+        Whether the rates claim to be whole.
+    parts
+        Proofs; empty when nothing is claimed to be optimal.
+    levels_claimed
+        ``all``; ``largest`` when only the largest load is claimed to be least; or the lowest level that is proven.
+    """
+
+    share: float
+    load: str
+    lat: str
+    windows: str
+    planned: Ints
+    transfer: Ints
+    begin: Ints
+    end: Ints
+    rate: NDArray[Any]
+    lateness: float
+    integral: bool
+    parts: tuple[SchedulePart, ...] = ()
+    share_of: str = "transfers"
+    levels_claimed: str | int = "all"
+
+
+def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificate:
+    """Recompute a schedule from its instance, and judge the proof of every level."""
+    known = _known(instance, schedule)
+    if not known.ok:
+        return Certificate("feasible", False, (known,))
+    view = _View(instance, schedule)
+    checks = [known, *_plan(view), *_schedule(view)]
+    claims: list[Claim] = ["optimal" if schedule.parts else "feasible"]
+    partial = schedule.levels_claimed not in ("all", "largest")
+    if schedule.parts:
+        whole = np.array_equal(
+            np.sort(np.concatenate([p.transfers for p in schedule.parts])), np.sort(schedule.planned)
+        )
+        apart = whole and view.parts_apart()
+        checks.append(Check("the parts hold every transfer once and share no load", apart))
+        for number, part in enumerate(schedule.parts) if apart else ():
+            for check, proven in _levels(view, part, number):
+                checks.append(check)
+                if not proven:
+                    claims.append("bounded")
+    if not schedule.integral or partial:
+        claims.append("bounded" if partial else claims[0])
+    claim: Claim = "bounded" if "bounded" in claims else claims[0]
+    exact = schedule.integral
+    return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
+
+
+class _View:
+    """The instance's own data of a schedule."""
+
+    def __init__(self, instance: JitInstance, schedule: JitSchedule) -> None:
+        self.instance, self.schedule, self.arrays = instance, schedule, instance.arrays
+        self.machines = len(instance.machines)
+        self.windows: TransferWindows = transfer_windows(instance, schedule.lat)
+        arrays = self.arrays
+        self.port_most = np.concatenate([arrays.out_units, arrays.in_units])
+        self.ports = (arrays.sender, arrays.receiver + self.machines)
+        pair = arrays.sender * self.machines + arrays.receiver
+        self.groups = (pair,) if schedule.load == "pair" else self.ports
+        self.load_most = self.port_most
+        if schedule.load == "pair":
+            self.load_most = np.minimum(arrays.out_units[:, None], arrays.in_units[None, :]).ravel()
+        first = self.windows.due[schedule.transfer]
+        begin = np.maximum(schedule.begin, first)
+        length = np.maximum(schedule.end - begin, 0)
+        # Slots begin .. end - 1 are begin + 1 - due, ..., end - due late.
+        self.run_late = length * (begin + 1 - first) + length * (length - 1) // 2
+
+    def parts_apart(self) -> bool:
+        part = np.full(len(self.arrays.job), -1)
+        for number, each in enumerate(self.schedule.parts):
+            part[each.transfers] = number
+        planned = self.schedule.planned
+        for group in self.groups:
+            unit, inverse = np.unique(group[planned], return_inverse=True)
+            low, high = np.full(len(unit), 1 << 62), np.full(len(unit), -1)
+            np.minimum.at(low, inverse, part[planned])
+            np.maximum.at(high, inverse, part[planned])
+            if (low != high).any():
+                return False
+        return True
+
+    def loads(self, runs: NDArray[np.bool_]) -> tuple[NDArray[Any], Ints]:
+        """Loads above zero of the chosen runs, and how many slots have them."""
+        s, found, width = self.schedule, [], []
+        for group in self.groups:
+            _, begin, end, load = sweep(group[s.transfer[runs]], s.begin[runs], s.end[runs], s.rate[runs])
+            found.append(load)
+            width.append(end - begin)
+        return np.concatenate(found), np.concatenate(width)
+
+
+def _known(instance: JitInstance, s: JitSchedule) -> Check:
+    """Whether what is named exists; all else is looked at only then."""
+    total = len(instance.arrays.job)
+    known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in s.parts)))
+    known = known and bool(np.isin(s.transfer, s.planned).all()) and bool((s.begin < s.end).all())
+    known = known and bool((s.begin >= 0).all()) and bool(np.isfinite(s.rate.astype(np.float64)).all())
+    return Check("runs are of planned transfers, and end after they begin", known)
+
+
+def _plan(view: _View) -> Iterator[Check]:
+    """The share of every job."""
+    s = view.schedule
+    wrong = planned_as_stated(view.instance, s.planned, s.share, s.share_of)
+    yield Check("the planned transfers are the stated share of every job", not wrong, detail=wrong)
+
+
+def _schedule(view: _View) -> Iterator[Check]:
+    """Rates within windows, sizes and ports; stated lateness."""
+    s, w = view.schedule, view.windows
+    tolerance = 0.0 if s.integral else _TOLERANCE
+    if s.integral:
+        yield Check("rates are whole units", bool(np.issubdtype(s.rate.dtype, np.integer)))
+    yield Check("rates are positive", bool((s.rate > 0).all()), float(-s.rate.min(initial=0)))
+    early = s.begin < w.start[s.transfer]
+    late = (s.end > w.stop[s.transfer]) & (s.windows == "strict")
+    outside = np.flatnonzero(early | late)
+    name = "" if not len(outside) else view.instance.transfer_names[int(s.transfer[outside[0]])]
+    bounds = "in their windows" if s.windows == "strict" else "after they are ready"
+    yield Check(f"transfers are sent {bounds}", not len(outside), len(outside), name)
+    sent = np.zeros(len(w.units), s.rate.dtype)
+    np.add.at(sent, s.transfer, s.rate * (s.end - s.begin))
+    units = np.where(np.isin(np.arange(len(sent)), s.planned), w.units, 0)
+    yield _small("every transfer is sent whole", np.abs(sent - units), tolerance * (1 + units))
+    for side, port in zip(("egress", "ingress"), view.ports, strict=True):
+        unit, _, _, load = sweep(port[s.transfer], s.begin, s.end, s.rate)
+        limit = view.port_most[unit]
+        yield _small(f"{side} stays within the ports", np.maximum(load - limit, 0), tolerance * (1 + limit))
+    lateness = (view.run_late * s.rate).sum()
+    close = abs(lateness - s.lateness) <= tolerance * (1 + lateness)
+    yield Check("total lateness is as stated", bool(close), float(lateness), f"{lateness:g} units x slots")
+
+
+def _small(name: str, violation: NDArray[Any], allowed: NDArray[Any]) -> Check:
+    worst = float(violation.max(initial=0.0))
+    return Check(name, bool((violation <= allowed).all()), worst)
+
+
+def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Check, bool]]:
+    """One check per level with loads, and whether duality (not a quoted bound) proves it."""
+    s, w, at = view.schedule, view.windows, part.transfers
+    runs = np.isin(s.transfer, at)
+    loads, width = view.loads(runs)
+    top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
+    counts = {k: (np.clip(loads - (k - 1), 0, 1) * width).sum() for k in range(1, top + 1)}
+    where = f", part {number + 1}" if len(s.parts) > 1 else ""
+    lateness = (view.run_late * s.rate)[runs].sum()
+    proofs = {proof.level: proof for proof in part.proofs}
+    if any(len(proof.lam) != len(at) for proof in part.proofs):
+        yield Check(f"prices are one for every transfer{where}", False), True
+        return
+    late = lateness > 0 and s.windows == "elastic"
+    stop = w.stop if s.windows == "strict" else w.due
+    largest = s.levels_claimed == "largest"
+    load_most = view.load_most if largest else np.minimum(view.load_most, max(top, 1))
+    board = Board(
+        tuple(g[at] for g in view.groups),
+        tuple(g[at] for g in view.ports),
+        (w.start[at], stop[at], w.due[at]),
+        w.units[at],
+        w.most[at],
+        load_most,
+        view.port_most,
+        part.proofs,
+        late,
+        int(s.end.max(initial=0)),
+    )
+    lowest = s.levels_claimed if isinstance(s.levels_claimed, int) else max(top, 1) if largest else 1
+    levels = ([LATENESS] if late else []) + list(range(top, lowest - 1, -1))
+    given = {LATENESS: lateness, **counts}
+    for level in levels:
+        value = 1 if largest and level != LATENESS else given[level]
+        if level == LATENESS:
+            name = f"total lateness of {lateness:g} units x slots is least{where}"
+        else:
+            name = f"level {level}{where}: {given[level]:g} loads"
+        if largest and level != LATENESS:
+            name = f"no schedule has a largest load below {level}"
+        if level not in proofs:
+            settled = level == 1
+            says = "settled by the sum of all loads" if settled else "no proof given"
+            yield Check(f"{name}, {says}", settled), True
+            continue
+        yield _judged(board, proofs[level], value, counts, lateness, name, s.integral)
+
+
+def _judged(
+    board: Board, proof: LevelProof, value: Any, counts: dict[int, Any], lateness: Any, name: str, integral: bool
+) -> tuple[Check, bool]:
+    """One stage: by duality, or by the bound that an integer program is quoted with."""
+    if proof.scale < 1 or min(proof.nu, *proof.mu.values(), 0) < 0:
+        return Check(f"{name}, prices make no sense", False), True
+    whole = round(float(value))
+    if integral:
+        bound = board.prove(proof, whole, {k: round(float(v)) for k, v in counts.items()}, round(float(lateness)))
+        ok = bound > proof.scale * (whole - 1)
+    else:
+        near = int(np.floor(float(value) * proof.scale + _TOLERANCE * proof.scale * (1 + float(value))))
+        bound = board.prove(proof, -(-near // proof.scale), {k: int(np.ceil(v)) for k, v in counts.items()}, 0)
+        ok = bound >= proof.scale * float(value) - 10 * _TOLERANCE * proof.scale * (1 + float(value))
+    detail = f"{bound / proof.scale:.10g}"
+    if ok or proof.solver_bound is None:
+        return Check(f"{name}, dual bound", bool(ok), max(0.0, float(value) - bound / proof.scale), detail), True
+    quoted = proof.solver_bound > value - 1 + _TOLERANCE
+    detail = f"{proof.solver_bound:.10g} (duality: {detail})"
+    return Check(f"{name}, integer program's bound (quoted)", bool(quoted), 0, detail), False

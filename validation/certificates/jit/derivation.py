@@ -1,0 +1,292 @@
+r"""Stage by stage, no schedule is better: linear programming duality over what the stages before have settled.
+
+With ``N_s`` the number of loads (pair or port, in one slot) of at least s, level k claims: no schedule whose ``N_s``
+for s > k are as small as ours has a smaller ``N_k``. Its proof are whole prices (over a common ``scale``): ``lam`` per
+transfer, ``rho`` per unit of load, ``pi`` per unit of port, ``mu`` per level above that is still open. Every such
+schedule then has ::
+
+    scale N_k  >=  sum_f lam_f d_f + sum_(f,c) min (rho + pi - lam_f) x  -  sum_(port,c) pi C
+                   + sum_(u,c) min_delta (F(delta) - rho delta)  -  sum_s mu_s N_s
+
+each minimum over the bounds known so far; ``F`` counts a load with weight ``scale`` at level k and ``mu_s`` above.
+``N_k`` is whole, so a bound above ``scale (N_k - 1)`` proves it.
+
+What is left between ``N_k`` and the bound (the *gap*) is all that any schedule as good can lose in all the minima
+together. That settles more bounds (reduced cost fixing; with gap 0 complementary slackness), on which the later
+stages, for lower levels, build. Total lateness, where there is any, is the first stage, with the number `LATENESS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+__all__ = ["LATENESS", "Board", "LevelProof", "Prices", "sweep"]
+
+Ints = NDArray[np.int64]
+#: The "level" of the proof that total lateness is least.
+LATENESS = -1
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent."""
+
+    unit: Ints = field(default_factory=lambda: _NONE)
+    begin: Ints = field(default_factory=lambda: _NONE)
+    end: Ints = field(default_factory=lambda: _NONE)
+    price: Ints = field(default_factory=lambda: _NONE)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelProof:
+    """Prices that bound ``N_level`` (or the total lateness) from below for one part.
+
+    Attributes
+    ----------
+    scale
+        What a price of 1 is written as.
+    lam
+        (transfers of the part,) price of sending one unit.
+    load, port
+        `Prices`; a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards.
+    mu
+        Level to price, for levels above whose own bound left a gap.
+    nu
+        Price of total lateness.
+    solver_bound
+        What an integer program proved, where duality leaves a gap; quoted, not recomputed.
+    """
+
+    level: int
+    lam: Ints
+    load: Prices
+    port: Prices = field(default_factory=Prices)
+    scale: int = 1
+    mu: dict[int, int] = field(default_factory=dict)
+    nu: int = 0
+    solver_bound: float | None = None
+
+
+def sweep(unit: Ints, begin: Ints, end: Ints, amount: NDArray[Any]) -> tuple[Ints, Ints, Ints, NDArray[Any]]:
+    """Sum amounts that overlap: unit, begin, end and sum of the pieces between neighbouring changes, zeros left out."""
+    units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
+    change = np.concatenate([amount, -amount])
+    order = np.lexsort((times, units))
+    units, times, change = units[order], times[order], change[order]
+    if not len(units):
+        return _NONE, _NONE, _NONE, change
+    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(times) != 0)])
+    level = np.cumsum(np.add.reduceat(change, first))
+    units, times = units[first], times[first]
+    same = np.r_[units[1:] == units[:-1], False]
+    kept = np.flatnonzero(same & (np.abs(level) > (0 if np.issubdtype(level.dtype, np.integer) else 1e-9)))
+    return units[kept], times[kept], times[kept + 1], level[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """One row per unit (pair or port) over the cells of its clock; entries are numbered through."""
+
+    unit: Ints
+    first: Ints
+    offset: Ints
+    column: Ints
+
+    @classmethod
+    def of(cls, unit: Ints, row: Ints, cell: Ints) -> _Rows:
+        """Rows of the units that transfers use; ``column`` is the entry of every column."""
+        used, inverse = np.unique(unit, return_inverse=True)
+        low, high = np.full(len(used), 1 << 62), np.full(len(used), -1)
+        np.minimum.at(low, inverse[row], cell)
+        np.maximum.at(high, inverse[row], cell)
+        count = np.maximum(high - low + 1, 0)
+        offset = np.concatenate([[0], np.cumsum(count)])
+        return cls(used, low, offset, offset[inverse[row]] + cell - low[inverse[row]])
+
+    def paint(self, prices: Prices, clock_of: dict[int, int], edge: Ints, span: int) -> Ints:
+        """(entries,) the price of every entry."""
+        total = np.zeros(int(self.offset[-1]) + 1, np.int64)
+        place = {unit: k for k, unit in enumerate(self.unit.tolist())}
+        rows = np.array([place.get(u, -1) for u in prices.unit.tolist()], np.int64)
+        clock = np.array([clock_of.get(u, 0) for u in prices.unit.tolist()], np.int64)
+        known = rows >= 0
+        rows, clock = rows[known], clock[known]
+        size = np.diff(self.offset)[rows]
+        for when, sign in ((prices.begin[known], 1), (prices.end[known], -1)):
+            at = np.searchsorted(edge, clock * span + when) - self.first[rows]
+            np.add.at(total, self.offset[rows] + np.clip(at, 0, size), sign * prices.price[known])
+        within = np.cumsum(total)[:-1]
+        return np.asarray(within)
+
+
+class Board:
+    """The columns of one part, and what has been settled about them.
+
+    Parameters
+    ----------
+    groups, ports
+        Per kind of load, and per side: (F',) the unit a transfer counts towards.
+    start, end, due
+        (F',) slots; with ``late`` a transfer may be sent for ever after ``due``, else only before ``end``.
+    amount, most
+        (F',) units to send, and at most in a slot.
+    load_most, port_most
+        By unit: the most in a slot.
+    last
+        End of the schedule: prices of lateness are looked at slot by slot until then.
+    """
+
+    def __init__(
+        self,
+        groups: tuple[Ints, ...],
+        ports: tuple[Ints, ...],
+        window: tuple[Ints, Ints, Ints],
+        amount: Ints,
+        most: Ints,
+        load_most: Ints,
+        port_most: Ints,
+        proofs: tuple[LevelProof, ...],
+        late: bool,
+        last: int,
+    ) -> None:
+        start, end, due = window
+        self.amount, self.groups, self.ports = amount, groups, ports
+        ends = [start, end, *(np.minimum(due + p.lam // max(p.nu, 1), last) for p in proofs if late and p.nu)]
+        ends += [*(prices.end for p in proofs for prices in (p.load, p.port))]
+        self.span = max(int(each.max(initial=0)) for each in ends) + 2
+        if late:
+            end = np.full(len(end), self.span - 1)
+        joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) else groups
+        clock = _together(len(amount), joined)
+        self.load_clock = {u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
+        self.port_clock = {u: c for g in ports for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
+        marks = [clock * self.span + start, clock * self.span + end]
+        for proof in proofs:
+            for prices, clocks in ((proof.load, self.load_clock), (proof.port, self.port_clock)):
+                at = np.array([clocks.get(u, 0) for u in prices.unit.tolist()], np.int64) * self.span
+                marks += [at + np.maximum(prices.begin, 0), at + np.maximum(prices.end, 0)]
+        if late:
+            low = int(np.minimum(due, end).min(initial=0))
+            slots = np.arange(max(low, 0), self.span)
+            marks += [c * self.span + slots for c in np.unique(clock).tolist()]
+        self.edge = np.unique(np.concatenate(marks))
+        first = np.searchsorted(self.edge, clock * self.span + start)
+        last = np.searchsorted(self.edge, clock * self.span + end)
+        count = last - first
+        self.row = np.repeat(np.arange(len(amount)), count)
+        self.cell = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count) + first[self.row]
+        length = np.diff(self.edge, append=self.edge[-1:] + 1)
+        self.loads = [_Rows.of(group, self.row, self.cell) for group in groups]
+        self.sides = [_Rows.of(port, self.row, self.cell) for port in ports]
+        self.least = np.zeros(len(self.row), np.int64)
+        self.most = np.minimum(most[self.row] * length[self.cell], amount[self.row])
+        self.late = np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0) if late else self.least
+        self.tail = late
+        self.tail_late = np.maximum(self.span - due, 1)
+        self.tail_most = amount.copy()
+        self.width, self.low, self.high = [], [], []
+        for rows in self.loads:
+            cells = _cells(rows)
+            self.width.append(length[cells])
+            self.low.append(np.zeros(len(cells), np.int64))
+            self.high.append(np.repeat(load_most[rows.unit], np.diff(rows.offset)) * length[cells])
+        self.room, self.room_low = [], []
+        for rows in self.sides:
+            cells = _cells(rows)
+            self.room.append(np.repeat(port_most[rows.unit], np.diff(rows.offset)) * length[cells])
+            self.room_low.append(np.zeros(len(cells), np.int64))
+
+    def prove(self, proof: LevelProof, value: int, counts: dict[int, int], lateness: int) -> int:
+        """The bound (times ``scale``) of one stage whose answer is ``value``; settles what follows from it."""
+        lam, scale = proof.lam, proof.scale
+        reduced = proof.nu * self.late - lam[self.row]
+        rho = [r.paint(proof.load, self.load_clock, self.edge, self.span) for r in self.loads]
+        pi = [r.paint(proof.port, self.port_clock, self.edge, self.span) for r in self.sides]
+        for rows, price in zip((*self.loads, *self.sides), (*rho, *pi), strict=True):
+            reduced = reduced + price[rows.column]
+        bound = _dot(lam, self.amount) + _dot(reduced, np.where(reduced > 0, self.least, self.most))
+        tail = proof.nu * self.tail_late - lam
+        if self.tail:
+            bound += _dot(np.minimum(tail, 0), self.tail_most)
+        for price, room, low in zip(pi, self.room, self.room_low, strict=True):
+            bound -= _dot(price, np.where(price > 0, room, low))
+        first = proof.level == LATENESS
+        weights = dict(proof.mu) | ({} if first else {proof.level: scale})
+        for price, width, low, high in zip(rho, self.width, self.low, self.high, strict=True):
+            bound += _least(price, width, low, high, weights)
+        bound -= sum(price * counts.get(level, 0) for level, price in proof.mu.items())
+        if not first:
+            bound -= proof.nu * lateness
+        self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
+        return int(bound)
+
+    def _settle(self, proof: LevelProof, gap: int, reduced: Ints, tail: Ints, rho: list[Ints], pi: list[Ints]) -> None:
+        """No schedule as good loses more than ``gap``: new bounds of columns, loads and ports."""
+        gap = max(int(gap), 0)
+        room = gap // np.maximum(np.abs(reduced), 1)
+        self.most = np.where(reduced > 0, np.minimum(self.most, self.least + room), self.most)
+        self.least = np.where(reduced < 0, np.maximum(self.least, self.most - room), self.least)
+        self.tail_most = np.where(tail > 0, np.minimum(self.tail_most, gap // np.maximum(tail, 1)), self.tail_most)
+        for k, price in enumerate(pi):
+            full = self.room[k] - gap // np.maximum(price, 1)
+            self.room_low[k] = np.where(price > 0, np.maximum(self.room_low[k], full), self.room_low[k])
+        if proof.level == LATENESS or proof.mu:
+            return
+        scale, level = proof.scale, proof.level
+        for k, price in enumerate(rho):
+            width, low, high = self.width[k], self.low[k], self.high[k]
+            # Only loads that the levels above leave at most at this one: there the cost is convex.
+            mine = (high <= level * width) & (low < level * width)
+            edge = (level - 1) * width
+            over = scale - price  # what a unit above the edge costs
+            most = np.maximum(edge, low) + np.where(over > 0, gap // np.maximum(over, 1), width)
+            least = edge - np.where(price > 0, gap // np.maximum(price, 1), edge)
+            full = np.minimum(level * width, high) - np.where(over < 0, gap // np.maximum(-over, 1), width)
+            least = np.where((over < 0) & (full >= edge), np.maximum(least, full), least)
+            self.high[k] = np.where(mine, np.minimum(high, np.maximum(most, low)), high)
+            self.low[k] = np.where(mine & (high >= edge), np.maximum(low, np.minimum(least, high)), low)
+
+
+def _least(price: Ints, width: Ints, low: Ints, high: Ints, weights: dict[int, int]) -> int:
+    """Sum over the loads of the least of ``F(delta) - price * delta``: at a bound, or where F bends."""
+    best: Ints | None = None
+    bends = [low, high]
+    for level in weights:
+        bends += [np.clip((level - 1) * width, low, high), np.clip(level * width, low, high)]
+    for delta in bends:
+        cost = -price * delta
+        for level, weight in weights.items():
+            cost = cost + weight * np.clip(delta - (level - 1) * width, 0, width)
+        best = cost if best is None else np.minimum(best, cost)
+    return int(best.sum()) if best is not None and len(best) else 0
+
+
+def _cells(rows: _Rows) -> Ints:
+    """(entries,) the cell of every entry."""
+    count = np.diff(rows.offset)
+    within = np.arange(int(rows.offset[-1])) - np.repeat(rows.offset[:-1], count)
+    return np.asarray(within + np.repeat(rows.first, count))
+
+
+def _together(count: int, groups: tuple[Ints, ...]) -> Ints:
+    """Transfers that share a unit share a clock."""
+    offset, tails, heads = count, [], []
+    for group in groups:
+        used, inverse = np.unique(group, return_inverse=True)
+        tails.append(np.arange(count))
+        heads.append(inverse + offset)
+        offset += len(used)
+    tail, head = np.concatenate(tails), np.concatenate(heads)
+    graph = sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(offset, offset))
+    return np.asarray(csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
+
+
+def _dot(a: Ints, b: Ints) -> int:
+    return int((a * b).sum())

@@ -1,0 +1,145 @@
+"""When may each transfer be sent, by the instance alone? Shares no code with the model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from graphlib import TopologicalSorter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.jit import JitInstance
+
+__all__ = ["TransferWindows", "latest_offsets", "planned_as_stated", "transfer_windows"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+#: A quotient this near to a whole number counts as whole.
+_WHOLE = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, eq=False)
+class TransferWindows:
+    """Windows of all transfers of an instance, in slots counted from the slot of the first arrival.
+
+    Attributes
+    ----------
+    origin
+        That slot, counted from time 0.
+    start, due, stop
+        (F,) first slot; end by the latest arrival time; the same, widened to the least length in which it fits.
+    units, most
+        (F,) whole units to send, and at most in one slot.
+    latest_s
+        (F,) latest arrival from the job's arrival.
+    """
+
+    origin: int
+    start: Ints
+    due: Ints
+    stop: Ints
+    units: Ints
+    most: Ints
+    latest_s: Floats
+
+
+def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
+    """Recompute the windows: exact rationals for what the instance gives, floats for what its DAGs add up to."""
+    slot = Fraction(str(instance.slot_s))
+    arrivals = [Fraction(str(job.arrival_s)) for job in instance.jobs]
+    origin = min((a // slot for a in arrivals), default=0)
+    latest = latest_offsets(instance, rule)
+    start, due = [], []
+    seen: dict[tuple[int, float], int] = {}
+    position = 0
+    for number, job in enumerate(instance.jobs):
+        base = arrivals[number] / slot - origin
+        for transfer in job.transfers:
+            key = (number, transfer.ready_s)
+            if key not in seen:
+                seen[key] = -int((_WHOLE - base - Fraction(str(transfer.ready_s)) / slot) // 1)
+            start.append(seen[key])
+            if transfer.deadline_s is not None:
+                end = base + Fraction(str(transfer.deadline_s)) / slot + _WHOLE
+            else:
+                steps = float(latest[position]) / instance.slot_s
+                end = base + Fraction(steps) + _WHOLE * max(Fraction(1), Fraction(steps))
+            due.append(int(end // 1))
+            position += 1
+    arrays = instance.arrays
+    first, last = np.array(start, np.int64), np.array(due, np.int64)
+    most = np.minimum(arrays.out_units[arrays.sender], arrays.in_units[arrays.receiver])
+    least = (arrays.size_units + most - 1) // np.maximum(most, 1)
+    return TransferWindows(
+        int(origin), first, last, np.maximum(last, first + least), arrays.size_units, most, np.asarray(latest)
+    )
+
+
+def latest_offsets(instance: JitInstance, rule: str) -> list[float]:
+    """Latest arrival of every transfer, seconds from its job's arrival, job by job.
+
+    ``critical``: when the computation it feeds could start at the earliest, were every transfer sent at full rate.
+    ``paper``: algorithm 1 of Shi et al., as reconstructed in shared/papers.
+    """
+    rate = {m.name: (m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines}
+    answer: list[float] = []
+    for job in instance.jobs:
+        fed = defaultdict(list)
+        number: dict[tuple[str, int], int] = defaultdict(int)
+        for transfer in job.transfers:
+            fed[transfer.feeds].append(transfer)
+            number[transfer.sender, 0] += 1
+            number[transfer.receiver, 1] += 1
+        graph = {c.name: c.after for c in job.computations}
+        seconds = {c.name: c.seconds for c in job.computations}
+        done: dict[str, float] = {}
+        due: dict[str, float] = {}
+        for name in TopologicalSorter(graph).static_order():
+            paper = rule == "paper"
+            before = max((done[b] for b in graph[name]), default=-np.inf if paper else 0.0)
+            starts = before
+            for transfer in fed[name]:
+                ends = (transfer.sender, 0), (transfer.receiver, 1)
+                if paper:
+                    slowest = min(rate[m][side] / number[m, side] for m, side in ends)
+                    due[transfer.name] = max(before, 0.0) + transfer.size_mb / slowest
+                else:
+                    slowest = min(rate[m][side] for m, side in ends)
+                    starts = max(starts, transfer.ready_s + transfer.size_mb / slowest)
+            for transfer in fed[name]:
+                if transfer.deadline_s is not None:
+                    due[transfer.name] = transfer.deadline_s
+                elif not paper:
+                    due[transfer.name] = starts
+                starts = max(starts, due[transfer.name]) if paper else starts
+            done[name] = starts + seconds[name]
+        answer += [due[transfer.name] for transfer in job.transfers]
+    return answer
+
+
+def planned_as_stated(instance: JitInstance, planned: Ints, share: float, share_of: str) -> str:
+    """Empty when the planned transfers are the first share of every job, in a topological order; else what is wrong."""
+    chosen = {int(k) for k in planned}
+    if len(chosen) < len(planned):
+        return "a transfer is planned twice"
+    position = 0
+    for job in instance.jobs:
+        inside = [position + k in chosen for k in range(len(job.transfers))]
+        position += len(job.transfers)
+        missing = {f.feeds for f, kept in zip(job.transfers, inside, strict=True) if not kept}
+        after_missing: set[str] = set()
+        graph = {c.name: c.after for c in job.computations}
+        for name in TopologicalSorter(graph).static_order():
+            if any(b in missing or b in after_missing for b in graph[name]):
+                after_missing.add(name)
+        for transfer, kept in zip(job.transfers, inside, strict=True):
+            if kept and transfer.feeds in after_missing:
+                return f"{job.name}/{transfer.name} is planned, a transfer before it is not"
+        weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
+        own = [w for w, kept in zip(weight, inside, strict=True) if kept]
+        wanted, slack = share * sum(weight), 1e-9 * (1 + sum(weight))
+        if sum(own) < wanted - slack or (own and sum(own) - max(own) >= wanted + slack):
+            return f"{sum(own):g} of {sum(weight):g} {share_of} of job {job.name!r} are planned"
+    return ""
