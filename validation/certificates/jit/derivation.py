@@ -173,13 +173,12 @@ class Board:
                 at = np.array([clocks.get(u, 0) for u in prices.unit.tolist()], np.int64) * self.span
                 marks += [at + np.maximum(prices.begin, 0), at + np.maximum(prices.end, 0)]
         if late:
-            low = int(np.minimum(due, end).min(initial=0))
+            low = int(np.minimum(due, end).min()) if len(due) else 0
             slots = np.arange(max(low, 0), self.span)
             marks += [c * self.span + slots for c in np.unique(clock).tolist()]
         self.edge = np.unique(np.concatenate(marks))
         first = np.searchsorted(self.edge, clock * self.span + start)
-        last = np.searchsorted(self.edge, clock * self.span + end)
-        count = last - first
+        count = np.searchsorted(self.edge, clock * self.span + end) - first
         self.row = np.repeat(np.arange(len(amount)), count)
         self.cell = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count) + first[self.row]
         length = np.diff(self.edge, append=self.edge[-1:] + 1)
@@ -244,6 +243,10 @@ class Board:
             width, low, high = self.width[k], self.low[k], self.high[k]
             # Only loads that the levels above leave at most at this one: there the cost is convex.
             mine = (high <= level * width) & (low < level * width)
+            full = low >= level * width  # these count in full, whatever they are
+            self.low[k] = np.where(full & (price > 0), np.maximum(low, high - gap // np.maximum(price, 1)), low)
+            self.high[k] = np.where(full & (price < 0), np.minimum(high, low + gap // np.maximum(-price, 1)), high)
+            low, high = self.low[k], self.high[k]
             edge = (level - 1) * width
             over = scale - price  # what a unit above the edge costs
             most = np.maximum(edge, low) + np.where(over > 0, gap // np.maximum(over, 1), width)
