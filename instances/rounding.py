@@ -1,0 +1,40 @@
+"""What a grid of slots and units costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Rounding"]
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What the grid of slots and units costs.
+
+    Attributes
+    ----------
+    rate_lost_mbps, rate_lost_share
+        Port rate given up because capacities are rounded down to whole units a slot, over all ports.
+    machine
+        The machine that loses the largest share (empty when none loses).
+    size_added_mb, size_added_share
+        Volume added because sizes are rounded up to whole units, over all transfers.
+    """
+
+    rate_lost_mbps: float
+    rate_lost_share: float
+    machine: str
+    size_added_mb: float
+    size_added_share: float
+
+    def __str__(self) -> str:
+        rates = (
+            f"port rates are rounded down to whole units a slot: {self.rate_lost_mbps:.6g} Mbit/s lost "
+            f"in all ({self.rate_lost_share:.2%}), most at {self.machine!r}"
+            if self.machine
+            else "port rates are whole units a slot"
+        )
+        return (
+            f"{rates}; sizes are rounded up to whole units: {self.size_added_mb:.6g} MB added "
+            f"({self.size_added_share:.2%})"
+        )
