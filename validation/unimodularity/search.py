@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
+from flowlex.validation.unimodularity.cores import three_sum_parts
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
 from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
 from flowlex.validation.unimodularity.jit_recognition import jit_shaped, recognise_full_windows
@@ -20,7 +21,7 @@ from flowlex.validation.unimodularity.network_matrix import NetworkResult, netwo
 from flowlex.validation.unimodularity.parts import Found, Part, certificates_of, whole
 from flowlex.validation.unimodularity.proof import Certificate, Step
 from flowlex.validation.unimodularity.reductions import REASONS, reduce_matrix, split_blocks
-from flowlex.validation.unimodularity.sums import Separation, operands, three_sum_parts, two_sum_parts
+from flowlex.validation.unimodularity.sums import Separation, operands, two_sum_parts
 
 __all__ = ["METHODS", "Search"]
 
@@ -29,7 +30,7 @@ Array = NDArray[np.int64]
 #: Orders tried before the network tests and before the search for sums; how deep blocks are reduced and split again.
 FIRST_ORDERS, MORE_ORDERS, DEEPEST = 4, 40, 60
 #: Cells up to which blocks are searched for 3-sums, and pivoted or put into an integer program.
-THREE_SUM_CELLS, MOST_CELLS = 90_000, 1_000_000
+THREE_SUM_CELLS, MOST_CELLS = 4_000_000, 1_000_000
 #: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
 MOST_STEPS = 200
 
@@ -267,7 +268,7 @@ class Search:
         """Step 6, 2-sums and 3-sums: settle the operands instead."""
         split = two_sum_parts(part.matrix, self.clock)
         if split is None and part.matrix.shape[0] * part.matrix.shape[1] <= THREE_SUM_CELLS:
-            split = three_sum_parts(part.matrix, self.clock)
+            split = three_sum_parts(part.matrix, self.clock, seed=self.seed)
         return None if split is None else self._split(part, split, full=full)
 
     def _split(self, part: Part, split: Separation, *, full: bool) -> Found | None:

@@ -10,8 +10,7 @@ operands are totally unimodular, so is the sum (Seymour 1980; Schrijver, section
 
 A 2-separation crosses every spanning tree of the bipartite graph, so one tree edge (r, c) lies in the rank-1
 part. That determines the part, and the rest are implications "if this row is in X, so is that column" and back:
-a closed set of a directed graph is what we look for. 3-separations fix one more entry. The work is
-(m + n) x nonzeros for 2-sums and (m n)^2 (m + n) for 3-sums: the latter is meant for blocks of moderate size.
+a closed set of a directed graph is what we look for, in (m + n) x nonzeros. For 3-separations see `cores`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.pivots import pivot
 
-__all__ = ["Separation", "operands", "separation_of", "three_sum_parts", "two_sum_parts"]
+__all__ = ["Separation", "operands", "separation_of", "two_sum_parts"]
 
 Bools = NDArray[np.bool_]
 
@@ -83,25 +82,6 @@ def two_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separatio
         found, inside = kernels.two_separation(*arrays, row, column)
         if found:
             return Separation(inside[:rows], inside[rows:], row, column)
-        clock.check()
-    return None
-
-
-def three_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separation | None:
-    """Find a 3-separation with at least four elements on each side, or None."""
-    clock = clock or Clock()
-    kernels = clock.loops("separation_kernels")
-    support = matrix.toarray() != 0
-    rows = support.shape[0]
-    for row, column in _tree_edges(matrix):
-        kind, row2, column2, inside = kernels.three_separation(support, row, column, clock.stop)
-        if kind:
-            inside[rows + column] = True
-            if kind == 1:
-                inside[row2] = True
-                return Separation(inside[:rows], inside[rows:], row, column, row2, column2)
-            inside[rows + column2] = True
-            return _after_pivot(matrix, inside[:rows], inside[rows:], row, column)
         clock.check()
     return None
 

@@ -17,6 +17,7 @@ __all__ = [
     "bordered_network",
     "bordered_second",
     "fano",
+    "graphic_and_cographic",
     "incidence",
     "interval",
     "jit_matrix",
@@ -25,6 +26,7 @@ __all__ = [
     "one_sum",
     "r10",
     "random_flows",
+    "star",
     "three_sum",
     "two_sum",
     "with_gap",
@@ -131,6 +133,37 @@ def bordered_second(matrix: sp.csc_array) -> sp.csc_array:
     rows, columns = map(int, matrix.shape)
     order = [columns - 1, columns - 2, *range(columns - 2)]
     return _signs(matrix.tocsr()[[rows - 1, *range(rows - 1)]][:, order])
+
+
+def star(legs: int, length: int, columns: int, *, seed: int = 0) -> sp.csc_array:
+    """Network matrix of a hub with legs of so many arcs: hard for methods that split at rows."""
+    generator = np.random.default_rng(seed)
+    rows = legs * length
+    parent = np.where(np.arange(rows) % length == 0, 0, np.arange(rows))
+    arcs = generator.integers(0, rows + 1, (columns, 2))
+    return _signs(_paths(parent, generator.choice([-1, 1], rows), arcs).tocsr()[generator.permutation(rows)])
+
+
+def graphic_and_cographic(rows: int, columns: int, *, seed: int = 0) -> sp.csc_array:
+    """3-sum of a network matrix (rows x columns) and the transpose of one, neither of both itself.
+
+    The result has about 2 rows x 2 columns; the second operand's first row is drawn until it fits.
+    """
+    from flowlex.validation.unimodularity.network_matrix import network_matrix
+
+    generator = np.random.default_rng(seed)
+    net = network(rows, columns - 1, seed=seed + 50).toarray().astype(np.int64)
+    fullest = int(np.argmax(np.abs(net).sum(axis=1)))
+    series = np.vstack([net[fullest], net[fullest], np.delete(net, fullest, 0)])
+    base = np.hstack([np.eye(len(series), 1, dtype=np.int64), series]).T[1:]
+    while True:
+        first = np.zeros(base.shape[1], np.int64)
+        first[0] = 1
+        others = generator.choice(np.arange(2, base.shape[1]), size=int(generator.integers(1, 4)), replace=False)
+        first[others] = generator.choice([-1, 1], len(others))
+        two = _signs(np.vstack([first, base]))
+        if network_matrix(two, transposed=True).status == "network":
+            return three_sum(bordered_network(rows, columns, seed=seed), two)
 
 
 def r10() -> sp.csc_array:

@@ -13,7 +13,9 @@ import scipy.sparse as sp
 from flowlex.validation.unimodularity import zoo
 from flowlex.validation.unimodularity.camion import camion
 from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
+from flowlex.validation.unimodularity.cores import extend, find_core
 from flowlex.validation.unimodularity.determinant import bareiss, determinant
 from flowlex.validation.unimodularity.eulerian_program import eulerian_program, eulerian_search, square_witness
 from flowlex.validation.unimodularity.exhaustive import brute_force
@@ -28,7 +30,8 @@ from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.network_matrix import network_matrix
 from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
-from flowlex.validation.unimodularity.sums import operands, three_sum_parts, two_sum_parts
+from flowlex.validation.unimodularity.separation_kernels import three_separations
+from flowlex.validation.unimodularity.sums import operands, two_sum_parts
 
 
 def signs(dense: object) -> sp.csc_array:
@@ -277,7 +280,9 @@ def test_separations_are_found_exactly_when_there_are_any() -> None:
         met[two] += 1
         assert (two_sum_parts(signs(dense)) is not None) == two
         if not two and dense.size >= 16:
-            assert (three_sum_parts(signs(dense)) is not None) == separable(dense, 3, 4)
+            bits = dense @ (1 << np.arange(dense.shape[1]))
+            listed = three_separations(bits.astype(np.int64), dense.shape[1], 4, 999, np.zeros(1, np.uint8))
+            assert (len(listed) > 0) == separable(dense, 3, 4)
     assert min(met.values()) > 3
 
 
@@ -286,3 +291,44 @@ def test_operands_of_a_two_sum_are_submatrices() -> None:
     split = two_sum_parts(whole)
     assert split is not None
     assert [piece.shape for piece in operands(whole, split)] == [(5, 5), (5, 5)]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(12, 22), (40, 80), (80, 80), (160, 160)])
+def test_large_three_sums_of_graphic_and_cographic_parts_are_decided(rows: int, columns: int) -> None:
+    matrix = zoo.graphic_and_cographic(rows, columns)
+    for given in (matrix, sp.csc_array(matrix.T)):
+        verdict = check(given)
+        assert verdict.certificate is not None
+        assert "three_sum" in verdict.certificate.count()
+        assert verdict.verify(given)
+
+
+def test_a_core_is_small_and_neither() -> None:
+    matrix = zoo.graphic_and_cographic(40, 80)
+    core = find_core(matrix, Clock())
+    assert core is not None
+    assert sum(core.matrix.shape) < 60
+    assert all(network_matrix(core.matrix, transposed=side).status == "no" for side in (False, True))
+    assert find_core(zoo.network(20, 40), Clock()) is None
+
+
+def test_a_split_is_extended_to_all_lines_or_refused() -> None:
+    """On random small matrices: an extension exists exactly when brute force finds one."""
+    generator = np.random.default_rng(1)
+    met = {True: 0, False: 0}
+    for _ in range(200):
+        support = generator.random((5, 5)) < 0.5
+        seeds = [np.zeros(5, dtype=bool) for _ in range(4)]
+        seeds[0][:2] = seeds[1][:2] = seeds[2][3:] = seeds[3][3:] = True
+        start = np.ix_([0, 1], [3, 4]), np.ix_([3, 4], [0, 1])
+        if sum(gf2_rank(support[part].astype(int)) for part in start) != 2:
+            continue
+        possible = False
+        for r, c in product((False, True), repeat=2):
+            rows = np.array([True, True, r, False, False])
+            columns = np.array([True, True, c, False, False])
+            high, low = support[rows][:, ~columns], support[~rows][:, columns]
+            possible |= gf2_rank(high.astype(int)) + gf2_rank(low.astype(int)) == 2
+        assert (extend(support, *seeds) is not None) == possible
+        met[possible] += 1
+    assert min(met.values()) > 10
