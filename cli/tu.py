@@ -50,6 +50,9 @@ def tu(
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="VERDICT.json", help="Write the verdict with its proof.")
     ] = None,
+    explained: Annotated[
+        bool, typer.Option("--explain", help="Say which families of constraints and of variables make or break it.")
+    ] = False,
     extract: Annotated[
         Path | None, typer.Option("--extract", metavar="NET.min", help="Write the minimum-cost flow that FILE is.")
     ] = None,
@@ -80,6 +83,8 @@ def tu(
         write_output(output, (verdict.to_json() + "\n").encode())
     if picture is not None:
         _draw(verdict, named, picture)
+    if explained:
+        _explain(named, time_limit, seed, as_json)
     if extract is not None:
         _extract(named, file, extract)
     if as_json:
@@ -88,6 +93,18 @@ def tu(
     elif output != "-":
         console().print(str(verdict), markup=False, soft_wrap=True)
     raise typer.Exit({Answer.TU: 0, Answer.NOT_TU: 1}.get(verdict.answer, 3))
+
+
+def _explain(named: NamedMatrix, time_limit: float, seed: int, as_json: bool) -> None:
+    """On standard error with --json, so that standard output stays one object."""
+    from flowlex.validation.unimodularity.explain import explain
+
+    for by in ("rows", "columns"):
+        told = f"families of {by}\n{explain(named, by=by, time_limit=time_limit / 2, seed=seed)}"
+        if as_json:
+            note(told)
+        else:
+            console().print(told, markup=False, soft_wrap=True)
 
 
 def _extract(named: NamedMatrix, file: Path, path: Path) -> None:

@@ -1,12 +1,14 @@
-"""Which families of constraints make or break total unimodularity.
+"""Which families of constraints (or of variables) make or break total unimodularity.
 
-Deleting rows keeps total unimodularity, so the answer is told by two lists: the smallest combinations of
+Deleting rows or columns keeps total unimodularity, so the answer is told by two lists: the smallest combinations of
 families that already break it, and the largest that are still totally unimodular.
 """
 
 from __future__ import annotations
 
 import html
+import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -24,6 +26,11 @@ __all__ = ["Explanation", "explain", "families_of"]
 
 #: With more families only single ones, pairs and all-but-one are tried.
 MOST_FAMILIES = 6
+#: With more than so many, pairs are left out, too.
+MOST_PAIRS = 15
+
+#: Where a family's name ends: at a bracket, or where numbers joined by "_" or "," begin.
+_FAMILY = re.compile(r"[\[(]|_?\d+(?:[_,]\d+)*$")
 
 
 @dataclass(frozen=True)
@@ -40,17 +47,24 @@ class Explanation:
         Smallest combinations that are not totally unimodular.
     unimodular
         Largest combinations that are.
+    undecided
+        Combinations that the time did not suffice for.
+    what
+        ``"rows"`` or ``"columns"``.
     """
 
     families: Mapping[str, int]
     verdicts: Mapping[tuple[str, ...], Verdict]
     breaking: tuple[tuple[str, ...], ...]
     unimodular: tuple[tuple[str, ...], ...]
+    undecided: tuple[tuple[str, ...], ...] = ()
+    what: str = "rows"
 
     def __str__(self) -> str:
-        lines = [f"{name}: {count} rows" for name, count in self.families.items()]
+        lines = [f"{name}: {count} {self.what}" for name, count in self.families.items()]
         lines += ["breaks total unimodularity: " + " + ".join(names) for names in self.breaking]
         lines += ["totally unimodular: " + " + ".join(names) for names in self.unimodular]
+        lines += ["undecided: " + " + ".join(names) for names in self.undecided]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -62,60 +76,84 @@ class Explanation:
         return f"<table><tr><th>families</th><th>answer</th><th>method</th></tr>{rows}</table>"
 
 
-def families_of(source: Any) -> dict[str, list[int]]:
-    """Rows by constraint family: what stands before the bracket in a row's name, in order of appearance."""
-    named = matrix_of(source)
+def families_of(source: Any, *, by: str = "rows") -> dict[str, list[int]]:
+    """Rows or columns by family: what stands before the bracket (or the number) in a name, in order of appearance."""
+    named = _turned(matrix_of(source), by)
     families: dict[str, list[int]] = {}
     for row, name in enumerate(named.names_of_rows(range(named.shape[0]))):
-        families.setdefault(name.partition("[")[0], []).append(row)
+        families.setdefault(_FAMILY.split(name, maxsplit=1)[0] or name, []).append(row)
     return families
 
 
-def explain(source: Any, families: Mapping[str, Sequence[int]] | None = None, **options: Any) -> Explanation:
-    """Test combinations of constraint families.
+def explain(
+    source: Any,
+    families: Mapping[str, Sequence[int]] | None = None,
+    *,
+    by: str = "rows",
+    time_limit: float = 60.0,
+    **options: Any,
+) -> Explanation:
+    """Test combinations of families, shares of the time for each.
 
     Parameters
     ----------
     source
         A model, a program or a matrix.
     families
-        Row indices by family; read from the names of the rows when left out.
+        Indices by family; read from the names when left out.
+    by
+        Families of ``"rows"`` (constraints) or of ``"columns"`` (variables).
+    time_limit
+        Seconds for all combinations together.
     options
         Passed to `check`.
 
     Raises
     ------
     MatrixError
-        If a family names a row that is not there.
+        If a family names a row or column that is not there, or if ``by`` is something else.
     """
-    named = matrix_of(source)
-    groups = {name: list(rows) for name, rows in (families or families_of(named)).items()}
-    for name, rows in groups.items():
-        if any(not 0 <= row < named.shape[0] for row in rows) or not rows:
-            raise MatrixError(f"family {name!r} has no rows, or rows outside the matrix")
+    if by not in ("rows", "columns"):
+        raise MatrixError(f"families are of rows or of columns, not of {by!r}")
+    named = _turned(matrix_of(source), by)
+    groups = {name: list(lines) for name, lines in (families or families_of(source, by=by)).items()}
+    for name, lines in groups.items():
+        if any(not 0 <= line < named.shape[0] for line in lines) or not lines:
+            raise MatrixError(f"family {name!r} has no {by}, or {by} outside the matrix")
+    end = time.perf_counter() + time_limit
     verdicts: dict[tuple[str, ...], Verdict] = {}
     breaking: list[tuple[str, ...]] = []
-    for size in _sizes(len(groups)):
-        for names in combinations(groups, size):
-            if any(set(small) <= set(names) for small in breaking):
-                continue
-            chosen = np.sort(np.concatenate([np.asarray(groups[name], dtype=np.int64) for name in names]))
-            verdicts[names] = check(_part(named, chosen), **options)
-            if verdicts[names].answer is Answer.NOT_TU:
-                breaking.append(names)
+    waiting = [names for size in _sizes(len(groups)) for names in combinations(groups, size)]
+    for place, names in enumerate(waiting):
+        if any(set(small) <= set(names) for small in breaking):
+            continue
+        chosen = np.sort(np.concatenate([np.asarray(groups[name], dtype=np.int64) for name in names]))
+        share = max(0.05, 4 * (end - time.perf_counter()) / (len(waiting) - place))
+        left = max(0.05, end - time.perf_counter())
+        verdicts[names] = check(_part(named, chosen), time_limit=min(share, left), **options)
+        if verdicts[names].answer is Answer.NOT_TU:
+            breaking.append(names)
     good = [set(names) for names, verdict in verdicts.items() if verdict.is_tu]
     largest = tuple(
         names for names, verdict in verdicts.items() if verdict.is_tu and not any(set(names) < other for other in good)
     )
-    return Explanation({name: len(rows) for name, rows in groups.items()}, verdicts, tuple(breaking), largest)
+    undecided = tuple(names for names, verdict in verdicts.items() if verdict.answer is Answer.UNDECIDED)
+    sizes = {name: len(lines) for name, lines in groups.items()}
+    return Explanation(sizes, verdicts, tuple(breaking), largest, undecided, by)
 
 
 def _sizes(count: int) -> list[int]:
     if count <= MOST_FAMILIES:
         return list(range(1, count + 1))
-    return [1, 2, count - 1, count]
+    return sorted({1, 2, count - 1, count} if count <= MOST_PAIRS else {1, count - 1, count})
+
+
+def _turned(named: NamedMatrix, by: str) -> NamedMatrix:
+    """The matrix with the lines spoken of as rows."""
+    return named if by == "rows" else NamedMatrix(canonical(named.matrix.T), named.column_names, named.row_names)
 
 
 def _part(named: NamedMatrix, rows: np.ndarray) -> NamedMatrix:
     part = canonical(named.matrix.tocsr()[rows])
-    return NamedMatrix(part, lambda: named.names_of_rows(rows.tolist()), named.column_names)
+    names = named.names_of_rows(rows.tolist())
+    return NamedMatrix(part, lambda: names, named.column_names)

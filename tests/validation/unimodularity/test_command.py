@@ -85,6 +85,13 @@ def test_pictures(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert run("tu", files[0], "--plot", tmp_path / "x.doc").exit_code == 2
 
 
+def test_families_are_explained(files: tuple[Path, Path]) -> None:
+    output = run("tu", files[1], "--explain").output
+    assert "families of rows" in output
+    assert "breaks total unimodularity" in output
+    assert json.loads(run("tu", files[1], "--explain", "--json").stdout)["verdict"] == "not_tu"
+
+
 def test_claims_by_name() -> None:
     document = json.loads(run("claims", "jit-weights", "--json").stdout)
     assert document["jit-weights"]["outcome"] == "fails"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import matplotlib as mpl
 import pytest
 
+from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity import zoo
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.explain import explain
+from flowlex.validation.unimodularity.explain import explain, families_of
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix
 from flowlex.validation.unimodularity.plotting import cycle_of
 
@@ -23,6 +24,41 @@ def test_jit_needs_all_three_families_to_break() -> None:
     assert set(found.unimodular) == {("egress", "ingress"), ("egress", "demand"), ("ingress", "demand")}
     assert "breaks total unimodularity: egress + ingress + demand" in str(found)
     assert "<table>" in found._repr_html_()
+
+
+def test_families_of_columns_and_names_with_numbers() -> None:
+    lp = LinearProgram("two")
+    x, y = lp.variables("x", 3), lp.variables("y", 3)
+    lp.constrain("pair", x[[0, 1, 2]] + x[[1, 2, 0]] + y, "<=", 1)
+    found = explain(lp, by="columns")
+    assert dict(found.families) == {"x": 3, "y": 3}
+    assert found.breaking == (("x",),)
+    assert ("y",) in found.unimodular
+    assert list(families_of(NamedMatrix(zoo.interval(3, 4), lambda: ["a_1", "a_2", "b10_3"]))) == ["a", "b"]
+    with pytest.raises(MatrixError, match="not of 'cells'"):
+        explain(lp, by="cells")
+
+
+def test_a_matrix_of_thousands_of_rows_is_explained_in_seconds() -> None:
+    flows = zoo.random_flows(100, 20, seed=1)
+    rows, columns = zoo.jit_row_names(flows, 40)
+    named = NamedMatrix(zoo.jit_matrix(flows, 40), lambda: rows, lambda: columns)
+    assert named.shape[0] > 1500
+    found = explain(named)
+    assert found.breaking == (("egress", "ingress", "demand"),)
+    assert not found.undecided
+
+
+def test_large_patterns_are_drawn_by_density_with_names() -> None:
+    matrix = zoo.interval(3000, 5000)
+    named = NamedMatrix(matrix, lambda: [f"row[{k}]" for k in range(3000)], lambda: [f"x[{k}]" for k in range(5000)])
+    axes = check(named).plot(named)
+    assert len(axes.images) == 1
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["row"]
+    small = zoo.network(6, 9)
+    names = [f"cap[{k}]" for k in range(6)]
+    axes = check(small).plot(NamedMatrix(small, lambda: names))
+    assert [text.get_text() for text in axes.get_yticklabels()] == names
 
 
 def test_families_must_exist() -> None:
