@@ -11,6 +11,7 @@ Source: Tang et al. 2022, transfer cost.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -23,7 +24,7 @@ from flowlex.formulations.expression import Integers
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.base import ModelError
 
-__all__ = ["LEVELS", "Penalties", "TransferCosts"]
+__all__ = ["LEVELS", "Penalties", "TransferCosts", "exact"]
 
 #: Where a shard is read from, nearest first.
 LEVELS = ("node", "rack", "between")
@@ -65,8 +66,8 @@ class TransferCosts:
     ----------
     cost
         Three (S,) int64 arrays: cost of each shard from each level of ``LEVELS``.
-    seconds_per_mb
-        (3,) weighted seconds per MB from each level of ``LEVELS``.
+    rates
+        Weighted seconds per MB from each level of ``LEVELS``, exact.
     unit_s
         What a cost of 1 stands for, in (weighted) seconds; exact.
     rounded_s
@@ -75,7 +76,7 @@ class TransferCosts:
 
     view: GpuArrays
     cost: tuple[Integers, Integers, Integers]
-    seconds_per_mb: NDArray[np.float64]
+    rates: tuple[Fraction, Fraction, Fraction]
     unit_s: Fraction
     rounded_s: float
 
@@ -101,7 +102,7 @@ class TransferCosts:
             unit = Fraction(shared * factor, common * per_mb)
             if int(sum(size.tolist())) * max(*whole, 1) < _EXACT_TOTAL:
                 costs = (size * whole[0], size * whole[1], size * whole[2])
-                return cls(view, costs, np.array([float(r) for r in rates]), unit, 0.0)
+                return cls(view, costs, rates, unit, 0.0)
         return cls._rounded(view, rates)
 
     @classmethod
@@ -119,7 +120,7 @@ class TransferCosts:
             )
         node, rack, between = (np.rint(sizes * float(rate / unit)).astype(np.int64) for rate in rates)
         error = float(unit) * len(sizes) / 2
-        return cls(view, (node, rack, between), np.array([float(r) for r in rates]), unit, error)
+        return cls(view, (node, rack, between), rates, unit, error)
 
     @property
     def nearer_is_cheaper(self) -> bool:
@@ -165,17 +166,36 @@ class TransferCosts:
 
     def megabytes(self, node_of_task: Integers) -> NDArray[np.float64]:
         """(T, 3) MB that each task reads from each level when it runs on a node (-1: reads nothing)."""
+        level, view = self._levels(node_of_task), self.view
+        placed = level >= 0
+        table = np.zeros((len(node_of_task), 3))
+        np.add.at(table, (view.shard_task[placed], level[placed]), view.shard_size_mb[placed])
+        return table
+
+    def seconds(self, node_of_task: Integers) -> Fraction:
+        """Weighted seconds that tasks take on their nodes, exact even where costs were rounded."""
+        parts = Counter(zip(self.view.shard_size_mb.tolist(), self._levels(node_of_task).tolist(), strict=True))
+        return sum((exact(mb) * self.rates[k] * n for (mb, k), n in parts.items() if k >= 0), Fraction(0))
+
+    @cached_property
+    def dearest(self) -> Fraction:
+        """Seconds of the dearest transfer of any task: all its shards from another rack."""
+        if not self.rounded_s:
+            return int(self.remote.max(initial=0)) * self.unit_s
+        size = [Fraction(0)] * len(self.view.task_job)
+        for task, mb in zip(self.view.shard_task.tolist(), self.view.shard_size_mb.tolist(), strict=True):
+            size[task] += exact(mb)
+        return max(size) * self.rates[2]
+
+    def _levels(self, node_of_task: Integers) -> Integers:
+        """(S,) the level from which each shard is read, -1 when it is not."""
         view = self.view
         host = node_of_task[view.shard_task]
         at = host[view.replica_shard]
         local, near = np.zeros(len(host), bool), np.zeros(len(host), bool)
         local[view.replica_shard[view.replica_node == at]] = True
         near[view.replica_shard[view.node_rack[view.replica_node] == view.node_rack[at]]] = True
-        level = np.where(local, 0, np.where(near, 1, 2))
-        placed = host >= 0
-        table = np.zeros((len(node_of_task), 3))
-        np.add.at(table, (view.shard_task[placed], level[placed]), view.shard_size_mb[placed])
-        return table
+        return np.where(host < 0, -1, np.where(local, 0, np.where(near, 1, 2)))
 
     def _sum(self, task: Integers, amount: Integers) -> Integers:
         total = np.zeros(len(self.view.task_job), np.int64)
@@ -193,12 +213,16 @@ class TransferCosts:
         return tasks, where, total + (self.remote[tasks] if base is None else base)
 
 
+def exact(number: float) -> Fraction:
+    """The rational number that a float's decimal text writes."""
+    return Fraction(Decimal(repr(number)))
+
+
 def _rates(instance: GpuInstance, penalties: Penalties) -> tuple[Fraction, Fraction, Fraction]:
     disk, rack, between = (
-        Fraction(Decimal(repr(speed)))
-        for speed in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
+        exact(speed) for speed in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
     )
-    within, across = Fraction(Decimal(repr(penalties.rack))), Fraction(Decimal(repr(penalties.between_racks)))
+    within, across = exact(penalties.rack), exact(penalties.between_racks)
     return 1 / disk, within / rack, across / between
 
 

@@ -15,28 +15,52 @@ odd GPUs of a fractional share go where they cost least; the compact network; ti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.outcome import Outcome
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import Dual, Equation, Model, Run, Symbol
-from flowlex.models.gpu.costs import Penalties, TransferCosts
-from flowlex.models.gpu.network import AssignmentNetwork, build_compact, build_paper
+from flowlex.models.base import Dual, Equation, Model, Symbol
+from flowlex.models.gpu.costs import Penalties, TransferCosts, exact
+from flowlex.models.gpu.network import AssignmentNetwork, Earnings, build_compact, build_paper
 from flowlex.models.gpu.placement import Placement
+from flowlex.models.gpu.proof import proof_of
 from flowlex.models.gpu.round import Policy, Round, plan_round
+from flowlex.models.gpu.search import GpuRun, Leaf, search
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.validation.certificates import Check
-from flowlex.validation.certificates.gpu import check_placements
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
 
+#: Vertices of the networks beside jobs and tasks; flow is conserved at each.
+_VERTICES = {
+    "S": "all running tasks come from the source",
+    "gpu": "a GPU of the paper's network",
+    "cluster": "free GPUs of one memory class and above",
+    "rack": "the same within a rack",
+    "node": "the same within a node",
+    "own_gpu": "a GPU that a running task may keep",
+    "unscheduled": "waiting tasks of a job",
+    "pool": "jobs stopped together share the odd GPUs",
+    "E": "every task ends at the sink",
+}
+
+
+def _vertex(name: str, says: str) -> Equation:
+    def exists(model: GpuAssignment) -> bool:
+        return name in model.assignment.network.node_blocks
+
+    flow = r"\sum_{a \in \delta^+(v)} f_a - \sum_{a \in \delta^-(v)} f_a = b_v"
+    return Equation(name, flow, says, when="where the network has this vertex", exists=exists)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class GpuAssignment(Model[GpuInstance, GpuSolution]):
+class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     """One scheduling round of a GPU cluster (see the module).
 
     Parameters
@@ -86,7 +110,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
             "gpu_out",
             r"\sum_{t \in T} x_{tg} \le 1 \quad \forall g \in G",
             "a GPU runs at most one task",
-            "price of a GPU while the number of running tasks stays as it is",
+            "price of a GPU at a fixed total: what the GPUs there cost others while as many tasks run; not what one "
+            "more GPU saves, which `value_of` says",
             "s",
         ),
         Equation(
@@ -103,6 +128,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
             "price of the share: what one GPU more for this job costs (negative: saves)",
             "s per GPU",
         ),
+        *(_vertex(name, says) for name, says in _VERTICES.items()),
     )
 
     @cached_property
@@ -116,44 +142,76 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
         return plan_round(self.instance.arrays, self.policy)
 
     @cached_property
+    def earnings(self) -> Earnings:
+        """Weights of transfer, stops and elapsed time."""
+        return Earnings.of(self.instance.arrays, preemptive=self.policy is Policy.FSP)
+
+    @cached_property
     def assignment(self) -> AssignmentNetwork:
         """The flow network and the way back from its flow."""
+        return self._build(self.round)
+
+    def _build(self, plan: Round) -> AssignmentNetwork:
         build = build_compact if self.network == "compact" else build_paper
-        return build(self.round, self.costs, self.penalties.waiting)
+        return build(plan, self.costs, exact(self.penalties.waiting), self.earnings)
 
     def _formulate(self) -> FlowNetwork:
         return self.assignment.network
 
-    def _interpret(self, run: Run) -> GpuSolution:
-        plan, built, outcome = self.round, self.assignment, run.outcome
-        tasks = len(plan.view.task_job)
-        gpu = np.full(tasks, -1)
-        objective = bound = None
-        transfer = 0
-        duals: dict[str, Dual] = {}
-        if outcome.values is not None and outcome.objective is not None:
-            gpu[plan.kept] = plan.view.task_running_gpu[plan.kept]
+    def _run(self, engine: EngineName, options: SolveOptions) -> GpuRun:
+        """Solve the round; under FSP search over who may stop, as long as a job stops the wrong ones."""
+        view = self.instance.arrays
+
+        def solve_round(kept: Any, stopped: Any) -> Leaf | Outcome:
+            first = not kept.any() and not stopped.any()
+            plan = self.round if first else plan_round(view, self.policy, kept, stopped)
+            built = self.assignment if first else self._build(plan)
+            outcome = solve(built.network, engine, options)
+            if outcome.values is None or outcome.status is not Status.OPTIMAL:
+                return outcome
+            gpu = np.full(len(view.task_job), -1)
+            gpu[plan.kept] = view.task_running_gpu[plan.kept]
             gpu[plan.candidates] = built.gpus_of_flow(outcome.values)
-            going_on = int(np.count_nonzero(gpu[plan.optional] >= 0))
-            units = (int(outcome.objective) + going_on) // built.factor
             waiting = 0 if plan.shares is None else len(plan.candidates) - plan.total
-            transfer = units - waiting * built.waiting_cost
-            objective = float(units * self.costs.unit_s)
-            bound = objective if outcome.bound is not None else None
-            duals = self._duals(outcome)
+            constant = waiting * built.waiting_cost * self.earnings.factor + int(self.earnings.keep[plan.kept].sum())
+            return Leaf(plan, built, outcome, gpu, stopped, constant)
+
+        best, root, proven = search(solve_round, len(view.task_job))
+        if isinstance(best, Outcome):
+            return GpuRun(best)
+        return GpuRun(best.outcome, best, root, proven)
+
+    def _interpret(self, run: GpuRun) -> GpuSolution:
+        leaf, view = run.leaf, self.instance.arrays
+        if leaf is None:
+            nothing = np.full(len(view.task_job), -1)
+            place = Placement(view, self.costs, nothing)
+            facts = {**self._facts(run), "objective": None, "bound": None, "gap": None}
+            return GpuSolution(**facts, placement=place, round=self.round)
+        placement = Placement(view, self.costs, leaf.gpu)
+        waiting = 0 if leaf.plan.shares is None else int(np.count_nonzero(leaf.gpu < 0))
+        objective = placement.exact_transfer_s + waiting * exact(self.penalties.waiting) * self.costs.dearest
+        proven = run.proven and not self.costs.rounded_s
+        stated = {
+            "status": Status.OPTIMAL if proven else Status.FEASIBLE,
+            "objective": plain(objective),
+            "bound": plain(objective) if proven else None,
+            "gap": 0.0 if proven else None,
+        }
         return GpuSolution(
-            **{**self._facts(run), "objective": objective, "bound": bound},
-            duals=duals,
-            placement=Placement(plan.view, self.costs, gpu),
-            round=plan,
-            transfer_units=transfer,
+            **{**self._facts(run), **stated},
+            duals=self._duals(leaf),
+            placement=placement,
+            round=leaf.plan,
+            proof=proof_of(run, self.costs, self.earnings) if proven else {},
         )
 
-    def _duals(self, outcome: Outcome) -> dict[str, Dual]:
+    def _duals(self, leaf: Leaf) -> dict[str, Dual]:
         """Duals in seconds, by the names of the equation table; prices of capacities are not negative."""
+        outcome, network = leaf.outcome, leaf.built.network
         if outcome.duals is None or outcome.reduced_costs is None:
             return {}
-        network, second = self.assignment.network, float(self.costs.unit_s) / self.assignment.factor
+        second = float(self.costs.unit_s) / self.earnings.factor
         nodes, arcs = network.split_nodes(outcome.duals), network.split_arcs(outcome.reduced_costs)
         blocks = {**network.arc_blocks, **network.node_blocks}
         duals = {"job": nodes["job"] * second, "task": nodes["task"] * second}
@@ -162,12 +220,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution]):
             duals["share"] = -arcs["share"] * second
         return {name: Dual.of_block(blocks[name], values) for name, values in duals.items()}
 
-    def _verify(self, solution: GpuSolution) -> tuple[Check, ...]:
-        return check_placements(
-            self.instance,
-            solution.gpu.tolist(),
-            policy=str(self.policy),
-            weights=(self.penalties.rack, self.penalties.between_racks),
-            transfer_s=float(solution.transfer_units * self.costs.unit_s),
-            rounded_s=self.costs.rounded_s,
-        )
+
+def plain(value: Fraction) -> float | int:
+    """A whole number as it is, another as the nearest float."""
+    return int(value) if value.denominator == 1 else float(value)

@@ -11,15 +11,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.round import Round
 
-__all__ = ["AssignmentNetwork", "Places", "build_compact", "build_paper"]
+__all__ = ["AssignmentNetwork", "Earnings", "Places", "build_compact", "build_paper"]
+
+
+@dataclass(frozen=True, eq=False)
+class Earnings:
+    """Weights that put transfer first, then the fewest stops, then (to spare the search) longest-running tasks.
+
+    Attributes
+    ----------
+    factor
+        Every transfer cost counts so many times: more than all running tasks together earn.
+    base
+        A running task that goes on earns this much, and
+    keep
+        (T,) this in all: the more the longer it runs, but all such differences together are less than ``base``.
+    """
+
+    factor: int
+    base: int
+    keep: Integers
+
+    @classmethod
+    def of(cls, view: GpuArrays, *, preemptive: bool) -> Earnings:
+        """Weights of one instance; costs count once where no task can be stopped."""
+        none = np.zeros(len(view.task_job), np.int64)
+        running = np.flatnonzero(view.task_running_gpu >= 0)
+        if not preemptive or not len(running):
+            return cls(1, 1, none)
+        order = running[np.lexsort((view.task_elapsed[running], view.task_job[running]))]
+        job = view.task_job[order]
+        new = np.append(True, (job[1:] != job[:-1]))
+        step = np.append(True, new[1:] | (np.diff(view.task_elapsed[order]) > 0))
+        rank = np.cumsum(step) - 1
+        rank -= np.maximum.accumulate(np.where(new, rank, 0))
+        base = int(rank.sum()) + 1
+        none[order] = base + rank
+        return cls(int(none.sum()) + 1, base, none)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +67,7 @@ class AssignmentNetwork:
     Attributes
     ----------
     network
-        What to solve; costs are multiplied by ``factor`` to make room for a tie-break.
-    factor
-        Of several optima the one that stops fewest running tasks is chosen: every transfer cost counts
-        ``factor`` times, going on running earns 1.
+        What to solve; costs are multiplied by the factor of `Earnings`.
     waiting_cost
         Cost of a waiting candidate (alpha), in cost units.
     gpus_of_flow
@@ -40,7 +75,6 @@ class AssignmentNetwork:
     """
 
     network: FlowNetwork
-    factor: int
     waiting_cost: int
     gpus_of_flow: Callable[[Integers], Integers]
 
@@ -84,10 +118,10 @@ class Places:
         return np.flatnonzero(self.place[:-1] == self.place[1:])
 
 
-def build_paper(plan: Round, costs: TransferCosts, waiting_penalty: float) -> AssignmentNetwork:
+def build_paper(plan: Round, costs: TransferCosts, waiting: Fraction, earnings: Earnings) -> AssignmentNetwork:
     """The paper's network: S, E; per job j and u_j; per task; per free GPU."""
     view, tasks, gpus = plan.view, plan.candidates, plan.free_gpu
-    alpha, factor = _alpha(costs, waiting_penalty), len(plan.optional) + 1
+    alpha, factor = _alpha(costs, waiting), earnings.factor
     names = np.array(view.task_names, dtype=object)[tasks]
     net = NetworkBuilder("gpu-assignment")
     through = len(tasks) if plan.shares is not None else plan.total
@@ -99,14 +133,18 @@ def build_paper(plan: Round, costs: TransferCosts, waiting_penalty: float) -> As
     fits[len(plan.startable) :] = view.task_running_gpu[plan.optional][:, None] == gpus
     row, column = np.nonzero(fits)
     cost = costs.dense()[tasks[row], view.gpu_node[gpus[column]]] * factor
-    cost[row >= len(plan.startable)] = -1
+    going_on = row >= len(plan.startable)
+    cost[going_on] = -earnings.keep[tasks[row[going_on]]]
     net.arcs("enter", source, job, upper=plan.candidates_by_job)
     net.arcs("offer", job[view.task_job[tasks]], task, upper=1)
     place = net.arcs("place", task[row], gpu[column], upper=1, cost=cost)
     # With every free GPU in use, saying so fixes how many tasks run.
     all_used = plan.shares is not None and plan.total == len(gpus)
     net.arcs("gpu_out", gpu, sink, upper=1, lower=int(all_used))
-    _leave_waiting(net, plan, job, sink, alpha * factor, pooled=not (all_used or plan.total == len(tasks)))
+    # More than one group with odd GPUs needs a total of its own for each.
+    odd = plan.shares is not None and len(np.unique(plan.shares.group[plan.shares.least < plan.shares.most])) > 1
+    pooled = odd or not (all_used or plan.total == len(tasks))
+    _leave_waiting(net, plan, job, sink, alpha * factor, pooled=pooled)
 
     def gpus_of_flow(flow: Integers) -> Integers:
         chosen = flow[place] > 0
@@ -114,18 +152,18 @@ def build_paper(plan: Round, costs: TransferCosts, waiting_penalty: float) -> As
         answer[row[chosen]] = gpus[column[chosen]]
         return answer
 
-    return AssignmentNetwork(net.build(), factor, alpha, gpus_of_flow)
+    return AssignmentNetwork(net.build(), alpha, gpus_of_flow)
 
 
-def build_compact(plan: Round, costs: TransferCosts, waiting_penalty: float) -> AssignmentNetwork:
+def build_compact(plan: Round, costs: TransferCosts, waiting: Fraction, earnings: Earnings) -> AssignmentNetwork:
     """The compact network (see the module)."""
-    return _Compact(plan, costs).build(waiting_penalty)
+    return _Compact(plan, costs, earnings).build(waiting)
 
 
 class _Compact:
-    def __init__(self, plan: Round, costs: TransferCosts) -> None:
+    def __init__(self, plan: Round, costs: TransferCosts, earnings: Earnings) -> None:
         view = plan.view
-        self.plan, self.costs, self.view = plan, costs, view
+        self.plan, self.costs, self.view, self.earnings = plan, costs, view, earnings
         self.memory = np.unique(view.gpu_memory[plan.free_gpu]) if len(plan.free_gpu) else np.array([np.inf])
         classes = len(self.memory)
         gpu_class = np.searchsorted(self.memory, view.gpu_memory[plan.free_gpu])
@@ -142,10 +180,10 @@ class _Compact:
         self.first_gpu = np.cumsum(self.capacity) - self.capacity
         self.own_vertex = vertex[np.searchsorted(plan.free_gpu, own)]
 
-    def build(self, waiting_penalty: float) -> AssignmentNetwork:
+    def build(self, waiting: Fraction) -> AssignmentNetwork:
         plan, view = self.plan, self.view
-        tasks, factor = plan.candidates, len(plan.optional) + 1
-        alpha = _alpha(self.costs, waiting_penalty)
+        tasks, factor = plan.candidates, self.earnings.factor
+        alpha = _alpha(self.costs, waiting)
         names = np.array(view.task_names, dtype=object)
         net = NetworkBuilder("gpu-assignment-compact")
         with_shares = plan.shares is not None
@@ -165,7 +203,7 @@ class _Compact:
         self._inner_arcs(net, sink)
         _leave_waiting(net, plan, job, sink, alpha * factor, pooled=True)
         network = net.build()
-        return AssignmentNetwork(network, factor, alpha, lambda flow: self._gpus(network, flow))
+        return AssignmentNetwork(network, alpha, lambda flow: self._gpus(network, flow))
 
     def _place_nodes(self, net: NetworkBuilder, what: str, places: Places, names: tuple[str, ...]) -> Integers:
         labels = (np.array(names, dtype=object)[places.place], self.memory[places.memory_class])
@@ -192,7 +230,7 @@ class _Compact:
             nodes = np.unique(self.node.place)
             tasks, place = np.repeat(everyone, len(nodes)), np.tile(nodes, len(everyone))
             arcs("on_node", tasks, self.node, place, self.n, costs.dense()[tasks, place])
-        net.arcs("keep", task[len(everyone) :], self.own, upper=1, cost=-1)
+        net.arcs("keep", task[len(everyone) :], self.own, upper=1, cost=-self.earnings.keep[plan.optional])
 
     def _inner_arcs(self, net: NetworkBuilder, sink: Integers) -> None:
         """Cluster to racks to nodes to the sink, and from each memory class to the next larger one."""
@@ -204,7 +242,7 @@ class _Compact:
         for name, places, number in (("node", node, self.n), ("rack", rack, self.r), ("cluster", cluster, self.x)):
             lower = places.climbs()
             net.arcs(f"larger_{name}", number[lower], number[lower + 1])
-        net.arcs("own_gpu_in", self.n[self.own_vertex], self.own, upper=1)
+        net.arcs("own_gpu_in", self.n[self.own_vertex], self.own)
         net.arcs("gpu_out", self.n, sink, upper=self.capacity)
         net.arcs("own_gpu_out", self.own, sink, upper=1)
 
@@ -255,7 +293,7 @@ class _Compact:
 _INNER = frozenset({"to_rack", "to_node", "larger_node", "larger_rack", "larger_cluster", "own_gpu_in", "gpu_out"})
 
 
-def _alpha(costs: TransferCosts, penalty: float) -> int:
+def _alpha(costs: TransferCosts, penalty: Fraction) -> int:
     """Cost of leaving a task waiting: the penalty times the dearest transfer (reconstructed)."""
     return round(penalty * int(costs.remote.max(initial=0)))
 

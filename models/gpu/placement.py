@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -56,14 +57,23 @@ class Placement:
     @cached_property
     def megabytes(self) -> NDArray[np.float64]:
         """(T, 3) MB each starting task reads from its node, its rack, other racks."""
-        node = np.full(len(self.gpu), -1)
-        node[self.started] = self.view.gpu_node[self.gpu[self.started]]
-        return self.costs.megabytes(node)
+        return self.costs.megabytes(self._started_on)
 
     @cached_property
     def transfer_s(self) -> NDArray[np.float64]:
         """(T,) weighted transfer seconds of each starting task, 0 for the others."""
-        return self.megabytes @ self.costs.seconds_per_mb
+        return self.megabytes @ np.array(self.costs.rates, dtype=np.float64)
+
+    @cached_property
+    def exact_transfer_s(self) -> Fraction:
+        """Weighted transfer seconds of all starting tasks, exact."""
+        return self.costs.seconds(self._started_on)
+
+    @cached_property
+    def _started_on(self) -> Integers:
+        node = np.full(len(self.gpu), -1)
+        node[self.started] = self.view.gpu_node[self.gpu[self.started]]
+        return node
 
     def states(self) -> NDArray[Any]:
         """(T,) ``kept``, ``started``, ``preempted`` or ``waiting``."""
@@ -120,7 +130,7 @@ class Placement:
             "preempted": len(self.preempted),
             "waiting": len(self.waiting),
             "idle_gpus": len(self.view.gpu_node) - running,
-            "transfer_s": float(self.transfer_s.sum()),
+            "transfer_s": float(self.exact_transfer_s),
         }
         for level, amount in zip(LEVELS, gigabytes, strict=True):
             metrics[f"{level}_gb"] = amount

@@ -39,7 +39,7 @@ class Round:
     kept
         (T,) bool, tasks that certainly go on running where they are.
     optional
-        (O,) running tasks that go on only if their job gets an odd GPU (at most one per job).
+        (O,) running tasks that go on, where they are, or stop.
     startable
         (W,) waiting tasks that may start.
     free_gpu
@@ -75,38 +75,20 @@ class Round:
         return np.bincount(self.view.task_job[self.candidates], minlength=len(self.view.job_names))
 
 
-def plan_round(view: GpuArrays, policy: Policy) -> Round:
+def plan_round(
+    view: GpuArrays, policy: Policy, kept: NDArray[np.bool_] | None = None, stopped: NDArray[np.bool_] | None = None
+) -> Round:
     """Apply a policy to the running tasks and find the shares of what remains.
 
-    FSP first shares all GPUs among all tasks, counting a task by the memory it needs. A job keeps its
-    longest-running tasks up to the least it may get; the next one is optional where the share is fractional.
-    Because a kept task holds its own GPU, shares are then computed again over what is left, with kept tasks as
-    floors, until keeping and shares agree. FS keeps all running tasks; its shares have them as floors, so that
-    the GPUs there are go to the jobs furthest below their share (an addition to the paper, whose caps alone let
-    one of two needy jobs take everything).
+    FSP leaves open which running tasks go on, but for those that are already decided (``kept``, ``stopped``): each may
+    stay on the GPU that it holds. FS and FSU keep all. Shares count kept tasks as floors, so that the GPUs there are go
+    to the jobs furthest below their share (an addition to the paper, whose caps alone let one of two needy jobs take
+    everything).
     """
     running = view.task_running_gpu >= 0
-    waiting = np.flatnonzero(~running)
-    if policy is not Policy.FSP:
-        no_option = np.zeros(0, np.int64)
-        return _with_shares(view, policy, running, no_option, waiting)
-    jobs = len(view.job_names)
-    order = _by_elapsed(view, np.flatnonzero(running))
-    held = np.bincount(view.task_job[order], minlength=jobs)
-    everything = _classes(view, view.gpu_memory)
-    first = max_min_shares(_demand(view, everything, np.arange(len(view.task_job)), view.task_memory), everything.units)
-    keep = np.minimum(held, first.least)
-    while True:
-        kept_rows, optional = _split(view, order, keep, jobs)
-        kept = np.zeros(len(view.task_job), bool)
-        kept[kept_rows] = True
-        startable = waiting[(keep == held)[view.task_job[waiting]]]
-        plan = _with_shares(view, policy, kept, optional, startable)
-        assert plan.shares is not None
-        certain = (plan.shares.least > keep) & (keep < held)
-        if not certain.any():
-            return plan
-        keep = np.where(certain, keep + 1, keep)
+    keep = running if policy is not Policy.FSP else np.zeros(len(running), bool) if kept is None else kept
+    out = ~running | keep if stopped is None else ~running | keep | stopped
+    return _with_shares(view, policy, keep, np.flatnonzero(~out), np.flatnonzero(~running))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +126,8 @@ def _with_shares(
     free = np.setdiff1d(np.arange(len(view.gpu_node)), held_gpus)
     classes = _classes(view, view.gpu_memory[free])
     tasks = np.concatenate([startable, optional])
-    # An optional task can use its own GPU only; by exchange that counts as needing a GPU of that class.
+    # An optional task can use its own GPU only. Whoever serves it by another that is as large can put it back on its
+    # own, and the task found there on the other: so it counts as needing a GPU of its own class.
     memory = np.concatenate([view.task_memory[startable], view.gpu_memory[view.task_running_gpu[optional]]])
     demand = _demand(view, classes, tasks, memory)
     kept_by_job = np.bincount(view.task_job[kept], minlength=len(view.job_names))
@@ -153,15 +136,3 @@ def _with_shares(
         return Round(view, policy, kept, optional, startable, free, None, pooled.total)
     shares = max_min_shares(demand, classes.units, kept_by_job)
     return Round(view, policy, kept, optional, startable, free, shares, shares.total - int(kept_by_job.sum()))
-
-
-def _by_elapsed(view: GpuArrays, running: Integers) -> Integers:
-    """Running tasks by job, longest-running first, ties in the order of the instance."""
-    return running[np.lexsort((running, -view.task_elapsed[running], view.task_job[running]))]
-
-
-def _split(view: GpuArrays, order: Integers, keep: Integers, jobs: int) -> tuple[Integers, Integers]:
-    """The first ``keep[j]`` running tasks of each job, and the one after them."""
-    job = view.task_job[order]
-    rank = np.arange(len(order)) - np.searchsorted(job, np.arange(jobs))[job]
-    return order[rank < keep[job]], order[rank == keep[job]]

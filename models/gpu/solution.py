@@ -29,13 +29,13 @@ class GpuSolution(Solution):
         Who runs where.
     round
         What was to be decided: kept tasks, shares.
-    transfer_units
-        Weighted transfer of all starting tasks, in units of ``placement.costs.unit_s``; exact.
+    proof
+        What the verifier needs; empty without a proven optimum.
     """
 
     placement: Placement = field(repr=False)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
     round: Round = field(repr=False)
-    transfer_units: int = field(repr=False)
 
     @property
     def gpu(self) -> Integers:
@@ -100,6 +100,10 @@ class GpuSolution(Solution):
         answer["jobs"] = [{key: None if value != value else value for key, value in job.items()} for job in jobs]
         answer["cost_unit_s"] = str(self.placement.costs.unit_s)
         return answer
+
+    def _proof(self) -> dict[str, Any]:
+        """What proves fairness and least transfer; see `flowlex.validation.certificates.gpu`."""
+        return self.proof
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Who runs where: one cell per GPU, coloured by where the task's data come from."""

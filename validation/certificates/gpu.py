@@ -1,161 +1,138 @@
-"""GPU placements recomputed from the instance, task by task, without the model's arrays or its network."""
+"""Solution files of GPU assignment, judged from the instance: who runs where, fair shares, least transfer.
+
+The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or (FSP only) stops, the
+shortest-running of a job first, ties free. First the sorted numbers of running tasks per job are lexicographically
+greatest (FSU: their sum), then weighted transfer is least, then the fewest tasks stop. The proof: see `gpu_search`.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
-from flowlex.instances.gpu import GpuInstance, Task
+import numpy as np
+from numpy.typing import NDArray
+
 from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.gpu_costs import Costs
+from flowlex.validation.certificates.gpu_search import Cluster, GpuProof, SearchProof, none
+from flowlex.validation.certificates.numbers import exact
 
-__all__ = ["check_placements"]
+__all__ = ["VERIFIER"]
 
-
-def check_placements(
-    instance: GpuInstance,
-    gpu_of_task: Sequence[int],
-    *,
-    policy: str,
-    weights: tuple[float, float],
-    transfer_s: float,
-    rounded_s: float,
-) -> tuple[Check, ...]:
-    """Check who runs where against the instance.
-
-    Parameters
-    ----------
-    gpu_of_task
-        (T,) GPU number of each task in the order of the instance, -1 when it does not run.
-    policy
-        ``FSP``, ``FS`` or ``FSU``.
-    weights
-        Penalties of traffic within and between racks.
-    transfer_s
-        Weighted transfer seconds that the model states.
-    rounded_s
-        Error that rounding costs may have caused.
-    """
-    gpus = [(gpu, node) for node in instance.nodes for gpu in node.gpus]
-    tasks = [(task, job.name) for job in instance.jobs for task in job.tasks]
-    number = {gpu.name: index for index, (gpu, _) in enumerate(gpus)}
-    used = Counter(gpu for gpu in gpu_of_task if gpu >= 0)
-    double = [gpus[gpu][0].name for gpu, times in used.items() if times > 1]
-    small = [
-        task.name
-        for (task, _), gpu in zip(tasks, gpu_of_task, strict=True)
-        if gpu >= 0 and task.memory_gb > gpus[gpu][0].memory_gb
-    ]
-    moved: list[tuple[Task, str]] = []
-    stopped: list[tuple[Task, str]] = []
-    for (task, job), gpu in zip(tasks, gpu_of_task, strict=True):
-        if task.running is not None and gpu != number[task.running.gpu]:
-            (moved if gpu >= 0 else stopped).append((task, job))
-    return (
-        _none("every GPU runs at most one task", double, "runs two tasks"),
-        _none("every task fits the memory of its GPU", small, "does not fit"),
-        _none("no running task is moved", [task.name for task, _ in moved], "moved"),
-        *_preemption(tasks, gpu_of_task, policy, stopped),
-        *_fairness(instance, gpu_of_task, policy, {job for _, job in stopped}),
-        _cost(instance, gpu_of_task, weights, transfer_s, rounded_s),
-    )
+_LEVELS = ("node", "rack", "between")
 
 
-def _none(name: str, offenders: Sequence[str], what: str) -> Check:
-    detail = f"{offenders[0]} {what}" if offenders else ""
-    return Check(name, not offenders, len(offenders), detail)
+class GpuAnswer(Strict):
+    """Task to GPU for those that run; the others by reason; jobs as a table; the unit of costs."""
+
+    placements: dict[str, str]
+    preempted: dict[str, str]
+    waiting: dict[str, str]
+    jobs: list[dict[str, Any]]
+    cost_unit_s: str
 
 
-def _preemption(
-    tasks: Sequence[tuple[Task, str]], gpu_of_task: Sequence[int], policy: str, stopped: Sequence[tuple[Task, str]]
-) -> Iterator[Check]:
+def _judge(claimed: Claimed) -> Finding:
+    instance, document, answer = claimed.instance, claimed.document, claimed.answer
+    cluster = Cluster(instance, answer.placements)
+    if cluster.strange:
+        return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
+    policy, weights = _options(document.options)
+    costs = Costs.of(instance, weights)
+    checks = [*_feasible(cluster, answer, policy)]
+    started = (cluster.at >= 0) & (cluster.own < 0)
+    level = costs.levels(started, cluster.gpu_node[cluster.at])
+    transfer = costs.seconds(level)
+    waits = 0 if policy == "FSU" else int(np.count_nonzero(cluster.at < 0))
+    objective = transfer + weights[2] * costs.dearest * waits
+    checks += [*_tables(cluster, answer, costs.by_task(level))]
+    metrics = _metrics(cluster, costs, level, transfer)
+    if document.status != "optimal" or not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks), objective, metrics=metrics)
+    if claimed.proof.search is None:
+        checks.append(Check("nothing is fairer or moves less", True, detail=f"says {document.engine}", how="quoted"))
+        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
+    proof = SearchProof(cluster, costs, claimed.proof, policy, transfer)
+    return Finding("optimal", (*checks, *proof.checks()), objective, objective, metrics=metrics)
+
+
+def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction]]:
+    policy, penalties = str(options["policy"]), options["penalties"]
+    if policy not in ("FSP", "FS", "FSU"):
+        raise ValueError(f"policy {policy!r} is none of FSP, FS, FSU")
+    a1, a2, a3 = (exact(penalties[name]) for name in ("rack", "between_racks", "waiting"))
+    if min(a1, a2, a3) < 0:
+        raise ValueError("penalties must not be negative")
+    return policy, (a1, a2, a3)
+
+
+def _feasible(cluster: Cluster, answer: GpuAnswer, policy: str) -> Iterator[Check]:
+    at, own, names = cluster.at, cluster.own, cluster.names
+    twice = [g for g, times in Counter(answer.placements.values()).items() if times > 1]
+    yield none("every GPU runs at most one task", twice)
+    small = np.flatnonzero((at >= 0) & (cluster.need > cluster.gpu_memory[at]))
+    yield none("every task fits the memory of its GPU", [names[t] for t in small.tolist()])
+    yield none("no running task is moved", [names[t] for t in np.flatnonzero((own >= 0) & (at >= 0) & (at != own))])
+    stopped = (own >= 0) & (at < 0)
     if policy != "FSP":
-        yield _none("no running task is stopped", [task.name for task, _ in stopped], "was stopped")
-        return
-    longest_stopped: dict[str, float] = {}
-    for task, job in stopped:
-        assert task.running is not None
-        longest_stopped[job] = max(longest_stopped.get(job, 0.0), task.running.elapsed_s)
-    kept_shorter, started = [], []
-    for (task, job), gpu in zip(tasks, gpu_of_task, strict=True):
-        if job in longest_stopped and gpu >= 0:
-            if task.running is None:
-                started.append(task.name)
-            elif task.running.elapsed_s < longest_stopped[job]:
-                kept_shorter.append(task.name)
-    yield _none("a job loses its shortest-running tasks", kept_shorter, "ran shorter than one that was stopped")
-    yield _none("a job that loses tasks starts none", started, "was started")
+        yield none("no running task is stopped", [names[t] for t in np.flatnonzero(stopped)])
+    longest = np.full(len(cluster.job), -1.0)
+    np.maximum.at(longest, cluster.job_of[stopped], cluster.elapsed[stopped])
+    kept = (own >= 0) & (at >= 0)
+    wrong = np.flatnonzero(kept & (cluster.elapsed < longest[cluster.job_of]))
+    yield none("a job stops its shortest-running tasks", [names[t] for t in wrong.tolist()])
+    for state, chosen, said in (
+        ("stopped", stopped, answer.preempted),
+        ("waiting", (own < 0) & (at < 0), answer.waiting),
+    ):
+        true = {names[t] for t in np.flatnonzero(chosen).tolist()}
+        yield none(f"{state} tasks are those named", sorted(true ^ set(said)))
 
 
-def _fairness(instance: GpuInstance, gpu_of_task: Sequence[int], policy: str, losing: set[str]) -> Iterator[Check]:
-    """No job that starts a task has two more GPUs than a job with a waiting task that would fit there.
-
-    Jobs that lose tasks start none in the same round, so they cannot be the poorer ones.
-    """
-    if policy == "FSU":
-        return
-    memory = [gpu.memory_gb for node in instance.nodes for gpu in node.gpus]
-    held: dict[str, int] = defaultdict(int)
-    least_waiting: dict[str, float] = {}
-    largest_started: dict[str, float] = {}
-    position = iter(gpu_of_task)
-    for job in instance.jobs:
-        for task in job.tasks:
-            gpu = next(position)
-            if gpu >= 0:
-                held[job.name] += 1
-                if task.running is None:
-                    largest_started[job.name] = max(largest_started.get(job.name, 0.0), memory[gpu])
-            elif task.running is None and job.name not in losing:
-                least_waiting[job.name] = min(least_waiting.get(job.name, task.memory_gb), task.memory_gb)
-    # Sorted by what they hold, only the poorest waiting job of each memory need matters.
-    envious = []
-    for rich, room in largest_started.items():
-        poorer = [held[job] for job, need in least_waiting.items() if need <= room and job != rich]
-        if poorer and held[rich] >= min(poorer) + 2:
-            envious.append(rich)
-    yield _none(
-        "no job starts tasks at the expense of a poorer one", envious, "has two GPUs more than a job that waits"
-    )
+def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -> Iterator[Check]:
+    at, own = cluster.at, cluster.own
+    true = {
+        "tasks": cluster.counts(at >= -1),
+        "running": cluster.counts(at >= 0),
+        "started": cluster.counts((at >= 0) & (own < 0)),
+        "preempted": cluster.counts((at < 0) & (own >= 0)),
+        "waiting": cluster.counts((at < 0) & (own < 0)),
+        "transfer_s": np.bincount(cluster.job_of, weights=seconds, minlength=len(cluster.job)),
+    }
+    wrong = [str(row.get("job")) for row in answer.jobs if row.get("job") not in cluster.job]
+    wrong += list(cluster.job.keys() - {row.get("job") for row in answer.jobs})
+    for row in answer.jobs if not wrong else ():
+        j = cluster.job[row["job"]]
+        for name, values in true.items():
+            if name in row and abs(row[name] - values[j]) > 1e-9 * (1 + abs(values[j])):
+                wrong.append(f"{name} of {row['job']} is {values[j]:g} (stated {row[name]})")
+    yield none("the table of jobs", wrong)
 
 
-def _cost(
-    instance: GpuInstance,
-    gpu_of_task: Sequence[int],
-    weights: tuple[float, float],
-    stated: float,
-    rounded_s: float,
-) -> Check:
-    """Add up every shard's size at the level it is read from; exact until the last division."""
-    rack_of = {node.name: node.rack for node in instance.nodes}
-    host = [node for node in instance.nodes for _ in node.gpus]
-    sizes: tuple[list[float], list[float], list[float]] = ([], [], [])
-    tasks = (task for job in instance.jobs for task in job.tasks)
-    for task, gpu in zip(tasks, gpu_of_task, strict=True):
-        if gpu < 0 or task.running is not None:
-            continue
-        node = host[gpu]
-        for shard in task.shards:
-            if node.name in shard.replicas:
-                level = 0
-            elif any(rack_of[holder] == node.rack for holder in shard.replicas):
-                level = 1
-            else:
-                level = 2
-            sizes[level].append(shard.size_mb)
-    node_s, rack_s, between_s = (
-        sum((Fraction(Decimal(repr(x))) * n for x, n in Counter(s).items()), Fraction(0)) for s in sizes
-    )
-    disk, rack, between = (
-        Fraction(Decimal(repr(x)))
-        for x in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
-    )
-    within, across = (Fraction(Decimal(repr(w))) for w in weights)
-    total = float(node_s / disk + within * rack_s / rack + across * between_s / between)
-    off = abs(total - stated)
-    # The stated number is an exact rational in floating point: a few units in the last place may differ.
-    ok = off <= rounded_s + 1e-12 * max(1.0, abs(total))
-    return Check(
-        "transfer seconds recomputed from shards and replicas", ok, off, f"{total:.12g} s (stated {stated:.12g})"
-    )
+def _metrics(cluster: Cluster, costs: Costs, level: NDArray[np.int64], transfer: Fraction) -> dict[str, Any]:
+    at, own = cluster.at, cluster.own
+    megabytes = [sum((costs.size[s] for s in np.flatnonzero(level == k).tolist()), Fraction(0)) for k in range(3)]
+    total, running = sum(megabytes), int(np.count_nonzero(at >= 0))
+    count = cluster.counts(at >= 0)
+    square = int((count**2).sum())
+    return {
+        "running": running,
+        "started": int(np.count_nonzero((at >= 0) & (own < 0))),
+        "preempted": int(np.count_nonzero((at < 0) & (own >= 0))),
+        "waiting": int(np.count_nonzero((at < 0) & (own < 0))),
+        "idle_gpus": len(cluster.gpu) - running,
+        "transfer_s": transfer,
+        **{f"{name}_gb": amount / 1000 for name, amount in zip(_LEVELS, megabytes, strict=True)},
+        **{
+            f"{name}_percent": 100 * amount / total if total else 0
+            for name, amount in zip(_LEVELS, megabytes, strict=True)
+        },
+        "jain_index": Fraction(int(count.sum()) ** 2, len(count) * square) if square else 1,
+    }
+
+
+VERIFIER = Verifier("gpu-assignment", GpuAnswer, GpuProof, _judge)

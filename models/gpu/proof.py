@@ -1,0 +1,120 @@
+"""What proves a round: a cut per level of fairness and prices of GPUs and jobs, for every part of the search.
+
+`flowlex.validation.certificates.gpu` says how they are read; nothing here is believed there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.network import Earnings
+from flowlex.models.gpu.search import GpuRun, Leaf, Node
+
+__all__ = ["proof_of"]
+
+
+def proof_of(run: GpuRun, costs: TransferCosts, earnings: Earnings) -> dict[str, Any]:
+    """The proof of a run that is proven best, by names of the instance; empty when a network gave no prices."""
+    if run.root is None or run.leaf is None:
+        return {}
+    view = run.leaf.plan.view
+    keep = {view.task_names[t]: int(earnings.keep[t]) for t in np.flatnonzero(earnings.keep).tolist()}
+    parts = _tree(run.root)
+    if parts is None:
+        return {}
+    return {
+        "unit_s": str(costs.unit_s),
+        "factor": earnings.factor,
+        "base": earnings.base,
+        "keep": keep,
+        "search": parts,
+    }
+
+
+def _tree(node: Node) -> dict[str, Any] | None:
+    if node.task is None:
+        return _leaf(node.leaf)
+    kept, stopped = map(_tree, node.parts)
+    if kept is None or stopped is None:
+        return None
+    return {"task": node.leaf.plan.view.task_names[node.task], "kept": kept, "stopped": stopped}
+
+
+def _leaf(leaf: Leaf) -> dict[str, Any] | None:
+    prices = _prices(leaf)
+    return None if prices is None else {"cuts": _cuts(leaf), **prices}
+
+
+def _prices(leaf: Leaf) -> dict[str, Any] | None:
+    """Prices of GPUs (not negative) and what a unit of each job is worth, from the potentials of the network."""
+    plan, network, potential = leaf.plan, leaf.built.network, leaf.outcome.duals
+    if potential is None or potential.dtype.kind != "i":
+        return None
+    view, nodes = plan.view, network.split_nodes(potential)
+    sink = int(nodes["E"][0])
+    if "gpu" in nodes:
+        price = nodes["gpu"] - sink
+    else:
+        price = np.zeros(len(plan.free_gpu), np.int64)
+        own = np.full(len(view.gpu_node), -1)
+        own[view.task_running_gpu[plan.optional]] = np.arange(len(plan.optional))
+        memory = np.unique(view.gpu_memory[plan.free_gpu])
+        key = view.gpu_node[plan.free_gpu] * len(memory) + np.searchsorted(memory, view.gpu_memory[plan.free_gpu])
+        vertex = np.searchsorted(np.unique(key), key)
+        price = nodes["node"][vertex] - sink if len(key) else price
+        mine = own[plan.free_gpu] >= 0
+        price[mine] = nodes["own_gpu"][own[plan.free_gpu][mine]] - sink
+    worth = nodes["job"] - sink if plan.shares is not None else np.full(len(view.job_names), nodes["S"][0] - sink)
+    used = np.isin(plan.free_gpu, leaf.gpu)
+    if used.all() and len(used):  # every GPU is used whatever happens, so all prices may rise together
+        lift = max(0, -int(price.min()))
+        price, worth = price + lift, worth + lift
+    price = np.maximum(price, 0)
+    return {
+        "gpu_price": {view.gpu_names[g]: p for g, p in zip(plan.free_gpu.tolist(), price.tolist(), strict=True) if p},
+        "job_price": {view.job_names[j]: p for j, p in enumerate(worth.tolist()) if p},
+    }
+
+
+def _cuts(leaf: Leaf) -> list[dict[str, Any]]:
+    """A cut per level v: who may still be raised to v, and the GPUs that all of them would need."""
+    plan, view = leaf.plan, leaf.plan.view
+    count = np.bincount(view.task_job[leaf.gpu >= 0], minlength=len(view.job_names))
+    if plan.shares is None:
+        return [_cut(leaf, np.ones(len(count), bool))]
+    levels = sorted({v for n in count.tolist() for v in (n, n + 1)})
+    return [_cut(leaf, count < v) for v in levels]
+
+
+def _cut(leaf: Leaf, short: NDArray[np.bool_]) -> dict[str, Any]:
+    """From the jobs that are short: the GPUs that their tasks could take, the tasks there, their jobs, and so on."""
+    plan, view = leaf.plan, leaf.plan.view
+    free = np.zeros(len(view.gpu_node), bool)
+    free[plan.free_gpu] = True
+    candidate = np.zeros(len(view.task_job), bool)
+    candidate[plan.candidates] = True
+    running = view.task_running_gpu >= 0
+    placed, out = candidate & (leaf.gpu >= 0), candidate & (leaf.gpu < 0)
+    jobs, reached, memory = short.copy(), np.zeros(len(free), bool), np.inf
+    while True:
+        wanting = out & jobs[view.task_job]
+        pushed = placed & reached[leaf.gpu]
+        needs = view.task_memory[(wanting | pushed) & ~running]
+        lowest = min(memory, float(needs.min(initial=np.inf)))
+        more = reached | (free & (view.gpu_memory >= lowest))
+        more[view.task_running_gpu[wanting & running]] = True
+        wider = jobs.copy()
+        wider[view.task_job[placed & more[leaf.gpu]]] = True
+        if lowest == memory and (more == reached).all() and (wider == jobs).all():
+            break
+        jobs, reached, memory = wider, more, lowest
+    single = np.flatnonzero(reached & ~(view.gpu_memory >= memory)).tolist()
+    return {
+        "jobs": [view.job_names[j] for j in np.flatnonzero(jobs).tolist()],
+        "memory_gb": None if memory == np.inf else memory,
+        "gpus": [view.gpu_names[g] for g in single],
+    }
