@@ -105,7 +105,10 @@ class Instance(Part):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the instance's content: what a solution file is bound to. Comments do not count."""
-        content = self.model_dump_json(exclude={"comment"}, exclude_defaults=True)  # a field added later changes nothing
+        # Without defaults, so that a field added later changes no fingerprint.
+        content = self.model_dump_json(
+            exclude={"comment"}, exclude_defaults=True
+        )  # a field added later changes nothing
         return "sha256:" + hashlib.sha256(f"{self.kind} {content}".encode()).hexdigest()
 
     def summary(self) -> dict[str, str | int | float]:
