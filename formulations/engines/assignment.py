@@ -26,15 +26,15 @@ def _assign(cost, column_price, row_of, column_of):
     """Assign every row to a column of its own at least total cost; False when that takes too many looks."""
     size = len(cost)
     looks = _PATIENCE * size * size
+    distance, before = np.empty(size, np.int64), np.zeros(size, np.int64)
+    column_price[:] = cost[0]
+    for i in range(1, size):
+        for j in range(size):
+            if cost[i, j] < column_price[j]:
+                column_price[j], before[j] = cost[i, j], i
     for j in range(size):
-        best = 0
-        for i in range(1, size):
-            if cost[i, j] < cost[best, j]:
-                best = i
-        column_price[j] = cost[best, j]
-        if column_of[best] < 0:
-            column_of[best], row_of[j] = j, best
-    distance, before = np.empty(size, np.int64), np.empty(size, np.int64)
+        if column_of[before[j]] < 0:
+            column_of[before[j]], row_of[j] = j, before[j]
     columns = np.arange(size)
     for free in range(size):
         if column_of[free] >= 0:

@@ -25,7 +25,9 @@ def check_magnitudes(network: FlowNetwork) -> None:
     cost = np.abs(network.cost.astype(np.float64))
     if len(cost):
         keep = min(len(cost), max(network.node_count - 1, 1))
-        path = float(np.partition(cost, len(cost) - keep)[len(cost) - keep :].sum())
+        path = float(cost.max()) * keep
+        if path >= _SAFE:  # a closer look
+            path = float(np.partition(cost, len(cost) - keep)[len(cost) - keep :].sum())
         if path >= _SAFE:
             arc = int(np.argmax(cost))
             raise EngineError(
