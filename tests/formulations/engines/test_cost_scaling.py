@@ -50,6 +50,7 @@ def test_flow_and_potentials_are_optimal(seed, dearest):
     assert network.total_cost(flow) == solve(network, "network").objective
 
 
+@pytest.mark.loops
 def test_a_hub_of_equal_arcs_is_no_matter():
     machines, tasks = 400, 700
     hub = machines + 1
@@ -73,6 +74,7 @@ def test_costs_beyond_the_safe_factor_still_give_a_flow_that_balances():
     assert exact <= network.total_cost(flow) <= exact + network.node_count * int(flow.sum())
 
 
+@pytest.mark.loops
 def test_gives_up_past_its_budget_and_without_arcs():
     assert scale_costs(random_network(1), 10) is None
     none = np.zeros(0, np.int64)
@@ -80,6 +82,7 @@ def test_gives_up_past_its_budget_and_without_arcs():
     assert scale_costs(empty, 10) is None
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("outlets", [0, 1])
 def test_gives_up_where_no_flow_exists(outlets):
     tail, head = np.array([1, 1, 2][: 2 + outlets]), np.array([2, 2, 0][: 2 + outlets])

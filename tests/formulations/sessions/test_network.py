@@ -50,6 +50,7 @@ class Life:
             s.add_supply(a, 1)
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("seed", range(25))
 def test_every_step_equals_a_solve_from_scratch(seed):
     session = NetworkSession(2, 4)
@@ -129,6 +130,7 @@ def test_without_an_optimum_of_the_other_engine_paths_find_their_own(monkeypatch
     assert session.objective == solve(session.network(), "network").objective
 
 
+@pytest.mark.loops
 def test_a_cheaper_outlet_without_capacity_reprices_what_leads_there():
     session = NetworkSession()
     a, b = session.add_node(), session.add_node()
@@ -143,6 +145,7 @@ def test_a_cheaper_outlet_without_capacity_reprices_what_leads_there():
     assert session.violations() == NONE
 
 
+@pytest.mark.loops
 def test_a_cycle_that_pays_for_ever_is_refused():
     session = NetworkSession()
     a, b = session.add_node(), session.add_node()
@@ -198,6 +201,7 @@ def test_negative_costs_and_cold_start():
     assert session.violations() == NONE
 
 
+@pytest.mark.loops
 def test_infeasible_names_the_node_and_recovers():
     session = NetworkSession()
     a = session.add_node()
@@ -210,6 +214,7 @@ def test_infeasible_names_the_node_and_recovers():
     assert session.flow.tolist() == [2]
 
 
+@pytest.mark.loops
 def test_touched_arcs_and_their_flow_before():
     session = NetworkSession()
     a = session.add_node()
@@ -224,6 +229,7 @@ def test_touched_arcs_and_their_flow_before():
     assert session.take_touched()[0].size == 0
 
 
+@pytest.mark.loops
 def test_state_is_restored_whole():
     session = NetworkSession(2, 4)
     life = Life(session, 11)
@@ -239,6 +245,7 @@ def test_state_is_restored_whole():
     assert twin.violations() == NONE
 
 
+@pytest.mark.loops
 def test_a_wrong_flow_is_found_out():
     session = NetworkSession()
     a = session.add_node()

@@ -71,6 +71,7 @@ class Life:
         assert session.objective == sum(d * part for d, part in zip(DIVISORS, mine, strict=True))
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("seed", range(25))
 def test_every_step_equals_the_stages_from_scratch(seed):
     life = Life(seed)
@@ -80,6 +81,7 @@ def test_every_step_equals_the_stages_from_scratch(seed):
         life.compare()
 
 
+@pytest.mark.loops
 def test_saved_and_restored_it_goes_on():
     life = Life(1)
     for _ in range(60):

@@ -151,6 +151,7 @@ def test_the_same_seed_gives_the_same_verdict() -> None:
     assert one.witness is not None
 
 
+@pytest.mark.loops
 def test_classics() -> None:
     assert check(zoo.r10()).is_tu
     assert not check(zoo.fano()).is_tu

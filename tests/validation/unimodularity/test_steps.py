@@ -141,6 +141,7 @@ def test_realisation_agrees_with_all_trees_on_five_edges() -> None:
     assert 100 < refused < 380
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("shape", ["random", "path", "deep"])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_network_matrices_are_recognised(shape: str, transposed: bool) -> None:
@@ -175,6 +176,7 @@ def test_repeated_lines_are_found_up_to_sign() -> None:
     assert sorted(reduced.why.tolist()) == [2] * 5 + [3] * 5
 
 
+@pytest.mark.loops
 def test_blocks_partition_the_nonzeros() -> None:
     generator = np.random.default_rng(5)
     for _ in range(40):
@@ -265,6 +267,7 @@ def separable(dense: np.ndarray, order: int, least: int) -> bool:
     return False
 
 
+@pytest.mark.loops
 def test_separations_are_found_exactly_when_there_are_any() -> None:
     generator = np.random.default_rng(5)
     met = {True: 0, False: 0}
