@@ -98,6 +98,8 @@ def _solve_elsewhere(
     except pulp.PulpError as error:
         raise EngineError(f"PuLP's {solver.name} failed: {error}. Set log=True to see why") from error
     status = _STATUS.get(problem.sol_status, Status.ERROR)
+    if problem.sol_status == pulp.LpSolutionNoSolutionFound and problem.status == pulp.LpStatusInfeasible:
+        status = Status.INFEASIBLE  # what CBC says of integer programs whose relaxation is feasible
     own = getattr(solver, "optionsDict", {})
     if status is Status.OPTIMAL and arrays.is_mip and (options.gap > 0 or own.get("gapRel") or own.get("gapAbs")):
         status = Status.FEASIBLE  # it may have stopped at the gap, and PuLP has no bound to tell
