@@ -24,16 +24,17 @@ Source: P2 to P4 of Shi et al. 2021; the staged form is finding 2 of shared/pape
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.engines import solve
+from flowlex.formulations.engines import solve as solve_formulation
 from flowlex.formulations.expression import Expression, Floats, Variables
 from flowlex.formulations.lexicographic.lambda_representation import increments
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 
 __all__ = [
     "Integrality",
@@ -141,6 +142,7 @@ def staged(
     *,
     engine: EngineName = "highs",
     options: SolveOptions | None = None,
+    solve: Callable[[LinearProgram], Outcome] | None = None,
     integrality: Integrality = "auto",
     largest_first: bool = True,
     at_least: int = 0,
@@ -151,6 +153,8 @@ def staged(
     ----------
     engine, options
         See `flowlex.formulations.engines.solve`.
+    solve
+        Solves one program instead of these two (to share one deadline among all).
     integrality
         ``lp``: linear programs only, the answer may be fractional. ``mip``: integer programs only. ``auto``: linear
         programs first.
@@ -164,7 +168,9 @@ def staged(
     LexicographicResult
         Status ``infeasible`` (or what the engine said) with ``values`` None when there is no answer.
     """
-    run = _Run(problem, engine, options or SolveOptions(), integrality, largest_first, at_least)
+    chosen = options or SolveOptions()
+    by_engine = solve or (lambda program: solve_formulation(program, engine, chosen))
+    run = _Run(problem, by_engine, integrality, largest_first, at_least)
     if integrality == "mip":
         return run.levels(integer=True, route="mip")
     relaxed = run.levels(integer=False, route="lp")
@@ -179,8 +185,7 @@ class _Run:
     """The sequence of programs for one problem."""
 
     problem: LexicographicProgram
-    engine: EngineName
-    options: SolveOptions
+    solve: Callable[[LinearProgram], Outcome]
     integrality: Integrality
     largest_first: bool
     at_least: int
@@ -243,7 +248,7 @@ class _Run:
         before = stages.get(self.problem.levels + 1)
         counts = {s.level: float(round(s.value)) for s in stages.values() if 0 < s.level <= relaxed.largest}
         program, _ = self._program(relaxed.largest, True, counts, None if before is None else before.value)
-        outcome = solve(program, self.engine, self.options)
+        outcome = self.solve(program)
         self.mip_solves += 1
         if outcome.status is not Status.OPTIMAL or outcome.values is None:
             return None
@@ -317,13 +322,13 @@ class _Run:
             program.constrain("first_fixed", self.problem.first, "<=", first)
 
     def _stage(self, program: LinearProgram, level: int, known: dict[int, Stage]) -> tuple[Outcome, Stage]:
-        outcome = solve(program, self.engine, self.options)
+        outcome = self.solve(program)
         if program.is_mip:
             self.mip_solves += 1
         else:
             self.lp_solves += 1
         if outcome.status is Status.FEASIBLE and not program.is_mip:
-            raise EngineError("a linear program stopped at its limit; raise time_limit_s")
+            return replace(outcome, status=Status.TIME_LIMIT, values=None), Stage(level, np.nan, np.nan, np.nan)
         if outcome.values is None or outcome.objective is None:
             return outcome, Stage(level, np.nan, np.nan, np.nan)
         value = float(outcome.objective)

@@ -14,6 +14,7 @@ of every part is.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -22,8 +23,11 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Expression, Integers, Variables
+from flowlex.formulations.lexicographic.faces import minimize_on_faces
 from flowlex.formulations.lexicographic.levels import WHOLE, Integrality, LexicographicResult, first_program, staged
-from flowlex.formulations.outcome import EngineName, Infeasibility, SolveOptions, Status
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.grid import Grid, Load, Runs, Windows
 from flowlex.models.jit.program import Cells, Horizon, base_program, lexicographic_program, rates_of_cells
 from flowlex.models.jit.proofs import band_proofs, stage_proofs
@@ -65,6 +69,8 @@ class Plan:
         Lower bound on the largest load from windows alone.
     weighted
         For a program with weights: its optimum and the solver's bound.
+    lowest
+        The lowest level that is proven; 1 when all are.
     """
 
     status: Status
@@ -78,6 +84,7 @@ class Plan:
     infeasibility: Infeasibility | None = None
     message: str = ""
     weighted: tuple[float, float] | None = None
+    lowest: int = 1
 
 
 @dataclass(eq=False)
@@ -92,10 +99,26 @@ class _State:
     lp_solves: int = 0
     mip_solves: int = 0
     status: Status = Status.OPTIMAL
+    #: Lowest level proven, where time ran out before the last.
+    lowest: int = 1
 
     def __post_init__(self) -> None:
+        limit = self.search.options.time_limit_s
+        self.deadline = None if limit is None else time.perf_counter() + limit
         self.last = self.grid.stop.copy()
         self.rates = [np.zeros(0, np.int64)] * self.grid.count
+
+    def solve(self, program: LinearProgram, engine: EngineName | None = None) -> Outcome:
+        """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
+        options = self.search.options
+        if options.algorithm == "auto" and not program.is_mip and options.solver is None:
+            options = replace(options, algorithm="simplex")
+        if self.deadline is not None:
+            left = self.deadline - time.perf_counter()
+            if left <= 0.01:
+                return Outcome(Status.TIME_LIMIT, self.search.engine, message="time ran out")
+            options = replace(options, time_limit_s=left)
+        return solve(program, engine or self.search.engine, options)
 
     def keep(self, which: Integers, runs: Runs, rate: NDArray[Any]) -> None:
         """Store the rates of some transfers."""
@@ -122,11 +145,37 @@ class _State:
     def plan(self, largest_bound: int) -> Plan:
         """Put everything together."""
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
-        return Plan(self.status, *self.joined(), parts, route, largest_bound, self.lp_solves, self.mip_solves)
+        message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
+        return Plan(
+            self.status,
+            *self.joined(),
+            parts,
+            route,
+            largest_bound,
+            self.lp_solves,
+            self.mip_solves,
+            message=message,
+            lowest=self.lowest,
+        )
 
 
 def find_plan(grid: Grid, search: Search) -> Plan:
-    """Find a lexicographically least schedule."""
+    """Find a lexicographically least schedule; when time runs out first, the best one so far."""
+    plan = _find_plan(grid, search)
+    if plan.status is not Status.TIME_LIMIT:
+        return plan
+    free = [np.zeros((len(most), 0), np.int64) for most in (grid.out_units, grid.in_units)]
+    end, sent = fill(*free, grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
+    if search.windows == "strict" and (end > grid.stop).any():
+        return plan
+    runs = Runs(grid.start, end)
+    rate = np.zeros(runs.count, np.int64)
+    rate[runs.entry(sent[:, 0], sent[:, 1])] = sent[:, 2]
+    message = "time ran out before the first program was solved: first come, first served; no level is proven"
+    return Plan(Status.FEASIBLE, runs, rate, (), ("first come, first served",), plan.largest_bound, message=message)
+
+
+def _find_plan(grid: Grid, search: Search) -> Plan:
     state = _State(grid, search)
     if not grid.count:
         return state.plan(0)
@@ -228,7 +277,7 @@ def _face_point(state: _State, bands: Bands, members: Integers, ports: Ports) ->
     closed = ~bands.allowed[grid.columns.entry(members[columns.row], cells.edges[columns.slot])]
     program = program.with_upper("rate", np.where(closed, 0.0, program.variable_blocks["rate"].upper))
     state.lp_solves += 1
-    outcome = solve(program, "highs", replace(search.options, algorithm="simplex"))
+    outcome = state.solve(program)
     if outcome.values is None:
         return None
     values = np.rint(outcome.values)
@@ -236,7 +285,7 @@ def _face_point(state: _State, bands: Bands, members: Integers, ports: Ports) ->
         state.took("lp in bands")
     else:
         state.mip_solves += 1
-        outcome = solve(program.with_integer("rate"), "highs", replace(search.options, algorithm="auto"))
+        outcome = state.solve(program.with_integer("rate"))
         if outcome.values is None:
             return None
         values = np.rint(outcome.values)
@@ -252,9 +301,9 @@ def _staged(state: _State, members: Integers, ports: Ports | None, at_least: int
     problem = lexicographic_program(
         cells, search.load, name="lexicographic", binding_only=True, labels=False, elastic=elastic
     )
-    result = staged(
-        problem, engine=search.engine, options=search.options, integrality=search.integrality, at_least=at_least
-    )
+    result = minimize_on_faces(problem, state.solve, at_least) if search.integrality == "auto" else None
+    if result is None:
+        result = staged(problem, solve=state.solve, integrality=search.integrality, at_least=at_least)
     state.lp_solves += result.lp_solves
     state.mip_solves += result.mip_solves
     if result.status is Status.INFEASIBLE:
@@ -270,7 +319,7 @@ def _elastic_end(state: _State, members: Integers, ports: Ports | None) -> Integ
     grid, search = state.grid, state.search
     cells = Cells(grid, members, _latest_end(grid, members), "slots", ports)
     problem = lexicographic_program(cells, search.load, name="lateness", binding_only=True, labels=False, elastic=True)
-    outcome = solve(first_program(problem), search.engine, search.options)
+    outcome = state.solve(first_program(problem))
     state.lp_solves += 1
     if outcome.status is not Status.OPTIMAL or outcome.objective is None or search.integrality != "auto":
         return cells.stop
@@ -303,6 +352,9 @@ def _accept(state: _State, cells: Cells, result: LexicographicResult) -> None:
         return
     if result.status is not Status.OPTIMAL:
         state.status = result.status
+        open_levels = [s.level + 1 for s in result.stages if s.level and s.bound < s.value - WHOLE]
+        last = min((s.level for s in result.stages if s.level), default=0)
+        state.lowest = max(state.lowest, last, *open_levels)
     whole = np.rint(result.values)
     if np.abs(result.values - whole).max(initial=0.0) <= WHOLE:
         runs, rate = rates_of_cells(cells, whole.astype(np.int64))

@@ -218,8 +218,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return replace(certificate, claim="bounded").including((check,))
 
     def _schedule(self, solution: JitSolution) -> JitSchedule:
-        plan = solution.plan_parts
         runs = solution.segments
+        proven = solution.status is Status.OPTIMAL or 1 < solution.lowest <= max(solution.sorted_loads, default=0)
         return JitSchedule(
             share=self.share,
             share_of=self.share_of,
@@ -233,8 +233,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             rate=runs.rate,
             lateness=solution.lateness,
             integral=bool(np.issubdtype(solution.rate.dtype, np.integer)),
-            parts=plan if solution.status is Status.OPTIMAL else (),
-            levels_claimed="largest" if solution.route[:1] == ("printed",) else "all",
+            parts=solution.plan_parts if proven else (),
+            levels_claimed="largest" if solution.route[:1] == ("printed",) else solution.lowest,
         )
 
     def _solve_printed(self, engine: EngineName, options: Any) -> Plan:

@@ -91,7 +91,7 @@ def _stage_proof(
 ) -> LevelProof:
     machines, duals = len(cells.grid.out_units), stage.duals
     unit, cell, _ = cells.load_entries(load)
-    rho = np.maximum(duals.get("level_link", np.zeros(len(unit))), 0.0)
+    rho = duals.get("level_link", np.zeros(len(unit)))
     lam = duals.get("size", np.zeros(len(cells.which)))
     port, place, pi = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for side, name in enumerate(("egress", "ingress")):

@@ -61,6 +61,8 @@ class JitSolution(Solution):
         How the answer was come by: ``structure`` (no solver), ``lp in bands``, ``staged lp``, ``staged mip``, ...
     largest_bound
         Lower bound on the largest load from the windows alone.
+    lowest
+        The lowest level that is proven; 1 when all are.
     """
 
     grid: Grid = field(repr=False)
@@ -73,6 +75,7 @@ class JitSolution(Solution):
     lp_solves: int = 0
     mip_solves: int = 0
     plan_parts: tuple[SchedulePart, ...] = field(default=(), repr=False)
+    lowest: int = 1
 
     @classmethod
     def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
@@ -103,6 +106,7 @@ class JitSolution(Solution):
             lp_solves=plan.lp_solves,
             mip_solves=plan.mip_solves,
             plan_parts=plan.parts,
+            lowest=plan.lowest,
         )
 
     @cached_property

@@ -83,7 +83,7 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
     view = _View(instance, schedule)
     checks = [known, *_plan(view), *_schedule(view)]
     claims: list[Claim] = ["optimal" if schedule.parts else "feasible"]
-    partial = schedule.levels_claimed not in ("all", "largest")
+    partial = schedule.levels_claimed not in ("all", "largest", 1)
     if schedule.parts:
         whole = np.array_equal(
             np.sort(np.concatenate([p.transfers for p in schedule.parts])), np.sort(schedule.planned)
@@ -261,4 +261,4 @@ def _judged(
         return Check(f"{name}, dual bound", bool(ok), max(0.0, float(value) - bound / proof.scale), detail), True
     quoted = proof.solver_bound > value - 1 + _TOLERANCE
     detail = f"{proof.solver_bound:.10g} (duality: {detail})"
-    return Check(f"{name}, integer program's bound (quoted)", bool(quoted), 0, detail), False
+    return Check(f"{name}, integer program's bound (quoted)", bool(quoted), 0, detail, how="quoted"), False
