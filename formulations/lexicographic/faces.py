@@ -18,7 +18,13 @@ from scipy import sparse
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.expression import Expression
-from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, Stage
+from flowlex.formulations.lexicographic.levels import (
+    WHOLE,
+    LexicographicProgram,
+    LexicographicResult,
+    Route,
+    Stage,
+)
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, Status
 
@@ -116,7 +122,7 @@ class _Faces:
 
     def level(self, level: int) -> Outcome:
         """Minimise the loads' parts above ``level - 1``."""
-        most = self.loads @ self.upper
+        most = np.asarray(self.loads @ self.upper)
         before = self.high
         self.high = np.where(self.undecided, np.minimum(self.high, level * self.width), self.high)
         edge = (level - 1) * self.width
@@ -158,8 +164,8 @@ class _Faces:
         held, load = self._held()
         others = np.ones(len(self.width), np.bool_)
         others[active] = False
-        self.rows["load_most"] = others & (self.loads @ self.upper > self.high + _ZERO)
-        self.rows["load_least"] = others & (self.loads @ self.lower < self.low - _ZERO)
+        self.rows["load_most"] = others & (np.asarray(self.loads @ self.upper) > self.high + _ZERO)
+        self.rows["load_least"] = others & (np.asarray(self.loads @ self.lower) < self.low - _ZERO)
         for name, relation, bound in (("load_most", "<=", self.high), ("load_least", ">=", self.low)):
             at = np.flatnonzero(self.rows[name])
             program.constrain(name, _expression(load[at], held[at]), relation, bound[at])  # type: ignore[arg-type]
@@ -217,10 +223,12 @@ class _Faces:
             return None
         if self.values is None:
             return LexicographicResult(outcome.status, None, 0, {}, (), "lp", outcome, self.solves)
-        values, mips, route = np.rint(self.values), 0, "lp"
+        values, mips = np.rint(self.values), 0
+        route: Route = "lp"
         if np.abs(self.values - values).max(initial=0.0) > WHOLE:
             face = self._program(np.zeros(0, np.int64)).with_integer("rate")
-            rounded, mips, route = self.solve(face), 1, "lp, rounded within the optimal face"
+            rounded, mips = self.solve(face), 1
+            route = "lp, rounded within the optimal face"
             if rounded.values is None:
                 return None
             values = self.lower.copy()
@@ -239,7 +247,7 @@ class _Faces:
             route,
             outcome,
             self.solves,
-            mips,  # type: ignore[arg-type]
+            mips,
         )
 
 

@@ -164,8 +164,8 @@ def find_plan(grid: Grid, search: Search) -> Plan:
     plan = _find_plan(grid, search)
     if plan.status is not Status.TIME_LIMIT:
         return plan
-    free = [np.zeros((len(most), 0), np.int64) for most in (grid.out_units, grid.in_units)]
-    end, sent = fill(*free, grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
+    out, into = (np.zeros((len(most), 0), np.int64) for most in (grid.out_units, grid.in_units))
+    end, sent = fill(out, into, grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
     if search.windows == "strict" and (end > grid.stop).any():
         return plan
     runs = Runs(grid.start, end)

@@ -83,7 +83,7 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
     view = _View(instance, schedule)
     checks = [known, *_plan(view), *_schedule(view)]
     claims: list[Claim] = ["optimal" if schedule.parts else "feasible"]
-    partial = schedule.levels_claimed not in ("all", "largest", 1)
+    partial = bool(schedule.parts) and schedule.levels_claimed not in ("all", "largest", 1)
     if schedule.parts:
         whole = np.array_equal(
             np.sort(np.concatenate([p.transfers for p in schedule.parts])), np.sort(schedule.planned)
@@ -95,8 +95,8 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
                 checks.append(check)
                 if not proven:
                     claims.append("bounded")
-    if not schedule.integral or partial:
-        claims.append("bounded" if partial else claims[0])
+    if partial:
+        claims.append("bounded")
     claim: Claim = "bounded" if "bounded" in claims else claims[0]
     exact = schedule.integral
     return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
