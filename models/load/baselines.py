@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Algorithm1:
         return int(self.moves.sum())
 
 
-def algorithm1(instance: LoadPartitionInstance, capacity: Floats) -> Algorithm1:
+def algorithm1(instance: LoadPartitionInstance, capacity: Sequence[float | Fraction] | Floats) -> Algorithm1:
     """Move ``min(excess, deficit)`` from any node above its target to any below, until none is left.
 
     The paper leaves "any" open; here it is the first in the instance's order. Targets are those of the model

@@ -10,41 +10,43 @@ from fractions import Fraction
 import numpy as np
 
 from flowlex.formulations.expression import Floats, Integers
+from flowlex.instances.exact import rational, rationals
 from flowlex.instances.load import LoadNode
 from flowlex.models.base import ModelError
 
 __all__ = ["EVALUATIONS", "capacities", "largest_remainder", "least_makespan_loads"]
 
 
-def by_configuration(node: LoadNode) -> float:
+def by_configuration(node: LoadNode) -> Fraction:
     """Computing power by the processor's configuration."""
     if node.configuration is None:
         raise ModelError(f"node {node.name!r} has no configuration; give it, or evaluate by cpu_load or history")
-    return node.configuration
+    return rational(node.configuration)
 
 
-def by_cpu_load(node: LoadNode) -> float:
+def by_cpu_load(node: LoadNode) -> Fraction:
     """``min(1, CpuFree / CpuReq)``, 1 is best (reconstructed: the paper's formula is lost)."""
     if node.cpu_free is None:
         raise ModelError(f"node {node.name!r} has no cpu_free; give it, or evaluate by configuration or history")
-    return min(1.0, node.cpu_free / node.cpu_required)
+    return min(Fraction(1), rational(node.cpu_free) / rational(node.cpu_required))
 
 
-def by_history(node: LoadNode) -> float:
+def by_history(node: LoadNode) -> Fraction:
     """Items per second over all past runs."""
     if not node.history:
         raise ModelError(f"node {node.name!r} has no run history; run it once, or evaluate by configuration")
-    return math.fsum(run.items for run in node.history) / math.fsum(run.seconds for run in node.history)
+    items, seconds = (rationals(figures) for figures in zip(*((r.items, r.seconds) for r in node.history), strict=True))
+    return sum(items, Fraction(0)) / sum(seconds, Fraction(0))
 
 
-def by_performance(node: LoadNode) -> float:
+def by_performance(node: LoadNode) -> Fraction:
     """Performance as the node information service says it, whatever evaluation made it."""
     if node.performance is None:
         raise ModelError(f"node {node.name!r} has no performance; give it, or evaluate by configuration or history")
-    return node.performance
+    return rational(node.performance)
 
 
-EVALUATIONS: dict[str, Callable[[LoadNode], float]] = {
+EVALUATIONS: dict[str, Callable[[LoadNode], float | Fraction]] = {
     "configuration": by_configuration,
     "cpu_load": by_cpu_load,
     "history": by_history,
@@ -52,8 +54,10 @@ EVALUATIONS: dict[str, Callable[[LoadNode], float]] = {
 }
 
 
-def capacities(nodes: Sequence[LoadNode], evaluation: str | Callable[[LoadNode], float]) -> Floats:
-    """(N,) capacity of each node.
+def capacities(
+    nodes: Sequence[LoadNode], evaluation: str | Callable[[LoadNode], float | Fraction]
+) -> tuple[Fraction, ...]:
+    """N capacities, exact: a figure is the rational number that its decimal text writes.
 
     Raises
     ------
@@ -64,18 +68,18 @@ def capacities(nodes: Sequence[LoadNode], evaluation: str | Callable[[LoadNode],
         if evaluation not in EVALUATIONS:
             raise ModelError(f"unknown capacity {evaluation!r}; one of: {', '.join(EVALUATIONS)}, or a function")
         evaluation = EVALUATIONS[evaluation]
-    values = [float(evaluation(node)) for node in nodes]
+    values = [evaluation(node) for node in nodes]
     for node, value in zip(nodes, values, strict=True):
         if not math.isfinite(value) or value < 0:
             raise ModelError(f"the capacity of node {node.name!r} is {value}; it must be a number of at least 0")
     if not any(values):
         raise ModelError("all capacities are zero: no node can process anything; correct the evaluation's figures")
-    return np.array(values)
+    return tuple(rationals(values))
 
 
-def largest_remainder(capacity: Floats, total: int) -> Integers:
+def largest_remainder(capacity: Sequence[float | Fraction] | Floats, total: int) -> Integers:
     """(N,) whole targets that sum to ``total``: quotas rounded down, the rest to the largest remainders."""
-    exact = [Fraction(float(c)) for c in capacity]
+    exact = rationals(capacity)
     whole = sum(exact)
     quotas = [c * total / whole for c in exact]
     floors = [q.numerator // q.denominator for q in quotas]
@@ -85,13 +89,13 @@ def largest_remainder(capacity: Floats, total: int) -> Integers:
     return np.array(floors, np.int64)
 
 
-def least_makespan_loads(capacity: Floats, total: int) -> tuple[Fraction, Integers]:
+def least_makespan_loads(capacity: Sequence[float | Fraction] | Floats, total: int) -> tuple[Fraction, Integers]:
     """Least time T by which whole items can be done, and (N,) the most items each node ends by T.
 
     In every partition some node takes at least its quota, so rounding quotas down is within T; the few items
     left go one by one to where they end first.
     """
-    exact = [Fraction(float(c)) for c in capacity]
+    exact = rationals(capacity)
     whole = sum(exact)
     loads = [(c * total / whole).numerator // (c * total / whole).denominator for c in exact]
     queue = [((loads[i] + 1) / c, i) for i, c in enumerate(exact) if c]

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.load import MICROSECONDS, LoadNode, LoadPartitionInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Symbol
@@ -119,8 +120,8 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         _ = self.capacities
 
     @cached_property
-    def capacities(self) -> Floats:
-        """(N,) capacity of each node."""
+    def capacities(self) -> tuple[Fraction, ...]:
+        """N capacities, exact."""
         return capacities(self.instance.nodes, self.capacity)
 
     @cached_property
@@ -138,12 +139,13 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         """(B,) group of each block, and (K, N) the nodes that a group's items lie on."""
         view = self.instance.arrays
         if self.level == "node":
-            holds = np.zeros_like(view.holds)
-            holds[np.arange(len(view.home)), view.home] = True
-        else:
-            holds = view.holds
-        distinct, group = np.unique(holds, axis=0, return_inverse=True)
-        return group.reshape(-1), distinct
+            home, group = np.unique(view.home, return_inverse=True)
+            return group.reshape(-1), home[:, None] == np.arange(view.holds.shape[1])
+        # Rows as strings of bytes: sorting those is a hundred times quicker than sorting rows of an array.
+        packed = np.ascontiguousarray(np.packbits(view.holds, axis=1))
+        rows = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
+        _, first, group = np.unique(rows, return_index=True, return_inverse=True)
+        return group.reshape(-1), view.holds[first]
 
     @cached_property
     def _routes(self) -> tuple[Integers, Integers, Integers]:
@@ -200,7 +202,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         return PartitionSolution(
             **{**self._facts(run), "objective": scale, "bound": bound},
             duals=duals,
-            capacity=self.capacities,
+            capacity=np.array(self.capacities, dtype=np.float64),
             before=view.load,
             after=after,
             share=share,

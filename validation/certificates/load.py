@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -42,22 +43,28 @@ def check_partition(view: LoadPartitionArrays, share: Integers, after: Integers,
     )
 
 
-def check_targets(capacity: NDArray[np.float64], total: int, targets: Integers) -> tuple[Check, ...]:
-    """Targets are the exact quotas, each rounded down or up, and sum to the total."""
-    exact = [Fraction(float(c)) for c in capacity]
+def check_targets(capacity: Sequence[Fraction], total: int, targets: Integers) -> tuple[Check, ...]:
+    """Targets are those of largest remainders: no node lost an item to one with a smaller remainder."""
+    exact = list(capacity)
     whole = sum(exact)
     worst = max(
         (abs(Fraction(int(t)) - c / whole * total) for t, c in zip(targets, exact, strict=True)), default=Fraction(0)
     )
+    left = [(c / whole * total - int(t), i) for i, (t, c) in enumerate(zip(targets, exact, strict=True))]
+    # Rounded up where negative: by how much more than its quota; ties go to the earlier node.
+    down = max(((x, -i) for x, i in left if x > 0), default=None)
+    up = min(((x + 1, -i) for x, i in left if x < 0), default=None)
+    envy = "" if down is None or up is None or down <= up else f"node {-down[1]} before node {-up[1]}"
     return (
         Check("targets sum to the items", int(targets.sum()) == total, abs(int(targets.sum()) - total)),
         Check("targets are rounded quotas", worst < 1, float(worst)),
+        Check("no larger remainder was passed over", not envy, detail=envy),
     )
 
 
-def check_makespan(capacity: NDArray[np.float64], total: int, after: Integers) -> tuple[Check, ...]:
+def check_makespan(capacity: Sequence[Fraction], total: int, after: Integers) -> tuple[Check, ...]:
     """No partition of whole items finishes earlier: before that time the nodes cannot process them all."""
-    exact = [Fraction(float(c)) for c in capacity]
+    exact = list(capacity)
     idle = [i for i, c in enumerate(exact) if c == 0 and after[i]]
     finish = max((Fraction(int(n)) / c for n, c in zip(after, exact, strict=True) if c), default=Fraction(0))
     # The most whole items a node ends strictly before ``finish``.
