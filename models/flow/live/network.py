@@ -67,6 +67,7 @@ class _Group:
     held: dict[str, dict[str, None]] = field(default_factory=dict)  # machine: its tasks, in order of arrival
     loose: dict[str, None] = field(default_factory=dict)
     spare: set[str] = field(default_factory=set)
+    users: int = 0  # tasks with an arc to it
 
 
 @dataclass(slots=True)
@@ -98,6 +99,7 @@ class LiveNetwork:
         self._owner: list[str | tuple[Spot, str] | None] = []
         self._dirty: dict[str, None] = {}
         self._stirred: dict[Spot, None] = {}  # groups with spare machines or loose tasks
+        self._unused: dict[Spot, None] = {}  # groups that the last task may have left
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
@@ -209,14 +211,17 @@ class LiveNetwork:
         """Give a task the arcs it should have."""
         task, session = self.tasks[name], self.session
         for target in [t for t in task.arcs if t not in offers]:
-            self._drop_arc(task.arcs.pop(target)[0])
+            self._drop_offer(target, task.arcs.pop(target)[0])
             self._dirty[name] = None
         for target, cost in offers.items():
             present = task.arcs.get(target)
             if present is not None and present[1] == cost:
                 continue
-            head = self.machines[target].node if isinstance(target, str) else self._group(target).node
+            group = None if isinstance(target, str) else self._group(target)
+            head = self.machines[target].node if group is None else group.node
             if present is None:
+                if group is not None:
+                    group.users += 1
                 task.arcs[target] = (self._new_arc(task.node, head, 1, cost, name), cost)
             else:
                 session.change_arc(present[0], task.node, head, 1, cost)
@@ -229,12 +234,37 @@ class LiveNetwork:
         """Take a task out, wherever it is."""
         task = self.tasks.pop(name)
         self._leave(name, task)
-        for slot, _ in task.arcs.values():
-            self._drop_arc(slot)
+        for target, (slot, _) in task.arcs.items():
+            self._drop_offer(target, slot)
         self._drop_arc(task.wait_arc)
         self.session.add_supply(task.node, -1)
         self.session.remove_node(task.node)
         self._dirty.pop(name, None)
+
+    def _drop_offer(self, target: Target, slot: int) -> None:
+        self._drop_arc(slot)
+        if isinstance(target, Spot):
+            self.groups[target].users -= 1
+            self.note_unused(target)
+
+    def note_unused(self, spot: Spot) -> None:
+        """Note a group for `_free` if no task uses it; whole cluster, racks and labels stay, as others will come."""
+        if not self.groups[spot].users and not spot.once and (spot.lacks or len(spot.has) > 1):
+            self._unused[spot] = None
+
+    def _free(self) -> None:
+        """Give up the groups that no task uses any more, with their arcs."""
+        unused, self._unused = self._unused, {}
+        for spot in unused:
+            group = self.groups.get(spot)
+            if group is None or group.users:
+                continue
+            for name, arc in group.arcs.items():
+                self._drop_arc(arc)
+                del self.machines[name].groups[spot]
+            self.session.remove_node(group.node)
+            del self.groups[spot]
+            self._stirred.pop(spot, None)
 
     def could_run(self, name: str) -> bool:
         """Whether any machine of the cluster, full or not, meets a task's requirements."""
@@ -271,6 +301,7 @@ class LiveNetwork:
         for spot in stirred:
             if spot in self.groups:
                 self._assign(self.groups[spot], flow, before, spot)
+        self._free()
         return {
             name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
         }

@@ -220,12 +220,16 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
             found = target(key)
             assert found is not None
             made[found] = (slot, cost)
+            if isinstance(found, Spot):
+                network.groups[found].users += 1
             _own(network, slot, name)
         network.tasks[name] = _Task(node, "", wait_arc, wait_cost, made, target(at), machine)
         _own(network, wait_arc, name)
     for job_document, tasks in document["jobs"]:
         for name in tasks:
             network.tasks[name].job = job_document["name"]
+    for spot in network.groups:
+        network.note_unused(spot)
     network._dirty = dict.fromkeys(document["dirty"])
 
 

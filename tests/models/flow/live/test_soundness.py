@@ -216,3 +216,25 @@ def test_preferences_keep_their_fractions() -> None:
     instance = FlowInstance(name="x", machines=machines(1, 1), jobs=(FlowJob(name="a", tasks=(task,)),))
     solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
     assert solution.machine_of == {"t": "m1"}
+
+
+# Groups end with their last task ----------------------------------------------------------------------------------
+def test_groups_of_rules_end_with_their_tasks(tmp_path) -> None:
+    goals = (Placement(),)
+    live = scheduler(*[1] * 30, goals=goals)
+    step(live, 0.0, goals)
+    arcs = []
+    for turn in range(4):
+        rules = [Constraint(kind="forbidden", resources=(f"machine:m{k}",)) for k in range(10)]
+        tasks = tuple(FlowTask(name=f"t{turn}.{k}", constraints=(rule,)) for k, rule in enumerate(rules))
+        live.submit(FlowJob(name=f"j{turn}", tasks=tasks))
+        step(live, 2.0 * turn + 1, goals)
+        assert len(live.state.network.groups) == 10
+        if turn == 2:
+            save_scheduler(live, tmp_path / "state.npz")
+            live = load_scheduler(tmp_path / "state.npz", goals)
+        live.cancel(job=f"j{turn}")
+        step(live, 2.0 * turn + 2, goals)
+        assert not live.state.network.groups
+        arcs.append(live.state.session.arc_count)
+    assert arcs[0] == arcs[-1]  # what was given up is taken again
