@@ -217,11 +217,11 @@ class LiveNetwork:
             present = task.arcs.get(target)
             if present is not None and present[1] == cost:
                 continue
-            group = None if isinstance(target, str) else self._group(target)
-            head = self.machines[target].node if group is None else group.node
+            place = self.machines[target] if isinstance(target, str) else self._group(target)
+            head = place.node
             if present is None:
-                if group is not None:
-                    group.users += 1
+                if isinstance(place, _Group):
+                    place.users += 1
                 task.arcs[target] = (self._new_arc(task.node, head, 1, cost, name), cost)
             else:
                 session.change_arc(present[0], task.node, head, 1, cost)
