@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,10 +15,11 @@ from flowlex.formulations.outcome import Outcome
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.program import Cells
 from flowlex.models.jit.structure import Bands
-from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices
+from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
-__all__ = ["band_proofs", "largest_proof", "stage_proofs"]
+__all__ = ["band_proofs", "largest_proof", "part_document", "stage_proofs"]
 
+_SIDES = ("out", "in")
 #: Denominators that prices of programs with coefficients 0 and 1 are seen to have; the last is a rounding.
 _SCALES = (1, 2, 3, 4, 6, 12, 60, 1 << 20)
 
@@ -153,3 +157,34 @@ def largest_proof(
     stage = Stage(level, 1.0, 1.0, 1.0, {**scaled, "level_link": rho * scale})
     bound = 1.0 if outcome.bound is not None and outcome.bound > level - 1 + 1e-6 else 0.0
     return (_stage_proof(cells, load, stage, False, None, bound, every_row=True),)
+
+
+def part_document(part: SchedulePart, transfers: Sequence[str], machines: Sequence[str], load: Load) -> dict[str, Any]:
+    """A part as plain data for a solution file, in the instance's own names."""
+    count = len(machines)
+
+    def named(prices: Prices, *, pair: bool) -> list[list[str | int]]:
+        rows = (prices.unit.tolist(), prices.begin.tolist(), prices.end.tolist(), prices.price.tolist())
+        return [
+            [machines[u // count], machines[u % count], *rest]
+            if pair
+            else [machines[u % count], _SIDES[u // count], *rest]
+            for u, *rest in zip(*rows, strict=True)
+        ]
+
+    return {
+        "transfers": [transfers[k] for k in part.transfers.tolist()],
+        "levels": [
+            {
+                "level": proof.level,
+                "scale": proof.scale,
+                "transfers": proof.lam.tolist(),
+                "loads": named(proof.load, pair=load == "pair"),
+                "ports": named(proof.port, pair=False),
+                "above": {str(s): price for s, price in proof.mu.items()},
+                "lateness": proof.nu,
+                "solver_bound": proof.solver_bound,
+            }
+            for proof in part.proofs
+        ],
+    }

@@ -15,6 +15,7 @@ from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.grid import Grid, Load, Runs
 from flowlex.models.jit.levels import Plan
+from flowlex.models.jit.proofs import part_document
 from flowlex.validation.certificates.jit import SchedulePart
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class JitSolution(Solution):
             mip_solves=plan.mip_solves,
             plan_parts=plan.parts,
             lowest=plan.lowest,
+            stages=_stages(grid, plan, loads) if answer else {},
         )
 
     @cached_property
@@ -287,19 +289,31 @@ class JitSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """``schedule`` holds slots and units per transfer that sends anything."""
-        schedule = {}
-        for k in range(self.grid.count):
-            run = slice(int(self.runs.offset[k]), int(self.runs.offset[k + 1]))
-            used = np.flatnonzero(self.rate[run])
-            schedule[self.grid.name(k)] = {
-                "slots": (self.runs.slot[run][used]).tolist(),
-                "units": self.rate[run][used].tolist(),
-            }
+        """``schedule``: runs (first slot, end, units in each slot) of every planned transfer."""
+        runs = self.segments
+        schedule: dict[str, list[list[int | float]]] = {self.grid.name(k): [] for k in range(self.grid.count)}
+        names = list(schedule)
+        rows = (runs.item.tolist(), runs.begin.tolist(), runs.end.tolist(), runs.rate.tolist())
+        for k, begin, end, units in zip(*rows, strict=True):
+            schedule[names[k]].append([begin, end, units])
         return {
             "slot_s": self.grid.instance.slot_s,
             "unit_mb": self.grid.instance.unit_mb,
+            "origin_slot": self.grid.origin,
+            "lateness_unit_slots": self.lateness,
             "schedule": schedule,
+        }
+
+    def _proof(self) -> dict[str, Any]:
+        """Prices of every stage, by the names of machines and transfers."""
+        proven = self.status is Status.OPTIMAL or 1 < self.lowest <= max(self.sorted_loads, default=0)
+        instance = self.grid.instance
+        machines = [machine.name for machine in instance.machines]
+        parts = [part_document(part, instance.transfer_names, machines, self.load) for part in self.plan_parts]
+        return {
+            "lowest": self.lowest,
+            "largest_only": self.route[:1] == ("printed",),
+            "parts": parts if proven and self.status.has_answer else [],
         }
 
     def _draw(self, ax: Axes | None) -> Axes:
@@ -339,6 +353,15 @@ def sorted_loads(grid: Grid, runs: Runs, rate: NDArray[Any], load: Load) -> NDAr
     loads = np.bincount(inverse, weights=np.tile(rate[used], len(keys)))
     found = np.rint(loads).astype(np.int64) if np.issubdtype(rate.dtype, np.integer) else loads
     return np.asarray(np.sort(found)[::-1])
+
+
+def _stages(grid: Grid, plan: Plan, loads: NDArray[Any]) -> dict[str, float | int]:
+    """Total lateness, and the number of loads of at least s, from the highest level down."""
+    late = np.maximum(plan.runs.slot + 1 - grid.due[plan.runs.row], 0)
+    stages = {"lateness": _number((late * plan.rate).sum())}
+    for s in range(int(np.ceil(loads.max(initial=0) - 1e-6)), 0, -1):
+        stages[f"level_{s}"] = _number(np.clip(loads - (s - 1), 0, 1).sum())
+    return stages
 
 
 def _port_duals(grid: Grid, plan: Plan) -> dict[str, Dual]:

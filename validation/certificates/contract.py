@@ -47,6 +47,7 @@ __all__ = [
 _GROUP = "flowlex.verifiers"
 #: Our own verifiers, by kind of instance; imported when used.
 _OWN: dict[str, str] = {
+    "jit-bandwidth": "flowlex.validation.certificates.jit.document:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
 }

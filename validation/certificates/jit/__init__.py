@@ -22,7 +22,16 @@ from flowlex.validation.certificates.certificate import Certificate, Check, Clai
 from flowlex.validation.certificates.jit.derivation import LATENESS, Board, LevelProof, Prices, sweep
 from flowlex.validation.certificates.jit.windows import TransferWindows, planned_as_stated, transfer_windows
 
-__all__ = ["LATENESS", "JitSchedule", "LevelProof", "Prices", "SchedulePart", "certify_schedule"]
+__all__ = [
+    "LATENESS",
+    "JitSchedule",
+    "LevelProof",
+    "Prices",
+    "SchedulePart",
+    "certify_schedule",
+    "largest_load",
+    "level_counts",
+]
 
 Ints = NDArray[np.int64]
 #: Tolerance for rates that are not whole.
@@ -100,6 +109,20 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
     claim: Claim = "bounded" if "bounded" in claims else claims[0]
     exact = schedule.integral
     return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
+
+
+def level_counts(instance: JitInstance, schedule: JitSchedule) -> dict[int, Any]:
+    """Level s to the number of loads of at least s (of rates that are not whole: the parts of loads in it)."""
+    loads, width = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_))
+    top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
+    return {s: (np.clip(loads - (s - 1), 0, 1) * width).sum().item() for s in range(top, 0, -1)}
+
+
+def largest_load(instance: JitInstance, schedule: JitSchedule) -> int | float:
+    """The largest load of a schedule, units in a slot."""
+    loads, _ = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_))
+    largest: int | float = loads.max(initial=0).item()
+    return largest
 
 
 class _View:

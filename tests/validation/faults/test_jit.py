@@ -1,0 +1,108 @@
+"""Solution files of just-in-time schedules: true ones hold without solver or model, touched ones are refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flowlex.instances import generate
+from flowlex.instances.base import Instance
+from flowlex.models.jit.model import JitBandwidth
+from flowlex.validation.certificates.contract import SolutionError, verify
+
+Document = dict[str, Any]
+CASES: dict[str, dict[str, Any]] = {
+    "structure": {"windows": "strict"},
+    "staged": {"windows": "strict", "presolve": False},
+    "ports": {"windows": "strict", "load": "port"},
+    "late": {"lat": "critical"},
+    "largest": {"program": "P1", "presolve": False},
+    "fractional": {"windows": "strict", "integrality": "lp"},
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Instance, Document]:
+    options = {"share": 1.0, **CASES[request.param]}
+    late = request.param == "late"
+    made = generate(
+        "jit-random", seed=22, machines=3, jobs=3, transfers=3, slots=5, capacity=1 if late else 3, deadlines=not late
+    )
+    document = JitBandwidth(made, **options).solve().to_dict()  # type: ignore[arg-type]
+    return made, json.loads(json.dumps(document))
+
+
+def test_the_file_itself_holds(case: tuple[Instance, Document]) -> None:
+    instance, document = case
+    certificate = verify(document, instance)
+    assert certificate.ok, str(certificate)
+    assert certificate.claim == document["certificate"]["claim"]
+
+
+def first_run(d: Document) -> list[Any]:
+    return next(runs for runs in d["answer"]["schedule"].values() if runs)[0]  # type: ignore[no-any-return]
+
+
+def shift(d: Document, by: int) -> None:
+    run = first_run(d)
+    run[0] += by
+    run[1] += by
+
+
+def touch(d: Document, field: str, value: Any) -> None:
+    d[field] = value
+
+
+FAULTS: dict[str, Callable[[Document], Any]] = {
+    "objective": lambda d: touch(d, "objective", d["objective"] + 1),
+    "bound": lambda d: touch(d, "bound", d["bound"] + 1),
+    "lower objective": lambda d: touch(d, "objective", d["objective"] - 1),
+    "stage of a level": lambda d: d["stages"].update(level_1=d["stages"]["level_1"] - 1),
+    "stage of lateness": lambda d: d["stages"].update(lateness=d["stages"]["lateness"] + 1),
+    "a stage left out": lambda d: d["stages"].pop("level_1"),
+    "a stage too many": lambda d: d["stages"].update(level_99=0),
+    "stated lateness": lambda d: d["answer"].update(lateness_unit_slots=d["answer"]["lateness_unit_slots"] + 1),
+    "origin": lambda d: d["answer"].update(origin_slot=5),
+    "slot": lambda d: d["answer"].update(slot_s=0.5),
+    "unit": lambda d: d["answer"].update(unit_mb=0.5),
+    "a unit more": lambda d: first_run(d).__setitem__(2, first_run(d)[2] + 1),
+    "a run later": lambda d: shift(d, 50),
+    "a run earlier": lambda d: shift(d, -50),
+    "a run longer": lambda d: first_run(d).__setitem__(1, first_run(d)[1] + 1),
+    "a run without units": lambda d: first_run(d).pop(),
+    "a negative rate": lambda d: first_run(d).__setitem__(2, -1),
+    "a transfer left out": lambda d: d["answer"]["schedule"].pop(next(iter(d["answer"]["schedule"]))),
+    "a transfer of nobody": lambda d: d["answer"]["schedule"].update(nobody=[[0, 1, 1]]),
+    "no runs": lambda d: d["answer"].update(schedule={k: [] for k in d["answer"]["schedule"]}),
+    "another share": lambda d: d["options"].update(share=0.3),
+    "another rule": lambda d: d["options"].update(lat="none") or d["proof"].update(parts=[]),
+    "printed weights": lambda d: d["options"].update(program="P3"),
+    "another kind of load": lambda d: d["options"].update(load="pair" if d["options"]["load"] == "port" else "port"),
+    "no proof": lambda d: d["proof"].update(parts=[]),
+    "a part twice": lambda d: d["proof"]["parts"].append(d["proof"]["parts"][0]),
+    "a part without transfers": lambda d: d["proof"]["parts"][0].update(transfers=[]),
+    "prices too few": lambda d: [v["transfers"].pop() for p in d["proof"]["parts"] for v in p["levels"]],
+    "prices of nobody": lambda d: [
+        v.update(loads=[["x", "y", 0, 1, 1]]) for p in d["proof"]["parts"] for v in p["levels"]
+    ],
+    "no scale": lambda d: [v.update(scale=0) for p in d["proof"]["parts"] for v in p["levels"]],
+    "a negative price of lateness": lambda d: [v.update(lateness=-1) for p in d["proof"]["parts"] for v in p["levels"]],
+    "status": lambda d: touch(d, "status", "infeasible"),
+    "fingerprint": lambda d: touch(d, "fingerprint", "sha256:" + "0" * 64),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_touched_file_is_refused(case: tuple[Instance, Document], fault: str) -> None:
+    instance, document = case
+    broken = copy.deepcopy(document)
+    FAULTS[fault](broken)
+    try:
+        certificate = verify(broken, instance)
+    except SolutionError:
+        return
+    assert not certificate.ok, str(certificate)

@@ -1,0 +1,154 @@
+"""Solution files of just-in-time schedules: names and runs back to numbers, and the judgement of the contract."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from flowlex.instances.jit import JitInstance
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.jit import (
+    JitSchedule,
+    LevelProof,
+    Prices,
+    SchedulePart,
+    certify_schedule,
+    largest_load,
+    level_counts,
+)
+from flowlex.validation.certificates.jit.windows import transfer_windows
+
+__all__ = ["VERIFIER", "Answer", "Proof"]
+
+_SIDES = ("out", "in")
+
+
+class Answer(Strict):
+    """The schedule. Slots count from ``origin_slot``, which counts from time 0."""
+
+    slot_s: float
+    unit_mb: float
+    origin_slot: int
+    lateness_unit_slots: float | int
+    schedule: dict[str, list[list[float | int]]]
+    """Planned transfer to its runs: first slot, end, units in each slot."""
+
+
+class Level(Strict):
+    """Prices of one stage (see `flowlex.validation.certificates.jit.derivation`)."""
+
+    level: int
+    scale: int
+    transfers: list[int]
+    loads: list[list[str | int]]
+    """Sender and receiver (or machine, and ``out`` or ``in``), first slot, end, price."""
+    ports: list[list[str | int]]
+    """Machine, ``out`` or ``in``, first slot, end, price."""
+    above: dict[str, int]
+    lateness: int
+    solver_bound: float | None
+
+
+class Part(Strict):
+    """Transfers that share no load with others, and their stages."""
+
+    transfers: list[str]
+    levels: list[Level]
+
+
+class Proof(Strict):
+    """All parts; levels below ``lowest`` are not claimed."""
+
+    lowest: int
+    largest_only: bool
+    parts: list[Part]
+
+
+def _judge(claimed: Claimed) -> Finding:
+    instance, document = claimed.instance, claimed.document
+    assert isinstance(instance, JitInstance)
+    if claimed.answer is None:
+        return Finding("feasible", (Check("there is an answer", False, detail=document.status),))
+    if document.options["program"] not in ("P1", "P2"):
+        raise ValueError("weights of P3 and P4 are not judged; solve P2, which has the same optimum")
+    schedule = _schedule(claimed, instance)
+    certificate = certify_schedule(instance, schedule)
+    checks = list(certificate.checks)
+    answer, origin = claimed.answer, transfer_windows(instance, schedule.lat).origin
+    same = (answer.slot_s, answer.unit_mb, answer.origin_slot) == (instance.slot_s, instance.unit_mb, origin)
+    checks.append(Check("slots and units are those of the instance", same))
+    counts = level_counts(instance, schedule) if certificate.checks[0].ok else {}
+    largest = Fraction(largest_load(instance, schedule)) if counts else Fraction(0)
+    bound = largest
+    if certificate.claim == "feasible" and document.bound is not None:
+        bound = Fraction(str(document.bound))
+        checks.append(Check("bound on the largest load, from windows", True, how="quoted"))
+    stages: dict[str, Fraction | int] = {f"level_{s}": Fraction(n) for s, n in counts.items()}
+    stages["lateness"] = Fraction(schedule.lateness)
+    return Finding(
+        certificate.claim, tuple(checks), largest, bound, stages, tolerance=0.0 if certificate.exact else 1e-6
+    )
+
+
+def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
+    options, answer, proof = claimed.document.options, claimed.answer, claimed.proof
+    place = {name: k for k, name in enumerate(instance.transfer_names)}
+    machine = {m.name: k for k, m in enumerate(instance.machines)}
+    runs = [(place[name], *run) for name, each in answer.schedule.items() for run in each]
+    if any(len(run) != 4 or not isinstance(run[1], int) or not isinstance(run[2], int) for run in runs):
+        raise ValueError("a run is its first slot, its end, and the units in each slot")
+    integral = all(isinstance(run[3], int) for run in runs)
+    lowest: int | str = "largest" if proof.largest_only else proof.lowest
+    return JitSchedule(
+        share=float(options["share"]),
+        share_of=str(options["share_of"]),
+        load=str(options["load"]),
+        lat=str(options["lat"]),
+        windows=str(options["windows"] or ("elastic" if options["program"] == "P2" else "strict")),
+        planned=np.array([place[name] for name in answer.schedule], np.int64),
+        transfer=np.array([run[0] for run in runs], np.int64),
+        begin=np.array([run[1] for run in runs], np.int64),
+        end=np.array([run[2] for run in runs], np.int64),
+        rate=np.array([run[3] for run in runs], np.int64 if integral else np.float64),
+        lateness=answer.lateness_unit_slots,
+        integral=integral,
+        parts=tuple(_part(part, place, machine, str(options["load"])) for part in proof.parts),
+        levels_claimed=lowest,
+    )
+
+
+def _part(part: Part, place: dict[str, int], machine: dict[str, int], load: str) -> SchedulePart:
+    proofs = tuple(
+        LevelProof(
+            level.level,
+            np.array(level.transfers, np.int64),
+            _prices(level.loads, machine, pair=load == "pair"),
+            _prices(level.ports, machine, pair=False),
+            level.scale,
+            {int(s): price for s, price in level.above.items()},
+            level.lateness,
+            level.solver_bound,
+        )
+        for level in part.levels
+    )
+    return SchedulePart(np.array([place[name] for name in part.transfers], np.int64), proofs)
+
+
+def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool) -> Prices:
+    units, numbers = [], []
+    for first, second, *rest in rows:
+        at = machine[str(first)]
+        if pair:
+            units.append(at * len(machine) + machine[str(second)])
+        else:
+            units.append(at + len(machine) * _SIDES.index(str(second)))
+        if len(rest) != 3 or not all(isinstance(x, int) for x in rest):
+            raise ValueError("a price has two names, its first slot, its end, and a whole number")
+        numbers.append(rest)
+    table = np.array(numbers, np.int64).reshape(-1, 3)
+    return Prices(np.array(units, np.int64), table[:, 0], table[:, 1], table[:, 2])
+
+
+VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge)
