@@ -4,6 +4,7 @@ Importing any module of this room runs this file first, so that all our kinds an
 other packages are found when they are asked for, see `flowlex.instances.extensions`.
 """
 
+from flowlex.instances.allocation import AllocationInstance
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.dimacs import format_dimacs, parse_dimacs
 from flowlex.instances.extensions import kinds
@@ -12,6 +13,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import GENERATORS, generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.importers.coflow import read_coflow_trace
+from flowlex.instances.importers.gavel import read_gavel
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.jit import JitInstance
@@ -21,6 +23,7 @@ from flowlex.instances.pods import PodInstance
 
 __all__ = [
     "GENERATORS",
+    "AllocationInstance",
     "FlowInstance",
     "GpuInstance",
     "Instance",
@@ -36,6 +39,7 @@ __all__ = [
     "kinds",
     "parse_dimacs",
     "read_coflow_trace",
+    "read_gavel",
     "read_instance",
     "read_openb",
     "write_instance",

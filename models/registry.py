@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flowlex.instances import (
+        AllocationInstance,
         FlowInstance,
         GpuInstance,
         JitInstance,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         NetworkInstance,
         PodInstance,
     )
+    from flowlex.models.allocation.model import Allocation
+    from flowlex.models.allocation.solution import AllocationSolution
     from flowlex.models.flow.model import FlowScheduling
     from flowlex.models.flow.solution import FlowSolution
     from flowlex.models.gpu.model import GpuAssignment
@@ -47,6 +50,7 @@ __all__ = ["compare", "model_class", "model_for", "model_options", "read_options
 _GROUP = "flowlex.models"
 #: Our own models, by kind of instance; imported when used.
 _OWN = {
+    "allocation": "flowlex.models.allocation.model:Allocation",
     "flow-scheduling": "flowlex.models.flow.model:FlowScheduling",
     "gpu-assignment": "flowlex.models.gpu.model:GpuAssignment",
     "jit-bandwidth": "flowlex.models.jit.model:JitBandwidth",
@@ -96,6 +100,8 @@ def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]
 
 
 @overload
+def model_for(instance: AllocationInstance, **options: Any) -> Allocation: ...
+@overload
 def model_for(instance: GpuInstance, **options: Any) -> GpuAssignment: ...
 @overload
 def model_for(instance: JitInstance, **options: Any) -> JitBandwidth: ...
@@ -124,6 +130,8 @@ def model_for(instance: Instance, **options: Any) -> Model[Any, Any, Any]:
     return cls(instance, **options)
 
 
+@overload
+def solve(instance: AllocationInstance, engine: EngineName = ..., **options: Any) -> AllocationSolution: ...
 @overload
 def solve(instance: GpuInstance, engine: EngineName = ..., **options: Any) -> GpuSolution: ...
 @overload

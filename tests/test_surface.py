@@ -13,6 +13,7 @@ import pytest
 import flowlex
 
 PUBLIC = [
+    "Allocation",
     "FlowScheduler",
     "FlowScheduling",
     "GpuAssignment",

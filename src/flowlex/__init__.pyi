@@ -2,6 +2,7 @@ from .instances import generate as generate
 from .instances import read_instance as read_instance
 from .models import model_for as model_for
 from .models import solve as solve
+from .models.allocation.model import Allocation as Allocation
 from .models.flow.live.scheduler import FlowScheduler as FlowScheduler
 from .models.flow.model import FlowScheduling as FlowScheduling
 from .models.gpu.model import GpuAssignment as GpuAssignment

@@ -19,6 +19,7 @@ from flowlex.models.flow.goals import FairShares
 from flowlex.models.registry import model_class, model_options
 
 TINY = {
+    "allocation": "gavel-like",
     "flow-scheduling": "flow-testbed",
     "gpu-assignment": "gpu-figure1",
     "jit-bandwidth": "jit-figure4",

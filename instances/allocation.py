@@ -1,0 +1,287 @@
+"""The allocation instance: jobs whose throughput differs by GPU type, and how many GPUs of each type there are.
+
+Source: Narayanan et al., *Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads* (OSDI 2020).
+Limits (caps and floors) are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+
+__all__ = [
+    "AllocationArrays",
+    "AllocationInstance",
+    "AllocationJob",
+    "Entity",
+    "GpuType",
+    "JobType",
+    "Limit",
+    "PairThroughput",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+GpuCount = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+
+
+class GpuType(Part):
+    """So many equal GPUs, at a price each."""
+
+    name: Name
+    count: GpuCount
+    usd_per_hour: NonNegative = 0.0
+
+
+class JobType(Part):
+    """A kind of training: how many GPUs it uses at once, and steps per second on each GPU type (0 where left out)."""
+
+    name: Name
+    gpus: GpuCount = 1
+    steps_per_s: dict[Name, NonNegative]
+
+
+class PairThroughput(Part):
+    """Steps per second of two job types that share their GPUs, of one GPU type (space sharing)."""
+
+    job_types: tuple[Name, Name]
+    gpu_type: Name
+    steps_per_s: tuple[NonNegative, NonNegative]
+
+
+class Entity(Part):
+    """A user or group that owns jobs.
+
+    Parameters
+    ----------
+    weight
+        Its part of the cluster, relative to other entities.
+    inside
+        How its jobs share: ``fair`` by their weights, ``fifo`` the earliest first.
+    """
+
+    name: Name
+    weight: Positive = 1.0
+    inside: Literal["fair", "fifo"] = "fair"
+
+
+class AllocationJob(Part):
+    """A job; the order of jobs is the order in which they came.
+
+    Parameters
+    ----------
+    job_type
+        Its kind of training.
+    weight
+        Its claim, relative to other jobs.
+    steps_left
+        Steps until it is done; makespan, finish-time fairness and deadlines need it.
+    running_s
+        Seconds since it was submitted.
+    isolated_s
+        Seconds it would have run so far in a cluster of its own share (finish-time fairness).
+    entity
+        Whose it is.
+    deadline_s
+        Seconds from now until it must be done.
+    """
+
+    name: Name
+    job_type: Name
+    weight: Positive = 1.0
+    steps_left: Positive | None = None
+    running_s: NonNegative = 0.0
+    isolated_s: NonNegative = 0.0
+    entity: Name | None = None
+    deadline_s: Seconds | None = None
+
+
+class Limit(Part):
+    """A floor and a cap on the GPUs held on average by one job or entity (all, when neither), of one type (or all).
+
+    Parameters
+    ----------
+    least_gpus, most_gpus
+        Floor and cap; a pair that shares GPUs holds them once.
+    """
+
+    job: Name | None = None
+    entity: Name | None = None
+    gpu_type: Name | None = None
+    least_gpus: NonNegative = 0.0
+    most_gpus: NonNegative | None = None
+
+
+# Compared by identity, so that equal instances stay equal whether or not this view was made.
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationArrays:
+    """The instance as arrays. Sizes: n jobs, J GPU types, P pair throughputs, E entities.
+
+    Attributes
+    ----------
+    speed
+        (n, J) steps/s; 0 where the type has fewer GPUs than the job uses at once.
+    scale, weight, kind
+        (n,) GPUs used at once, weight, index of the job type.
+    steps, running, isolated, deadline
+        (n,); NaN where steps or deadline are not given.
+    entity
+        (n,) index of the job's entity, -1 without.
+    count, price
+        (J,) GPUs, USD per hour.
+    pair_kind, pair_gpu, pair_speed
+        (P, 2) job types, (P,) GPU type, (P, 2) steps/s; pairs that do not fit or do not run are left out.
+    """
+
+    speed: Floats
+    scale: Integers
+    weight: Floats
+    kind: Integers
+    steps: Floats
+    running: Floats
+    isolated: Floats
+    deadline: Floats
+    entity: Integers
+    count: Integers
+    price: Floats
+    pair_kind: Integers
+    pair_gpu: Integers
+    pair_speed: Floats
+
+
+class AllocationInstance(Instance):
+    """Which job gets which share of which GPU type?"""
+
+    kind: Literal["allocation"] = "allocation"
+    gpu_types: Annotated[tuple[GpuType, ...], Field(min_length=1)]
+    job_types: Annotated[tuple[JobType, ...], Field(min_length=1)]
+    jobs: Annotated[tuple[AllocationJob, ...], Field(min_length=1)]
+    pairs: tuple[PairThroughput, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        require_unique((t.name for t in self.gpu_types), "GPU types")
+        require_unique((t.name for t in self.job_types), "job types")
+        require_unique((job.name for job in self.jobs), "jobs")
+        require_unique((entity.name for entity in self.entities), "entities")
+        gpu_types = {t.name: t for t in self.gpu_types}
+        for kind in self.job_types:
+            for name in kind.steps_per_s:
+                _known(name, gpu_types, f"job type {kind.name!r} names GPU type", "GPU types")
+        self._check_jobs()
+        self._check_pairs(gpu_types)
+        jobs, entities = (dict.fromkeys(part.name for part in parts) for parts in (self.jobs, self.entities))
+        for limit in self.limits:
+            _known(limit.job, jobs, "a limit names job", "jobs")
+            _known(limit.entity, entities, "a limit names entity", "entities")
+            _known(limit.gpu_type, gpu_types, "a limit names GPU type", "GPU types")
+            if limit.job is not None and limit.entity is not None:
+                raise ValueError(f"a limit names job {limit.job!r} and entity {limit.entity!r}; make it two limits")
+            if limit.most_gpus is not None and limit.least_gpus > limit.most_gpus:
+                raise ValueError(f"a limit's floor {limit.least_gpus:g} is above its cap {limit.most_gpus:g} GPUs")
+        return self
+
+    def _check_jobs(self) -> None:
+        kinds = {kind.name: kind for kind in self.job_types}
+        most = {t.name: t.count for t in self.gpu_types}
+        entities = dict.fromkeys(entity.name for entity in self.entities)
+        for job in self.jobs:
+            _known(job.job_type, kinds, f"job {job.name!r} names job type", "job types")
+            _known(job.entity, entities, f"job {job.name!r} names entity", "entities")
+            kind = kinds[job.job_type]
+            runs = [name for name, speed in kind.steps_per_s.items() if speed > 0]
+            if not runs:
+                raise ValueError(f"job {job.name!r} has throughput 0 on every GPU type; drop it or correct its job type")
+            if all(most[name] < kind.gpus for name in runs):
+                largest = max(most[name] for name in runs)
+                raise ValueError(
+                    f"job {job.name!r} uses {kind.gpus} GPUs at once, the types it runs on have at most {largest}; "
+                    "drop it or add GPUs"
+                )
+            if job.deadline_s is not None and job.steps_left is None:
+                raise ValueError(f"job {job.name!r} has a deadline but no steps_left; say how many steps it needs")
+
+    def _check_pairs(self, gpu_types: Collection[str]) -> None:
+        kinds = {kind.name: kind for kind in self.job_types}
+        seen = set()
+        for pair in self.pairs:
+            one, other = pair.job_types
+            for name in pair.job_types:
+                _known(name, kinds, "a pair names job type", "job types")
+            _known(pair.gpu_type, gpu_types, f"the pair of {one!r} and {other!r} names GPU type", "GPU types")
+            if kinds[one].gpus != kinds[other].gpus:
+                raise ValueError(
+                    f"job types {one!r} and {other!r} use {kinds[one].gpus} and {kinds[other].gpus} GPUs; "
+                    "only jobs of one scale can share GPUs: drop the pair"
+                )
+            for key in {(one, other, pair.gpu_type), (other, one, pair.gpu_type)}:
+                if key in seen:
+                    raise ValueError(f"the pair of {one!r} and {other!r} on {pair.gpu_type!r} occurs twice; keep one")
+                seen.add(key)
+
+    @cached_property
+    def arrays(self) -> AllocationArrays:
+        """The instance as arrays, made once."""
+        types = {t.name: j for j, t in enumerate(self.gpu_types)}
+        kinds = {kind.name: k for k, kind in enumerate(self.job_types)}
+        entities = {entity.name: e for e, entity in enumerate(self.entities)}
+        count = np.array([t.count for t in self.gpu_types], np.int64)
+        gpus = np.array([kind.gpus for kind in self.job_types], np.int64)
+        table = np.array([[kind.steps_per_s.get(name, 0.0) for name in types] for kind in self.job_types])
+        fits = gpus[:, None] <= count
+        kind = np.array([kinds[job.job_type] for job in self.jobs], np.int64)
+        pair_kind = np.array([[kinds[n] for n in p.job_types] for p in self.pairs], np.int64).reshape(-1, 2)
+        pair_gpu = np.array([types[p.gpu_type] for p in self.pairs], np.int64)
+        pair_speed = np.array([p.steps_per_s for p in self.pairs], np.float64).reshape(-1, 2)
+        kept = (pair_speed > 0).any(axis=1) & fits[pair_kind[:, 0], pair_gpu]
+        return read_only(
+            AllocationArrays(
+                speed=np.where(fits, table, 0.0)[kind],
+                scale=gpus[kind],
+                weight=np.array([job.weight for job in self.jobs]),
+                kind=kind,
+                steps=np.array([np.nan if job.steps_left is None else job.steps_left for job in self.jobs]),
+                running=np.array([job.running_s for job in self.jobs], np.float64),
+                isolated=np.array([job.isolated_s for job in self.jobs], np.float64),
+                deadline=np.array([np.nan if job.deadline_s is None else job.deadline_s for job in self.jobs]),
+                entity=np.array([-1 if job.entity is None else entities[job.entity] for job in self.jobs], np.int64),
+                count=count,
+                price=np.array([t.usd_per_hour for t in self.gpu_types], np.float64),
+                pair_kind=pair_kind[kept],
+                pair_gpu=pair_gpu[kept],
+                pair_speed=pair_speed[kept],
+            )
+        )
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals."""
+        return {
+            "jobs": len(self.jobs),
+            "job types": len(self.job_types),
+            "GPU types": len(self.gpu_types),
+            "GPUs": int(self.arrays.count.sum()),
+            "GPUs asked for at once": int(self.arrays.scale.sum()),
+            "entities": len(self.entities),
+            "pairs of job types": len(self.arrays.pair_gpu),
+            "limits": len(self.limits),
+            "deadlines": int(np.isfinite(self.arrays.deadline).sum()),
+        }
+
+
+def _known(name: str | None, among: Collection[str], says: str, what: str) -> None:
+    """Raise unless a name is known, or not given."""
+    if name is not None and name not in among:
+        names = list(among)
+        have = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "") if names else "none"
+        raise ValueError(f"{says} {name!r}, which does not exist; the {what} are: {have}")

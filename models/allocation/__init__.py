@@ -1,0 +1,1 @@
+"""Fair allocation of GPU time: which job gets which share of which GPU type."""

@@ -1,0 +1,83 @@
+"""Simple allocations to compare with, and one table of everything. Baselines know no limits, deadlines or pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.outcome import EngineName, Status
+from flowlex.instances.allocation import AllocationArrays, AllocationInstance
+from flowlex.models.allocation.model import Allocation
+from flowlex.models.allocation.program import run_columns
+from flowlex.models.allocation.solution import AllocationSolution
+from flowlex.models.base import ModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BASELINES", "baseline", "compare", "fifo", "isolated", "proportional"]
+
+
+def fifo(view: AllocationArrays) -> Floats:
+    """(n, J) fractions: in the order of jobs, each runs all the time on the fastest type that has GPUs left for it."""
+    share, left = np.zeros_like(view.speed), view.count.copy()
+    for m, (speed, scale) in enumerate(zip(view.speed, view.scale.tolist(), strict=True)):
+        best = int(np.where(left >= scale, speed, 0.0).argmax())
+        if speed[best] > 0 and left[best] >= scale:
+            share[m, best] = 1.0
+            left[best] -= scale
+    return share
+
+
+def proportional(view: AllocationArrays) -> Floats:
+    """(n, J) fractions: every job's time split as the GPUs are, ``N_j / sum N``, shrunk until all fit."""
+    total = view.count.sum()
+    share = np.broadcast_to(view.count / total, view.speed.shape) * min(1.0, total / view.scale.sum())
+    return np.where(view.speed > 0, share, 0.0)
+
+
+def isolated(view: AllocationArrays) -> Floats:
+    """(n, J) fractions: a cluster of one's own, ``N_j / (M s_m)`` of every type, at most all the time."""
+    share = np.where(view.speed > 0, view.count / (len(view.scale) * view.scale[:, None]), 0.0)
+    return np.asarray(share / np.maximum(share.sum(axis=1), 1.0)[:, None])
+
+
+BASELINES = {"fifo": fifo, "proportional": proportional, "isolated": isolated}
+
+
+def baseline(instance: AllocationInstance, name: str) -> AllocationSolution:
+    """A baseline's allocation as a solution (``feasible``: nothing is claimed of it).
+
+    Raises
+    ------
+    ModelError
+        No such baseline.
+    """
+    if name not in BASELINES:
+        raise ModelError(f"no baseline is named {name!r}; one of: {', '.join(BASELINES)}")
+    view = instance.arrays
+    columns = run_columns(view, sharing=False)
+    share = BASELINES[name](view)[columns.first, columns.gpu]
+    facts: dict[str, Any] = {"model": name, "engine": "none", "source": instance, "options": {"policy": name}}
+    return AllocationSolution(**facts, status=Status.FEASIBLE, columns=columns, share=share)
+
+
+def compare(instance: AllocationInstance, *, engine: EngineName = "highs") -> pd.DataFrame:
+    """Every policy that the instance has the figures for, beside the baselines: the same measures for all."""
+    import pandas as pd
+
+    rows: dict[str, dict[str, Any]] = {name: baseline(instance, name).metrics() for name in BASELINES}
+    policies: list[dict[str, Any]] = [{"policy": "max_min", "aware": False}]
+    names = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost")
+    policies += [{"policy": name} for name in names if name != "hierarchical" or instance.entities]
+    for options in policies:
+        label = options["policy"] + ("" if options.get("aware", True) else ", time only")
+        try:
+            solution = Allocation(instance, **options).solve(engine)
+        except ModelError:  # the instance has no steps or deadlines
+            continue
+        if solution.status.has_answer:
+            rows[label] = solution.metrics()
+    return pd.DataFrame(rows).T.rename_axis("policy")

@@ -1,0 +1,312 @@
+r"""Which job gets which share of the time of which GPU type?
+
+Jobs differ in how much faster a newer GPU makes them, so who runs where decides how much everybody gets. The policy
+says what is fair or best: the least normalised throughput as large as possible (``max_min``), the next least as well,
+and so on (``water_filling``), entities by weight and jobs inside them (``hierarchical``), the earliest end of all
+(``makespan``), the least worst delay against a cluster of one's own (``finish_time``), most steps per second
+(``max_throughput``), or deadlines at least cost (``min_cost``). Two jobs may share GPUs where the instance has
+throughputs of pairs. Limits (floors and caps) hold under every policy.
+
+Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where that paper approximates: makespan is one program in
+1/T, water filling needs no integer program, and every answer carries prices that prove it from the instance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats
+from flowlex.formulations.engines import solve
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.policies import (
+    FinishTimes,
+    Raise,
+    Step,
+    fill,
+    finish_times,
+    gain_of,
+    pace_of,
+    prices_of,
+    quickest,
+)
+from flowlex.models.allocation.program import Base, base_program, raised_program, run_columns
+from flowlex.models.allocation.solution import AllocationSolution
+from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.validation.certificates import Certificate
+
+__all__ = ["Allocation", "AllocationSolution", "Policy"]
+
+Policy: TypeAlias = Literal[
+    "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
+]
+_RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
+
+
+@dataclass(frozen=True)
+class AllocationRun(Run):
+    """The last outcome, and the steps that led to it."""
+
+    steps: tuple[Step, ...] = ()
+    level: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
+    """Fair allocation of GPU time (see the module).
+
+    Parameters
+    ----------
+    instance
+        GPU types, job types, jobs, and optionally pairs, entities and limits.
+    policy
+        See the module. ``formulation`` is its first program.
+    aware
+        ``max_min`` and ``water_filling``: whether throughput counts, or only time.
+    sharing
+        Whether two jobs may share GPUs (where the instance has throughputs of pairs).
+    deadlines
+        Whether deadlines are kept; by default under ``max_throughput`` and ``min_cost``.
+    tolerance
+        ``finish_time``: relative gap between the answer and its proven bound.
+
+    Raises
+    ------
+    ModelError
+        A job lacks ``steps_left`` that the policy needs, an option does not concern the policy, or nothing has to
+        run under ``min_cost``.
+
+    Examples
+    --------
+    >>> from flowlex import generate, solve
+    >>> solution = solve(generate("gavel-like", jobs=4), policy="makespan")
+    >>> solution.status
+    <Status.OPTIMAL: 'optimal'>
+    """
+
+    policy: Policy = "max_min"
+    aware: bool = True
+    sharing: bool = True
+    deadlines: bool | None = None
+    tolerance: float = 1e-6
+
+    name: ClassVar[str] = "allocation"
+    title: ClassVar[str] = "Allocation of GPU time"
+    comparison: ClassVar[str] = "flowlex.models.allocation.baselines:compare"
+    sets: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("M", "jobs"),
+        Symbol("J", "GPU types"),
+        Symbol("C", "what may run: a job alone, or two jobs that share GPUs"),
+        Symbol("L", "limits; C_l is what counts against limit l"),
+    )
+    parameters: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("T_{mcj}", "steps per second of job m in c on type j"),
+        Symbol("s_c", "GPUs that c uses at once"),
+        Symbol("N_j", "GPUs of type j"),
+        Symbol("n_m, d_m", "steps left, seconds until the deadline"),
+        Symbol("a_m, v_m", "where the gain of job m stands, and its pace (by policy)"),
+        Symbol("u_l, o_l", "cap and floor of limit l, GPUs"),
+    )
+    unknowns: ClassVar[tuple[Symbol, ...]] = (
+        Symbol("x_{cj}", "fraction of time that c spends on type j"),
+        Symbol("t", "how far all jobs rise together"),
+    )
+    objective_latex: ClassVar[str] = (
+        r"-t, \quad -\sum_{m} \mathrm{thr}_m, \text{ or } \sum_{c,j} s_c\, p_j\, x_{cj}"
+        r"\quad (\mathrm{thr}_m = \sum_{c \ni m, j} T_{mcj} x_{cj})"
+    )
+    equations: ClassVar[tuple[Equation, ...]] = (
+        Equation(
+            "time",
+            r"\sum_{c \ni m, j} x_{cj} \le 1 \quad \forall m \in M",
+            "a job runs at most all the time",
+            "what more time of this job would bring",
+            "objective per unit of time",
+        ),
+        Equation(
+            "gpus",
+            r"\sum_{c} s_c x_{cj} \le N_j \quad \forall j \in J",
+            "a type has so many GPUs",
+            "what one more GPU of this type would bring",
+            "objective per GPU",
+        ),
+        Equation(
+            "most",
+            r"\sum_{(c,j) \in C_l} s_c x_{cj} \le u_l \quad \forall l \in L",
+            "caps",
+            "what a cap higher by one GPU would bring",
+            "objective per GPU",
+            when="limits have caps",
+            exists=lambda model: any(limit.most_gpus is not None for limit in model.instance.limits),
+        ),
+        Equation(
+            "least",
+            r"\sum_{(c,j) \in C_l} s_c x_{cj} \ge o_l \quad \forall l \in L",
+            "floors",
+            "what a floor lower by one GPU would bring",
+            "objective per GPU",
+            when="limits have floors",
+            exists=lambda model: any(limit.least_gpus for limit in model.instance.limits),
+        ),
+        Equation(
+            "deadline",
+            r"\mathrm{thr}_m \ge n_m / d_m \quad \forall m \in M",
+            "a job is done by its deadline",
+            "what one step per second less would bring",
+            "objective per step/s",
+            when="deadlines are kept",
+            exists=lambda model: model.keeps_deadlines,
+        ),
+        Equation(
+            "level",
+            r"\mathrm{gain}_m \ge a_m + v_m t \quad \forall m \in M",
+            "all jobs rise together",
+            "how much the level would fall if this job alone were owed one unit of gain more",
+            "level per unit of gain",
+            when="the policy compares jobs",
+            exists=lambda model: model.policy in _RAISING,
+        ),
+    )
+
+    def _check(self) -> None:
+        if not self.aware and self.policy not in ("max_min", "water_filling"):
+            raise ModelError(f"policy {self.policy!r} compares throughputs; aware=False concerns max_min, water_filling")
+        if not 1e-9 <= self.tolerance < 1:
+            raise ModelError(f"tolerance must be at least 1e-9 and below 1, got {self.tolerance:g}")
+        if self.policy in ("makespan", "finish_time"):
+            for job in self.instance.jobs:
+                if job.steps_left is None:
+                    raise ModelError(f"job {job.name!r} has no steps_left; policy {self.policy!r} needs it")
+        floors = any(limit.least_gpus for limit in self.instance.limits)
+        if self.policy == "min_cost" and not (self.keeps_deadlines or floors):
+            raise ModelError("policy 'min_cost' needs a deadline or a floor: without them running nothing is cheapest")
+
+    @cached_property
+    def keeps_deadlines(self) -> bool:
+        """Whether there are deadlines and they are kept."""
+        wanted = self.policy in ("max_throughput", "min_cost") if self.deadlines is None else self.deadlines
+        return wanted and any(job.deadline_s is not None for job in self.instance.jobs)
+
+    @cached_property
+    def base(self) -> Base:
+        """The constraints that all policies share."""
+        columns = run_columns(self.instance.arrays, sharing=self.sharing)
+        return base_program(self.instance, columns, self.declared(), deadlines=self.keeps_deadlines)
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        return [job.name for job in self.instance.jobs]
+
+    def _pace(self, full: Booleans) -> Floats:
+        if self.policy == "makespan":
+            return np.where(full, 0.0, 1.0)
+        return pace_of(self.instance, full, hierarchical=self.policy == "hierarchical")
+
+    def _formulate(self) -> LinearProgram:
+        base, view, none = self.base, self.instance.arrays, np.zeros(len(self._labels))
+        if self.policy in ("max_throughput", "min_cost"):
+            program = base.program.copy()
+            if self.policy == "max_throughput":
+                program.maximize(base.throughput.sum())
+            else:
+                columns = base.columns
+                program.maximize((base.share * (-view.scale[columns.first] * view.price[columns.gpu])).sum())
+            return program
+        if self.policy == "finish_time":
+            needed = self._times.needed(self._least_ratio)
+            return raised_program(base, base.throughput, needed / needed.max(), none, self._labels)
+        return raised_program(base, self._gain, self._pace(none > 0), none, self._labels)
+
+    @property
+    def _gain(self) -> Any:
+        if self.policy == "makespan":
+            return self.base.throughput * (quickest(self.instance) / self.instance.arrays.steps)
+        return gain_of(self.base, self.instance.arrays, aware=self.aware)
+
+    @cached_property
+    def _times(self) -> FinishTimes:
+        return FinishTimes.of(self.instance.arrays)
+
+    @cached_property
+    def _least_ratio(self) -> float:
+        """No job ends earlier than at the highest speed that it has anywhere."""
+        columns = self.base.columns
+        best = np.zeros(len(self._labels))
+        np.maximum.at(best, columns.first, columns.speed[:, 0])
+        np.maximum.at(best, columns.second[columns.paired], columns.speed[columns.paired, 1])
+        return float(self._times.ratio(best).max())
+
+    def _prepare(self) -> None:
+        _ = self.base
+
+    def _run(self, engine: EngineName, options: SolveOptions) -> AllocationRun:
+        def run(program: LinearProgram) -> Outcome:
+            return solve(program, engine, options)
+
+        if self.policy in ("max_throughput", "min_cost"):
+            program = self._formulate()
+            outcome = run(program)
+            if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
+                return AllocationRun(self._named(outcome))
+            none = np.zeros(len(self._labels), bool)
+            return AllocationRun(outcome, (Step(float(outcome.objective), prices_of(program, outcome.duals), none),))
+        if self.policy == "finish_time":
+            raised = finish_times(self.base, self._times, run, self._labels, self._least_ratio, self.tolerance)
+        else:
+            once = self.policy in ("max_min", "makespan")
+            raised = fill(self.base, self._gain, self._pace, run, self._labels, once=once)
+        if raised.level is None:
+            return AllocationRun(self._named(raised.outcome))
+        return AllocationRun(raised.outcome, raised.steps, raised.level)
+
+    def _named(self, outcome: Outcome) -> Outcome:
+        """An outcome without answer; where deadlines are the reason, by the names of their jobs."""
+        if outcome.status.has_answer:  # a program of a sequence that stopped at a limit proves nothing
+            raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
+        why = outcome.infeasibility
+        names = [row[9:-1] for row in why.constraints if row.startswith("deadline[")] if why is not None else []
+        if why is None or not names:
+            return outcome
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        message = f"the deadlines of these jobs cannot be kept together: {shown}. {why.message}"
+        from dataclasses import replace
+
+        return replace(outcome, message=message, infeasibility=replace(why, message=message))
+
+    def _interpret(self, run: AllocationRun) -> AllocationSolution:
+        outcome, columns = run.outcome, self.base.columns
+        facts = self._facts(run)
+        if run.steps and outcome.values is not None:
+            share = np.maximum(outcome.values[: columns.count], 0.0)
+            objective, bound = self._values(run, share)
+            gap = abs(objective - bound) / max(1.0, abs(objective))
+            facts |= {"status": Status.OPTIMAL, "objective": objective, "bound": bound, "gap": gap}
+        else:
+            share = np.zeros(columns.count)
+        prices = run.steps[0].prices if run.steps else {}
+        blocks = self.base.program.constraint_blocks
+        duals = {name: Dual.of_block(blocks[name], price) for name, price in prices.items() if name in blocks}
+        if "level" in prices:
+            duals["level"] = Dual(prices["level"], self._labels)
+        return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=run.steps, level=run.level)
+
+    def _values(self, run: AllocationRun, share: Floats) -> tuple[float, float]:
+        """Objective and bound in the policy's units."""
+        first = run.steps[0].value
+        if self.policy == "makespan":
+            seconds = quickest(self.instance) / first if first > 0 else float("inf")
+            return seconds, seconds
+        if self.policy == "min_cost":
+            return -first, -first
+        if self.policy == "finish_time":
+            assert run.level is not None
+            return float(self._times.ratio(run.level).max()), run.steps[-1].value
+        return first, first
+
+    def _certify(self, run: AllocationRun, solution: AllocationSolution) -> Certificate | None:
+        return super()._certify(run, solution) if False else None

@@ -1,0 +1,209 @@
+r"""The policies as sequences of linear programs; every step leaves prices that prove it.
+
+Most policies raise a gain of every job: ``gain_m >= level_m + pace_m t``, t as large as possible.
+
+=================  =============================================  ====================================================
+policy             gain                                           pace
+=================  =============================================  ====================================================
+max_min            thr(m) / thr(m, equal), or time (not aware)    w_m / s_m
+water_filling      the same                                       the same, again and again for jobs that can rise
+hierarchical       thr(m) / thr(m, equal)                         w_e w_m / (sum of w of e's jobs that can rise) / s_m
+makespan           T0 thr(m) / n_m                                1, so that t = T0 / T
+finish_time        thr(m)                                         n_m / (rho isolated_m - t_m); is t >= 1?
+=================  =============================================  ====================================================
+
+Who can still rise is read from the duals: where the price of a job's level is positive, the job is at its level in
+every optimum, so it is full. A full job whose price happens to be zero is found in the next step, which then rises
+by nothing; so no tolerance enters, and no auxiliary program is needed.
+
+Source: Narayanan et al. (OSDI 2020), sections 4 and 5; the steps by duals are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats
+from flowlex.formulations.expression import Expression
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError, Outcome, Status
+from flowlex.instances.allocation import AllocationArrays, AllocationInstance
+from flowlex.models.allocation.program import Base, equal_throughput, raised_program
+
+__all__ = ["FinishTimes", "Raise", "Step", "fill", "finish_times", "pace_of", "quickest"]
+
+#: A price of a level counts as positive from this fraction of the largest (a full job missed here is found later).
+_POSITIVE = 1e-7
+Solver = Callable[[LinearProgram], Outcome]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One program of a sequence.
+
+    Attributes
+    ----------
+    value
+        Its optimum.
+    prices
+        Row name to non-negative prices of its rows; ``level`` are those of the jobs' levels.
+    full
+        (n,) jobs found full by this step.
+    """
+
+    value: float
+    prices: dict[str, Floats] = field(repr=False)
+    full: Booleans = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Raise:
+    """A sequence of steps and its last answer; ``level`` (n,) is where every job's gain ended."""
+
+    outcome: Outcome
+    steps: tuple[Step, ...] = ()
+    level: Floats | None = None
+
+
+def quickest(instance: AllocationInstance) -> float:
+    """Seconds that the longest job needs alone on its fastest type: no makespan is shorter."""
+    view = instance.arrays
+    return float((view.steps / view.speed.max(axis=1)).max())
+
+
+def pace_of(instance: AllocationInstance, full: Booleans, *, hierarchical: bool) -> Floats:
+    """(n,) how fast every job's gain rises while the jobs in ``full`` stand still."""
+    view = instance.arrays
+    if not hierarchical:
+        return np.where(full, 0.0, view.weight / view.scale)
+    pace = np.zeros(len(full))
+    alone = ~full & (view.entity == -1)  # a job of nobody is an entity of its own
+    pace[alone] = view.weight[alone]
+    for e, entity in enumerate(instance.entities):
+        rising = np.flatnonzero(~full & (view.entity == e))
+        rising = rising[:1] if entity.inside == "fifo" else rising
+        pace[rising] = entity.weight * view.weight[rising] / view.weight[rising].sum()
+    return np.asarray(pace / view.scale)
+
+
+def prices_of(program: LinearProgram, duals: Floats) -> dict[str, Floats]:
+    """Non-negative prices of all rows of a maximisation, by name."""
+    return {name: np.abs(values) for name, values in program.split_rows(duals).items()}
+
+
+def gain_of(base: Base, view: AllocationArrays, *, aware: bool) -> Expression:
+    """(n,) throughput relative to the equal split, or time."""
+    return base.throughput * (1 / equal_throughput(view)) if aware else base.time
+
+
+def fill(
+    base: Base,
+    gain: Expression,
+    pace: Callable[[Booleans], Floats],
+    solve: Solver,
+    labels: list[str],
+    *,
+    once: bool = False,
+) -> Raise:
+    """Raise all jobs until each is full (``once``: until the first is), each step a linear program.
+
+    Parameters
+    ----------
+    pace
+        From (n,) full jobs to (n,) paces, zero for full jobs.
+    """
+    level, full = np.zeros(len(labels)), np.zeros(len(labels), bool)
+    steps: list[Step] = []
+    while True:
+        speed = pace(full)
+        program = raised_program(base, gain, speed, level, labels)
+        outcome = solve(program)
+        if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
+            return Raise(outcome, tuple(steps))
+        prices = prices_of(program, outcome.duals)
+        rise = max(float(outcome.values[-1]), 0.0)
+        level = level + speed * rise
+        pull = prices["level"] * speed
+        found = pull > _POSITIVE * pull.max()
+        if not found.any():
+            raise EngineError("the solver returned no price for any job's level; try another engine or algorithm")
+        full = full | found
+        steps.append(Step(rise, prices, found))
+        if once or full.all():
+            return Raise(outcome, tuple(steps), level)
+
+
+@dataclass(frozen=True, eq=False)
+class FinishTimes:
+    """What finish-time fairness compares, (n,) each: seconds run, steps left, seconds in a cluster of one's own share."""
+
+    running: Floats
+    steps: Floats
+    isolated: Floats
+
+    @classmethod
+    def of(cls, view: AllocationArrays) -> FinishTimes:
+        """Seconds in isolation: those so far, and the rest at an equal share ``N_j / (M s_m)`` of every type."""
+        share = np.where(view.speed > 0, view.count / (len(view.scale) * view.scale[:, None]), 0.0)
+        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+        alone = (share * view.speed).sum(axis=1)
+        return cls(view.running, view.steps, view.isolated + view.steps / alone)
+
+    def needed(self, rho: float) -> Floats:
+        """(n,) steps/s at which every job's ratio is rho; not positive where no throughput is enough."""
+        room = rho * self.isolated - self.running
+        return np.where(room > 0, self.steps / np.where(room > 0, room, 1.0), np.inf)
+
+    def ratio(self, throughput: Floats) -> Floats:
+        """(n,) finish time over that in isolation."""
+        with np.errstate(divide="ignore"):
+            return np.asarray((self.running + self.steps / throughput) / self.isolated)
+
+    def least(self, price: Floats, most: float) -> float:
+        """The least rho at which ``sum of price * needed(rho)`` is at most ``most``: a root of a falling function."""
+        priced = price > 0
+        low = float((self.running / self.isolated)[priced].max())
+        high = 2 * low + 1.0
+        while (price[priced] * self.needed(high)[priced]).sum() > most:
+            high *= 2
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            if not low < middle < high:
+                break
+            if (price[priced] * self.needed(middle)[priced]).sum() > most:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def finish_times(base: Base, times: FinishTimes, solve: Solver, labels: list[str], start: float, gap: float) -> Raise:
+    """The least rho, by cuts: the prices of a program at one rho prove the next lower bound.
+
+    At rho the program raises all jobs in proportion to what they need. If it ends below 1, rho is too small; its
+    prices y bound ``sum of y thr`` over all allocations, so any rho needs ``sum of y needed(rho)`` of at most that.
+    The bounds rise (Newton's method on a convex function) until the answer's own ratio is within ``gap`` of them.
+    """
+    rho = start
+    steps: list[Step] = []
+    none = np.zeros(len(labels), bool)
+    for _ in range(100):
+        needed = times.needed(rho)
+        unit = needed.max()
+        program = raised_program(base, base.throughput, needed / unit, np.zeros(len(labels)), labels)
+        outcome = solve(program)
+        if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
+            return Raise(outcome, tuple(steps))
+        prices = prices_of(program, outcome.duals)
+        throughput = base.throughput.evaluate(outcome.values[: base.columns.count])
+        reached = float(times.ratio(throughput).max())
+        most = float(outcome.values[-1])  # what the prices allow, by strong duality
+        bound = max(rho, times.least(prices["level"], most)) if most < unit else rho
+        steps.append(Step(bound, prices, none))
+        if reached <= bound * (1 + gap) or bound <= rho:
+            break
+        rho = bound
+    return Raise(outcome, tuple(steps), throughput)

@@ -1,0 +1,159 @@
+"""From an instance to the program that all policies share: shares of time, and what they must respect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.instances.allocation import AllocationArrays, AllocationInstance, Limit
+
+__all__ = ["Base", "Columns", "base_program", "equal_throughput", "limited", "raised_program", "run_columns"]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What may run: a job alone, or two jobs that share GPUs, on a GPU type. C columns.
+
+    Attributes
+    ----------
+    first, second
+        (C,) jobs; ``second`` is -1 for a job alone.
+    gpu
+        (C,) GPU type.
+    speed
+        (C, 2) steps/s of the first and of the second job.
+    """
+
+    first: Integers
+    second: Integers
+    gpu: Integers
+    speed: Floats
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.first)
+
+    @property
+    def paired(self) -> Booleans:
+        """(C,) whether two jobs run."""
+        return self.second >= 0
+
+    def per_job(self, values: Floats, jobs: int, *, speed: bool = True) -> Floats:
+        """(n,) throughput of every job, or with ``speed=False`` the fraction of time that it runs."""
+        rate = self.speed if speed else np.ones((self.count, 2))
+        pair = self.paired
+        alone = np.bincount(self.first, weights=rate[:, 0] * values, minlength=jobs)
+        both = np.bincount(self.second[pair], weights=(rate[:, 1] * values)[pair], minlength=jobs)
+        return np.asarray(alone + both)
+
+
+def run_columns(view: AllocationArrays, *, sharing: bool = True) -> Columns:
+    """All that may run: jobs alone, in the order of jobs and GPU types, then the pairs (unless not ``sharing``)."""
+    job, gpu = np.nonzero(view.speed)
+    none = np.zeros(0, np.int64)
+    parts = [(job, np.full(len(job), -1), gpu, np.column_stack([view.speed[job, gpu], np.zeros(len(job))]))]
+    members = [np.flatnonzero(view.kind == k) for k in range(int(view.kind.max()) + 1)]
+    for (a, b), j, speed in zip(view.pair_kind.tolist(), view.pair_gpu.tolist(), view.pair_speed, strict=True):
+        of_a, of_b = (members[k] if k < len(members) else none for k in (a, b)) if sharing else (none, none)
+        one, other = (grid.ravel() for grid in np.meshgrid(of_a, of_b, indexing="ij"))
+        kept = one < other if a == b else np.ones(len(one), bool)
+        one, other = one[kept], other[kept]
+        parts.append((one, other, np.full(len(one), j), np.broadcast_to(speed, (len(one), 2))))
+    first, second, gpus, speeds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Columns(first, second, gpus, speeds)
+
+
+def equal_throughput(view: AllocationArrays) -> Floats:
+    """(n,) steps/s of a job whose time is split in proportion to the GPU types."""
+    return np.asarray(view.speed @ view.count / view.count.sum())
+
+
+def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Booleans:
+    """(C,) what counts against a limit."""
+    chosen = np.ones(columns.count, bool)
+    if limit.gpu_type is not None:
+        chosen &= columns.gpu == [t.name for t in instance.gpu_types].index(limit.gpu_type)
+    if limit.job is not None:
+        member = np.array([job.name == limit.job for job in instance.jobs])
+    elif limit.entity is not None:
+        member = np.array([job.entity == limit.entity for job in instance.jobs])
+    else:
+        return chosen
+    return chosen & (member[columns.first] | (columns.paired & member[columns.second]))
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The constraints that all policies share, and expressions over their columns.
+
+    Attributes
+    ----------
+    program
+        Without objective.
+    throughput, time
+        (n,) steps/s of every job; fraction of time that it runs.
+    """
+
+    columns: Columns
+    program: LinearProgram
+    share: Variables
+    throughput: Expression
+    time: Expression
+
+
+def base_program(
+    instance: AllocationInstance, columns: Columns, rows: Collection[str] | None, *, deadlines: bool
+) -> Base:
+    """State who may run how long: time of a job, GPUs of a type, limits, and deadlines where they are kept."""
+    view = instance.arrays
+    jobs = np.array([job.name for job in instance.jobs], object)
+    types = np.array([t.name for t in instance.gpu_types], object)
+    program = LinearProgram(instance.name, rows)
+    pair, scale = columns.paired, view.scale[columns.first].astype(np.float64)
+    labels = jobs[columns.first]
+    labels[pair] = labels[pair] + "+" + jobs[columns.second[pair]]
+    share = program.variables("share", columns.count, labels=(labels, types[columns.gpu]))
+    n, second = len(jobs), columns.second[pair]
+    time = share.sum_by(columns.first, n) + share[pair].sum_by(second, n)
+    rate = columns.speed
+    throughput = (share * rate[:, 0]).sum_by(columns.first, n) + (share[pair] * rate[pair, 1]).sum_by(second, n)
+    program.constrain("time", time, "<=", 1.0, labels=jobs)
+    program.constrain("gpus", (share * scale).sum_by(columns.gpu, len(types)), "<=", view.count, labels=types)
+    caps = [k for k, limit in enumerate(instance.limits) if limit.most_gpus is not None]
+    floors = [k for k, limit in enumerate(instance.limits) if limit.least_gpus > 0]
+    for name, relation, which in (("most", "<=", caps), ("least", ">=", floors)):
+        if which:
+            held = _held(instance, columns, share, scale, which)
+            sides = [getattr(instance.limits[k], f"{name}_gpus") for k in which]
+            program.constrain(name, held, relation, sides, labels=np.array(which))  # type: ignore[arg-type]
+    owed = np.flatnonzero(np.isfinite(view.deadline)) if deadlines else np.zeros(0, np.int64)
+    if len(owed):
+        need = view.steps[owed] / view.deadline[owed]
+        program.constrain("deadline", throughput[owed], ">=", need, labels=jobs[owed])
+    return Base(columns, program, share, throughput, time)
+
+
+def _held(
+    instance: AllocationInstance, columns: Columns, share: Variables, scale: Floats, which: list[int]
+) -> Expression:
+    """GPUs held on average, per limit."""
+    chosen = [np.flatnonzero(limited(instance, instance.limits[k], columns)) for k in which]
+    key = np.repeat(np.arange(len(which)), [len(c) for c in chosen])
+    column = np.concatenate(chosen)
+    return Expression(key, share.column[column], scale[column], np.zeros(len(which)))
+
+
+def raised_program(base: Base, gain: Expression, pace: Floats, level: Floats, labels: list[str]) -> LinearProgram:
+    """Raise all jobs together: the largest t with ``gain_m >= level_m + pace_m t`` for every job."""
+    program = base.program.copy()
+    rise = program.variables("rise", 1)
+    raised = gain - rise.repeated(len(pace)) * pace
+    program.constrain("level", raised, ">=", level, labels=labels)
+    program.maximize(rise)
+    return program

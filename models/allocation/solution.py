@@ -1,0 +1,137 @@
+"""An allocation: who runs where for which part of the time, and what that brings to every job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.policies import Step
+from flowlex.models.allocation.program import Columns, equal_throughput
+from flowlex.models.base import Solution
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["AllocationSolution"]
+
+#: Fractions of time below this are left out of tables and files (they are kept in ``share``).
+_SHOWN = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocationSolution(Solution):
+    """Who runs where for which part of the time.
+
+    Attributes
+    ----------
+    columns, share
+        What may run, and (C,) the fraction of time that it does.
+    steps
+        The programs that were solved, with their prices.
+    level
+        (n,) where every job's gain ended (policies that compare jobs).
+    """
+
+    source: AllocationInstance = field(repr=False)
+    columns: Columns = field(repr=False)
+    share: Floats = field(repr=False)
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    level: Floats | None = field(default=None, repr=False)
+
+    @property
+    def throughput(self) -> Floats:
+        """(n,) steps per second."""
+        return self.columns.per_job(self.share, len(self.source.jobs))
+
+    @property
+    def time(self) -> Floats:
+        """(n,) fraction of time that a job runs."""
+        return self.columns.per_job(self.share, len(self.source.jobs), speed=False)
+
+    @property
+    def normalised(self) -> Floats:
+        """(n,) throughput relative to an equal split of time, times scale over weight: what max_min compares."""
+        view = self.source.arrays
+        return np.asarray(self.throughput / equal_throughput(view) * view.scale / view.weight)
+
+    @property
+    def gpus_held(self) -> Floats:
+        """(J,) GPUs of each type held on average."""
+        view = self.source.arrays
+        held = view.scale[self.columns.first] * self.share
+        return np.bincount(self.columns.gpu, weights=held, minlength=len(view.count))
+
+    def _frame(self) -> pd.DataFrame:
+        """One row per job: throughput, normalised throughput, fraction of time in all and on each GPU type."""
+        import pandas as pd
+
+        columns = self.columns
+        data: dict[str, Any] = {
+            "steps_per_s": self.throughput,
+            "normalised": self.normalised,
+            "time": self.time,
+        }
+        for j, gpu_type in enumerate(self.source.gpu_types):
+            on = np.where(columns.gpu == j, self.share, 0.0)
+            data[gpu_type.name] = columns.per_job(on, len(self.source.jobs), speed=False)
+        return pd.DataFrame(data, index=pd.Index([job.name for job in self.source.jobs], name="job"))
+
+    def _metrics(self) -> dict[str, float | int | str]:
+        """Least and total throughput, GPUs held, cost, and the makespan if rates stayed as they are."""
+        view = self.source.arrays
+        figures: dict[str, float | int | str] = {
+            "least_normalised": float(self.normalised.min()),
+            "total_steps_per_s": float(self.throughput.sum()),
+            "gpus_held": float(self.gpus_held.sum()),
+            "cost_usd_per_hour": float(self.gpus_held @ view.price),
+            "programs_solved": len(self.steps),
+        }
+        if np.isfinite(view.steps).all() and (self.throughput > 0).all():
+            figures["makespan_s"] = float((view.steps / self.throughput).max())
+        return figures
+
+    def _answer(self) -> dict[str, Any]:
+        """Who runs where, by name, and every job's throughput."""
+        jobs = [job.name for job in self.source.jobs]
+        types = [t.name for t in self.source.gpu_types]
+        rows = [
+            {
+                "jobs": [jobs[m] for m in (self.columns.first[c], self.columns.second[c]) if m >= 0],
+                "gpu_type": types[self.columns.gpu[c]],
+                "fraction": float(self.share[c]),
+            }
+            for c in np.flatnonzero(self.share > _SHOWN).tolist()
+        ]
+        return {"shares": rows, "steps_per_s": dict(zip(jobs, self.throughput.tolist(), strict=True))}
+
+    def _proof(self) -> dict[str, Any]:
+        """The prices of every program that was solved, by the instance's own names."""
+        jobs = [job.name for job in self.source.jobs]
+        types = [t.name for t in self.source.gpu_types]
+        limits = self.source.limits
+        labels: dict[str, list[str]] = {
+            "time": jobs,
+            "level": jobs,
+            "gpus": types,
+            "most": [str(k) for k, limit in enumerate(limits) if limit.most_gpus is not None],
+            "least": [str(k) for k, limit in enumerate(limits) if limit.least_gpus > 0],
+            "deadline": [job.name for job in self.source.jobs if job.deadline_s is not None],
+        }
+        steps = []
+        for step in self.steps:
+            prices = {
+                name: {labels[name][k]: float(values[k]) for k in np.flatnonzero(values).tolist()}
+                for name, values in step.prices.items()
+            }
+            steps.append({"value": step.value, "full": [jobs[m] for m in np.flatnonzero(step.full)], "prices": prices})
+        return {"steps": steps}
+
+    def _draw(self, ax: Axes | None) -> Axes:
+        from flowlex.models.allocation.plots import draw_allocation
+
+        return draw_allocation(self, ax)
