@@ -202,7 +202,7 @@ class AllocationInstance(Instance):
             kind = kinds[job.job_type]
             runs = [name for name, speed in kind.steps_per_s.items() if speed > 0]
             if not runs:
-                raise ValueError(f"job {job.name!r} has throughput 0 on every GPU type; drop it or correct its job type")
+                raise ValueError(f"job {job.name!r} has throughput 0 on every GPU type; drop it or mend its job type")
             if all(most[name] < kind.gpus for name in runs):
                 largest = max(most[name] for name in runs)
                 raise ValueError(
@@ -224,6 +224,12 @@ class AllocationInstance(Instance):
                 raise ValueError(
                     f"job types {one!r} and {other!r} use {kinds[one].gpus} and {kinds[other].gpus} GPUs; "
                     "only jobs of one scale can share GPUs: drop the pair"
+                )
+            if one == other and pair.steps_per_s[0] != pair.steps_per_s[1]:
+                first, second = pair.steps_per_s
+                raise ValueError(
+                    f"two jobs of type {one!r} on {pair.gpu_type!r} run at {first:g} and {second:g} steps/s; "
+                    "jobs of one type are alike: give both the same"
                 )
             for key in {(one, other, pair.gpu_type), (other, one, pair.gpu_type)}:
                 if key in seen:

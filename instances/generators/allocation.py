@@ -126,7 +126,9 @@ def random_pairs(job_types: Sequence[JobType], rng: np.random.Generator, least_g
                     if sum(fractions) > least_gain:
                         both = (one.steps_per_s[gpu_type], other.steps_per_s[gpu_type])
                         speeds = (both[0] * fractions[0], both[1] * fractions[1])
-                        pairs.append(PairThroughput(job_types=(one.name, other.name), gpu_type=gpu_type, steps_per_s=speeds))
+                        pairs.append(
+                            PairThroughput(job_types=(one.name, other.name), gpu_type=gpu_type, steps_per_s=speeds)
+                        )
     return pairs
 
 

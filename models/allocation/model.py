@@ -13,7 +13,7 @@ Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where that paper ap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -22,11 +22,10 @@ import numpy as np
 from flowlex.formulations.arrays import Booleans, Floats
 from flowlex.formulations.engines import solve
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policies import (
     FinishTimes,
-    Raise,
     Step,
     fill,
     finish_times,
@@ -38,7 +37,6 @@ from flowlex.models.allocation.policies import (
 from flowlex.models.allocation.program import Base, base_program, raised_program, run_columns
 from flowlex.models.allocation.solution import AllocationSolution
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
-from flowlex.validation.certificates import Certificate
 
 __all__ = ["Allocation", "AllocationSolution", "Policy"]
 
@@ -175,7 +173,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
 
     def _check(self) -> None:
         if not self.aware and self.policy not in ("max_min", "water_filling"):
-            raise ModelError(f"policy {self.policy!r} compares throughputs; aware=False concerns max_min, water_filling")
+            raise ModelError(f"policy {self.policy!r} compares throughputs; aware=False is for max_min, water_filling")
         if not 1e-9 <= self.tolerance < 1:
             raise ModelError(f"tolerance must be at least 1e-9 and below 1, got {self.tolerance:g}")
         if self.policy in ("makespan", "finish_time"):
@@ -274,8 +272,6 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             return outcome
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         message = f"the deadlines of these jobs cannot be kept together: {shown}. {why.message}"
-        from dataclasses import replace
-
         return replace(outcome, message=message, infeasibility=replace(why, message=message))
 
     def _interpret(self, run: AllocationRun) -> AllocationSolution:
@@ -288,12 +284,18 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             facts |= {"status": Status.OPTIMAL, "objective": objective, "bound": bound, "gap": gap}
         else:
             share = np.zeros(columns.count)
+        steps = run.steps
+        if outcome.infeasibility is not None and outcome.infeasibility.farkas is not None:
+            program = self.formulation
+            assert isinstance(program, LinearProgram)
+            rows = prices_of(program, outcome.infeasibility.farkas)
+            steps = (Step(0.0, {name: row for name, row in rows.items() if name != "level"}, share > 0),)
         prices = run.steps[0].prices if run.steps else {}
         blocks = self.base.program.constraint_blocks
         duals = {name: Dual.of_block(blocks[name], price) for name, price in prices.items() if name in blocks}
         if "level" in prices:
             duals["level"] = Dual(prices["level"], self._labels)
-        return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=run.steps, level=run.level)
+        return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=steps, level=run.level)
 
     def _values(self, run: AllocationRun, share: Floats) -> tuple[float, float]:
         """Objective and bound in the policy's units."""
@@ -307,6 +309,3 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             assert run.level is not None
             return float(self._times.ratio(run.level).max()), run.steps[-1].value
         return first, first
-
-    def _certify(self, run: AllocationRun, solution: AllocationSolution) -> Certificate | None:
-        return super()._certify(run, solution) if False else None

@@ -138,7 +138,7 @@ def fill(
 
 @dataclass(frozen=True, eq=False)
 class FinishTimes:
-    """What finish-time fairness compares, (n,) each: seconds run, steps left, seconds in a cluster of one's own share."""
+    """What finish-time fairness compares, (n,) each: seconds run, steps left, seconds in isolation."""
 
     running: Floats
     steps: Floats

@@ -85,7 +85,8 @@ def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Boo
         member = np.array([job.entity == limit.entity for job in instance.jobs])
     else:
         return chosen
-    return chosen & (member[columns.first] | (columns.paired & member[columns.second]))
+    against: Booleans = chosen & (member[columns.first] | (columns.paired & member[columns.second]))
+    return against
 
 
 @dataclass(frozen=True, eq=False)

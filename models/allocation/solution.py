@@ -64,7 +64,7 @@ class AllocationSolution(Solution):
         """(J,) GPUs of each type held on average."""
         view = self.source.arrays
         held = view.scale[self.columns.first] * self.share
-        return np.bincount(self.columns.gpu, weights=held, minlength=len(view.count))
+        return np.asarray(np.bincount(self.columns.gpu, weights=held, minlength=len(view.count)), np.float64)
 
     def _frame(self) -> pd.DataFrame:
         """One row per job: throughput, normalised throughput, fraction of time in all and on each GPU type."""
@@ -134,4 +134,5 @@ class AllocationSolution(Solution):
     def _draw(self, ax: Axes | None) -> Axes:
         from flowlex.models.allocation.plots import draw_allocation
 
-        return draw_allocation(self, ax)
+        title = f"{self.instance}: {self.options['policy']}"
+        return draw_allocation(self.to_frame(), [t.name for t in self.source.gpu_types], title, ax)

@@ -49,6 +49,7 @@ _GROUP = "flowlex.verifiers"
 _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.certificates.jit.document:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
+    "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
     "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
 }
 #: The claims that make a status true. ``optimal`` may also rest on a quoted check, and then says so.

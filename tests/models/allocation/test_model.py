@@ -1,0 +1,227 @@
+"""Allocation by hand: levels, entities, deadlines, limits; engines agree; bad input is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex import Allocation, solve
+from flowlex.formulations import Status
+from flowlex.instances import AllocationInstance, InstanceError, generate, read_gavel
+from flowlex.models import ModelError, compare
+from flowlex.models.allocation.baselines import baseline
+from flowlex.validation.certificates import verify
+from tests.models.allocation.cases import random_instance
+
+GAVEL = Path("../shared/data/gavel/simulation_throughputs.json.gz")
+
+
+def one_type(gpus: int, jobs: list[dict[str, Any]], speed: float = 1.0, **more: Any) -> AllocationInstance:
+    """Jobs of one scale and one speed on one GPU type."""
+    types = [{"name": "g", "count": gpus, "usd_per_hour": 2.0}]
+    members = [{"job_type": "k", **job} for job in jobs]
+    kinds = [{"name": "k", "steps_per_s": {"g": speed}}]
+    return AllocationInstance.model_validate({"gpu_types": types, "job_types": kinds, "jobs": members, **more})
+
+
+def levels(instance: AllocationInstance, **options: Any) -> dict[str, float]:
+    solution = Allocation(instance, **options).solve("highs")
+    return {job.name: round(float(t), 9) for job, t in zip(instance.jobs, solution.throughput, strict=True)}
+
+
+def test_water_filling_goes_on_where_max_min_ends() -> None:
+    instance = one_type(2, [{"name": n} for n in "abc"], limits=[{"job": "a", "most_gpus": 0.25}])
+    assert Allocation(instance).solve().objective == pytest.approx(0.25)
+    assert levels(instance, policy="water_filling") == {"a": 0.25, "b": 0.875, "c": 0.875}
+
+
+def test_entities_share_by_weight_and_what_a_full_job_leaves_goes_to_its_own() -> None:
+    jobs = [{"name": "a1", "entity": "A"}, {"name": "a2", "entity": "A"}, {"name": "b", "entity": "B"}]
+    entities = [{"name": "A"}, {"name": "B"}]
+    capped = one_type(2, jobs, entities=entities, limits=[{"job": "a1", "most_gpus": 0.25}])
+    # a1 and a2 rise half as fast as b until a1 is full at 0.25; then a2 rises as fast as b.
+    assert levels(capped, policy="hierarchical") == {"a1": 0.25, "a2": 0.75, "b": 1.0}
+    heavy = one_type(2, jobs, entities=[{"name": "A"}, {"name": "B", "weight": 2.0}])
+    assert levels(heavy, policy="hierarchical") == {"a1": 0.5, "a2": 0.5, "b": 1.0}
+
+
+def test_inside_a_fifo_entity_the_first_job_comes_first() -> None:
+    jobs = [{"name": "a", "entity": "A"}, {"name": "b1", "entity": "B"}, {"name": "b2", "entity": "B"}]
+    entities = [{"name": "A"}, {"name": "B", "inside": "fifo"}]
+    assert levels(one_type(1, jobs, entities=entities), policy="hierarchical") == {"a": 0.5, "b1": 0.5, "b2": 0.0}
+    assert levels(one_type(3, jobs, entities=entities), policy="hierarchical") == {"a": 1.0, "b1": 1.0, "b2": 1.0}
+
+
+def test_makespan_finish_time_and_cost_by_hand() -> None:
+    jobs = [{"name": "a", "steps_left": 10.0}, {"name": "b", "steps_left": 5.0}]
+    assert Allocation(one_type(1, jobs), policy="makespan").solve().objective == pytest.approx(15.0)
+    # Alone each has half of the GPU: 20 s and 10 s; with it all time is shared in proportion to nothing else.
+    assert Allocation(one_type(1, jobs), policy="finish_time").solve().objective == pytest.approx(1.0)
+    owed = one_type(1, [{"name": "a", "steps_left": 10.0, "deadline_s": 20.0}])
+    assert Allocation(owed, policy="min_cost").solve().objective == pytest.approx(1.0)  # half a GPU at 2 USD/h
+    assert Allocation(one_type(1, jobs), policy="max_throughput").solve().objective == pytest.approx(1.0)
+
+
+def test_short_makespans_are_exact() -> None:
+    instance = one_type(1, [{"name": "a", "steps_left": 3.5}])
+    assert Allocation(instance, policy="makespan").solve().objective == pytest.approx(3.5, rel=1e-12)
+
+
+def test_a_pair_shares_a_gpu() -> None:
+    pair = {"job_types": ("k", "k"), "gpu_type": "g", "steps_per_s": (0.8, 0.8)}
+    instance = one_type(1, [{"name": "a"}, {"name": "b"}], pairs=[pair])
+    assert Allocation(instance).solve().objective == pytest.approx(0.8)
+    assert Allocation(instance, sharing=False).solve().objective == pytest.approx(0.5)
+
+
+def test_deadlines_that_cannot_be_kept_are_named_and_proven() -> None:
+    jobs = [{"name": n, "steps_left": 10.0, "deadline_s": 15.0} for n in "ab"] + [{"name": "c"}]
+    solution = Allocation(one_type(1, jobs), policy="max_throughput").solve()
+    assert solution.status is Status.INFEASIBLE
+    assert "the deadlines of these jobs cannot be kept together: a, b." in solution.message
+    assert solution.certificate is not None and solution.certificate.claim == "infeasible"
+    kept = Allocation(one_type(1, jobs), policy="max_throughput", deadlines=False).solve()
+    assert kept.status is Status.OPTIMAL
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["max_min", "water_filling", "hierarchical", "makespan", "finish_time"]))
+def test_every_answer_is_proven_and_no_level_falls_when_a_gpu_is_added(seed: int, policy: str) -> None:
+    instance = random_instance(seed, limits=seed % 2 == 0)
+    solution = Allocation(instance, policy=policy).solve("highs")
+    if solution.status is not Status.OPTIMAL:
+        assert solution.certificate is not None and solution.certificate.claim == "infeasible"
+        return
+    more = [t.model_copy(update={"count": t.count + 1}) for t in instance.gpu_types]
+    if policy == "makespan" and solution.objective is not None:
+        wider = Allocation(instance.model_copy(update={"gpu_types": tuple(more)}), policy=policy).solve("highs")
+        assert wider.objective is not None and wider.objective <= solution.objective * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("policy", ["max_min", "water_filling", "hierarchical", "makespan", "finish_time"])
+def test_engines_agree(policy: str) -> None:
+    instance = random_instance(3)
+    one, other = (Allocation(instance, policy=policy).solve(engine) for engine in ("pulp", "highs"))  # type: ignore[arg-type]
+    assert one.objective == pytest.approx(other.objective, rel=1e-7)
+    assert one.level is not None and np.allclose(one.level, other.level, rtol=1e-6)
+
+
+def test_baselines_fit_and_are_never_fairer_than_max_min() -> None:
+    instance = generate("gavel-like", jobs=20, seed=3, slack=50.0, entities=2)
+    best = solve(instance, "highs").metrics()["least_normalised"]
+    for name in ("fifo", "proportional", "isolated"):
+        answer = baseline(instance, name)
+        assert (answer.gpus_held <= instance.arrays.count + 1e-9).all() and (answer.time <= 1 + 1e-9).all()
+        assert answer.metrics()["least_normalised"] <= best + 1e-9
+    table = compare(instance)
+    assert {"fifo", "max_min, time only", "hierarchical", "min_cost"} <= set(table.index)
+    with pytest.raises(ModelError, match="no baseline is named 'lottery'"):
+        baseline(instance, "lottery")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"job_types": [{"name": "k", "steps_per_s": {"g": 0.0}}]}, "job 'a' has throughput 0 on every GPU type"),
+        ({"job_types": [{"name": "k", "gpus": 8, "steps_per_s": {"g": 1.0}}]}, "uses 8 GPUs at once.*at most 2"),
+        (
+            {"job_types": [{"name": "k", "steps_per_s": {"tpu": 1.0}}]},
+            "'tpu', which does not exist; the GPU types",
+        ),
+        ({"gpu_types": [{"name": "g", "count": 2.5}]}, "valid integer"),
+        ({"gpu_types": [{"name": "g", "count": 0}]}, "greater than or equal to 1"),
+        ({"jobs": [{"name": "a", "job_type": "k", "weight": 0.0}]}, "greater than 0"),
+        ({"jobs": [{"name": "a", "job_type": "k", "steps_left": 1.0, "deadline_s": -5.0}]}, "greater than 0"),
+        ({"jobs": [{"name": "a", "job_type": "k", "deadline_s": 5.0}]}, "deadline but no steps_left"),
+        ({"jobs": [{"name": "a", "job_type": "x"}]}, "names job type 'x', which does not exist"),
+        ({"jobs": [{"name": "a", "job_type": "k", "entity": "u"}]}, "entity 'u', which does not exist.*none"),
+        ({"limits": [{"job": "z"}]}, "a limit names job 'z'"),
+        ({"limits": [{"job": "a", "least_gpus": 2.0, "most_gpus": 1.0}]}, "floor 2 is above its cap 1"),
+        (
+            {"pairs": [{"job_types": ("k", "k"), "gpu_type": "g", "steps_per_s": (1.0, 0.5)}]},
+            "jobs of one type are alike",
+        ),
+    ],
+)
+def test_bad_instances_are_refused(change: dict[str, Any], says: str) -> None:
+    good = one_type(2, [{"name": "a"}]).model_dump()
+    with pytest.raises(ValueError, match=says):
+        AllocationInstance.model_validate({**good, **change})
+
+
+def test_a_pair_of_different_scales_is_refused() -> None:
+    good = one_type(2, [{"name": "a"}]).model_dump()
+    kinds = [*good["job_types"], {"name": "wide", "gpus": 2, "steps_per_s": {"g": 1.0}}]
+    pair = {"job_types": ("k", "wide"), "gpu_type": "g", "steps_per_s": (1.0, 1.0)}
+    with pytest.raises(ValueError, match="'k' and 'wide' use 1 and 2 GPUs; only jobs of one scale can share GPUs"):
+        AllocationInstance.model_validate({**good, "job_types": kinds, "pairs": [pair]})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"policy": "makespan"}, "job 'a' has no steps_left; policy 'makespan' needs it"),
+        ({"policy": "min_cost"}, "needs a deadline or a floor"),
+        ({"policy": "hierarchical", "aware": False}, "aware=False is for max_min, water_filling"),
+        ({"tolerance": 0.0}, "tolerance must be at least 1e-9"),
+        ({"policy": "lottery"}, "policy='lottery'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        Allocation(one_type(2, [{"name": "a"}]), **options)
+
+
+def test_generated_workloads_are_bit_stable_and_mixed() -> None:
+    one, again = (generate("gavel-like", jobs=400, seed=5, sharing=True, arrivals="poisson") for _ in range(2))
+    assert one.fingerprint == again.fingerprint != generate("gavel-like", jobs=400, seed=6).fingerprint
+    assert isinstance(one, AllocationInstance)
+    scales, parts = np.unique(one.arrays.scale, return_counts=True)
+    assert scales.tolist() == [1, 2, 4, 8] and 0.6 < parts[0] / 400 < 0.8
+    minutes = one.arrays.steps / one.arrays.speed.max(axis=1) / 60
+    assert minutes.min() >= 10**1.5 and minutes.max() <= 10**4 + 1e-6
+    assert one.arrays.running.max() > 3600
+
+
+@pytest.mark.skipif(not GAVEL.exists(), reason="the Gavel throughput file is not here")
+def test_the_published_throughputs_are_read_and_solved() -> None:
+    instance = read_gavel(GAVEL, jobs=24, sharing=True, seed=2)
+    assert [t.name for t in instance.gpu_types] == ["k80", "p100", "v100"]
+    shared, alone = (solve(instance, "highs", sharing=flag) for flag in (True, False))
+    assert shared.objective is not None and alone.objective is not None
+    assert shared.objective >= alone.objective > 0
+    document = shared.to_dict()
+    assert verify(document, instance).ok
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "must be an object: GPU type"),
+        ("{", "not JSON"),
+        ("{}", "no GPU type"),
+        ('{"v100": {"x": {"null": 1}}}', "a job type reads"),
+        ('{"v100": {"(\'m\', 1)": {}}}', "no throughput alone"),
+        ('{"v100": {"(\'m\', 1)": {"null": -1}}}', "a number of at least 0, found -1"),
+    ],
+)
+def test_throughput_files_that_are_none_say_why(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "throughputs.json"
+    path.write_text(text)
+    with pytest.raises(InstanceError, match=says) as error:
+        read_gavel(path)
+    assert str(path) in str(error.value)
+
+
+def test_the_picture_and_the_file() -> None:
+    solution = solve(generate("gavel-like", jobs=5))
+    assert len(solution.plot().patches) == 15
+    assert math.isclose(sum(row["fraction"] for row in solution.to_dict()["answer"]["shares"]), solution.share.sum())
+    assert dataclasses.replace(solution, status=Status.INFEASIBLE).to_dict()["answer"] == {}

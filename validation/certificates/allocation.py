@@ -1,0 +1,323 @@
+r"""An allocation of GPU time judged from its instance: who runs where, and prices that prove every step of the policy.
+
+The proof is a list of steps. Prices of jobs' time ``u``, of GPUs ``p``, of caps ``q``, floors ``r`` and deadlines ``d``
+bound what any allocation brings: whatever weights ``y`` the gains of jobs have,
+
+    sum_m y_m gain_m  <=  V  =  sum p_j N_j + sum u_m + sum q_l u_l - sum r_l o_l - sum d_m n_m / d_m
+
+as soon as no job or pair earns more on any GPU type than its prices. Prices of time are raised here until that holds
+exactly, so a bound never rests on a solver's tolerance. With it
+
+- a step that raises all gains to ``level + pace t`` ends at ``t <= (V - y level) / (y pace)``;
+- a job called full can gain at most ``(V - y (level + pace t)) / y_m`` more; paces of later steps follow from it;
+- finish-time fairness needs ``sum y_m needed_m(rho) <= V``;
+- without any gain (``y = 0``) a bound below zero shows that deadlines and floors contradict the rest.
+
+Source: linear programming duality; the policies are those of Narayanan et al. (OSDI 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+
+__all__ = ["VERIFIER"]
+
+#: Accepted relative to 1 + the size of the numbers compared.
+TOLERANCE = 1e-6
+
+
+class Share(Strict):
+    """One job, or two that share GPUs, on a GPU type for a fraction of time."""
+
+    jobs: list[str]
+    gpu_type: str
+    fraction: float
+
+
+class AllocationAnswer(Strict):
+    """Who runs where, and what it brings to every job."""
+
+    shares: list[Share]
+    steps_per_s: dict[str, float]
+
+
+class AllocationProof(Strict):
+    """The steps of the policy, in order."""
+
+    steps: list[PricedStep] = Field(default_factory=list)
+
+
+# The answer --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """What an answer's shares add up to: (n,) throughput and time, (J,) and per limit GPUs held; what is wrong."""
+
+    throughput: Floats
+    time: Floats
+    held: Floats
+    limited: Floats
+    wrong: tuple[str, ...]
+
+
+def _used(data: Data, shares: list[Share]) -> _Use:
+    n, types = len(data.job), len(data.gpu)
+    throughput, time, held = np.zeros(n), np.zeros(n), np.zeros(types)
+    limits = [data.counts(limit) for limit in data.instance.limits]
+    limited = np.zeros(len(limits))
+    wrong, seen = [], set()
+    for share in shares:
+        key = (tuple(sorted(share.jobs)), share.gpu_type)
+        jobs, j = [data.job.get(name, -1) for name in share.jobs], data.gpu.get(share.gpu_type, -1)
+        speeds = _speeds(data, jobs, j)
+        if speeds is None or key in seen or share.fraction < 0:
+            wrong.append(f"{' + '.join(share.jobs)} on {share.gpu_type}"[:100])
+            continue
+        seen.add(key)
+        gpus = data.scale[jobs[0]] * share.fraction
+        held[j] += gpus
+        for m, speed in zip(jobs, speeds, strict=True):
+            throughput[m] += speed * share.fraction
+            time[m] += share.fraction
+        for k, (members, on) in enumerate(limits):
+            limited[k] += gpus * float(on[j] and members[jobs].any())
+    return _Use(throughput, time, held, limited, tuple(wrong))
+
+
+def _speeds(data: Data, jobs: list[int], j: int) -> tuple[float, ...] | None:
+    """Speeds of jobs that run together; None where the instance knows no such thing."""
+    if j < 0 or not 1 <= len(jobs) <= 2 or min(jobs) < 0:
+        return None
+    if len(jobs) == 1:
+        return (float(data.speed[jobs[0], j]),) if data.speed[jobs[0], j] > 0 else None
+    a, b = data.kind[jobs].tolist()
+    if jobs[0] == jobs[1]:
+        return None
+    if (a, b, j) in data.pairs:
+        return data.pairs[a, b, j]
+    both = data.pairs.get((b, a, j))
+    return None if both is None else (both[1], both[0])
+
+
+def _feasible(data: Data, use: _Use, stated: Mapping[str, float]) -> list[Check]:
+    limits = data.instance.limits
+    most = np.array([np.inf if limit.most_gpus is None else limit.most_gpus for limit in limits])
+    least = np.array([limit.least_gpus for limit in limits])
+    names, numbers = list(data.job), [f"limit {k}" for k in range(len(limits))]
+    said = np.array([stated.get(name, np.inf) for name in names])
+    strange = len(stated.keys() - data.job.keys())
+    off = np.abs(said - use.throughput) / (1 + use.throughput)
+    late = (data.owed - use.throughput) / (1 + data.owed)
+    return [
+        Check("every share is of jobs that may run there", not use.wrong, len(use.wrong), "; ".join(use.wrong[:3])),
+        _small("no job runs more than all the time", use.time - 1.0, names),
+        _small("no type lends more GPUs than it has", (use.held - data.count) / (1 + data.count), list(data.gpu)),
+        _small("caps hold", use.limited - most, numbers),
+        _small("floors hold", (least - use.limited) / (1 + least), numbers),
+        _small("deadlines are kept", late, names),
+        Check("throughputs of known jobs", not strange, strange),
+        _small("throughputs recomputed", off, names),
+    ]
+
+
+def _small(name: str, violation: Floats, labels: list[str]) -> Check:
+    """Whether the largest violation is within the tolerance; NaN is not."""
+    worst = float(violation.max(initial=0.0))
+    ok = worst <= TOLERANCE
+    return Check(name, ok, worst, "" if ok else f"{labels[int(violation.argmax())]} is off by {worst:.3g}")
+
+
+# Policies ----------------------------------------------------------------------------------------------------------
+def _units(data: Data) -> Floats | None:
+    """(n,) gain per step/s; None where gain is time."""
+    policy = data.options["policy"]
+    if policy == "makespan":
+        return _shortest(data) / _steps(data)
+    return None if not data.options.get("aware", True) else 1 / data.equal
+
+
+def _steps(data: Data) -> Floats:
+    return np.array([job.steps_left or np.nan for job in data.instance.jobs])
+
+
+def _shortest(data: Data) -> float:
+    return float((_steps(data) / data.speed.max(axis=1)).max())
+
+
+def _paces(data: Data, full: set[str]) -> Floats:
+    """(n,) how fast gains rise: by weight over scale, or by entity's weight shared among its jobs that can rise."""
+    policy, pace = data.options["policy"], np.zeros(len(data.job))
+    rising = [(m, job) for m, job in enumerate(data.instance.jobs) if job.name not in full]
+    if policy != "hierarchical":
+        for m, job in rising:
+            pace[m] = 1.0 if policy == "makespan" else job.weight / data.scale[m]
+        return pace
+    entities = {entity.name: entity for entity in data.instance.entities}
+    groups: dict[str | None, list[int]] = {}
+    for m, job in rising:
+        groups.setdefault(job.entity, []).append(m)
+    for owner, members in groups.items():
+        if owner is None:
+            pace[members] = data.weight[members] / data.scale[members]
+        elif entities[owner].inside == "fifo":
+            pace[members[0]] = entities[owner].weight / data.scale[members[0]]
+        else:
+            part = data.weight[members] / data.weight[members].sum()
+            pace[members] = entities[owner].weight * part / data.scale[members]
+    return pace
+
+
+def _raised(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check], float]:
+    """Replay the steps: each value is the most there is, full jobs can gain nothing more, the answer reaches all."""
+    units = _units(data)
+    gains = use.time if units is None else units * use.throughput
+    level, full = np.zeros(len(data.job)), set[str]()
+    late, loose, never = [], [], []
+    objective = float("nan")
+    for number, step in enumerate(steps):
+        prices, pace = priced(data, step), _paces(data, full)
+        y, strange = prices.level, set(step.full) - (data.job.keys() - full)
+        if prices.wrong or strange or y @ pace <= 0 or not step.full or step.value < 0:
+            never.append(f"step {number}: {prices.wrong or ', '.join(sorted(strange))[:60] or 'nothing is raised'}")
+            break
+        if not number:
+            moved = pace > 0
+            objective = float((gains[moved] / pace[moved]).min())
+        most = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))[0]
+        late.append(((most - y @ level) / (y @ pace) - step.value) / (1 + step.value))
+        level = level + pace * step.value
+        which = [data.job[name] for name in step.full]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loose.append(float(((most - y @ level) / y[which] / (1 + level[which])).max()))
+        full |= set(step.full)
+    once = data.options["policy"] in ("max_min", "makespan")
+    done = len(steps) == 1 if once else len(full) == len(data.job)
+    checks = [
+        Check("steps can be replayed", not never and done, len(never), "; ".join(never) or ("" if done else "not all")),
+        _small("no step could end higher", np.array(late), [f"step {k}" for k in range(len(late))]),
+        _small("full jobs can gain nothing more", np.array(loose), [f"step {k}" for k in range(len(loose))]),
+        _small("the answer reaches every level", (level - gains) / (1 + level), list(data.job)),
+    ]
+    if once:
+        checks[2] = Check("one step", len(steps) == 1)
+    return checks, objective
+
+
+def _ratios(data: Data, throughput: Floats) -> tuple[Floats, Floats, Floats]:
+    """(n,) finish-time ratio; and of its formula the seconds run and in isolation."""
+    n = len(data.job)
+    share = np.where(data.speed > 0, data.count / n / data.scale[:, None], 0.0)
+    share = share / np.maximum(1.0, share.sum(axis=1, keepdims=True))
+    run = np.array([job.running_s for job in data.instance.jobs])
+    isolated = np.array([job.isolated_s for job in data.instance.jobs])
+    isolated = isolated + _steps(data) / (share * data.speed).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        return (run + _steps(data) / throughput) / isolated, run, isolated
+
+
+def _finish(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check], float, float]:
+    ratio, run, isolated = _ratios(data, use.throughput)
+    stated = steps[-1].value
+    rho = stated * (1 - 1e-9)
+    best = data.speed.max(axis=1)
+    for (a, b, _), speeds in data.pairs.items():
+        for kind, speed in zip((a, b), speeds, strict=True):
+            best = np.where(data.kind == kind, np.maximum(best, speed), best)
+    shown = bool(rho <= _ratios(data, best)[0].max())
+    wrong = [prices.wrong for prices in (priced(data, step) for step in steps) if prices.wrong]
+    room = rho * isolated - run
+    with np.errstate(divide="ignore"):
+        needed = np.where(room > 0, _steps(data) / room, np.inf)
+    for step in steps:
+        prices = priced(data, step)
+        pulled = prices.level > 0
+        most = most_gain(data, prices, speed=prices.level)[0]
+        shown = shown or bool((prices.level[pulled] * needed[pulled]).sum() >= most > 0)
+    reached, gap = float(ratio.max()), float(data.options.get("tolerance", 0.0))
+    detail = f"{reached:.10g}, bound {stated:.10g}, tolerance {gap:g}"
+    checks = [
+        Check("prices of rows that exist", not wrong, len(wrong), "; ".join(wrong[:3])),
+        Check("no allocation has a lower worst ratio than the bound", shown, detail=f"{stated:.10g}"),
+        Check("the answer is within the tolerance of the bound", reached <= stated * (1 + gap) + 1e-12, detail=detail),
+    ]
+    return checks, reached, stated
+
+
+def _total(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check], float]:
+    """Most throughput, or least cost, against the bound by prices."""
+    cheap = data.options["policy"] == "min_cost"
+    prices = priced(data, steps[0])
+    most = most_gain(data, prices, **({"cost": data.price} if cheap else {"speed": np.ones(len(data.job))}))[0]
+    reached = -float(use.held @ data.price) if cheap else float(use.throughput.sum())
+    off = (most - reached) / (1 + abs(reached))
+    detail = f"{abs(reached):.10g}, bound {abs(most):.10g}"
+    checks = [
+        Check("prices of rows that exist", not prices.wrong, detail=prices.wrong),
+        Check("no allocation is better", len(steps) == 1 and off <= TOLERANCE, max(off, 0.0), detail),
+    ]
+    return checks, abs(reached)
+
+
+def _judge(claimed: Claimed) -> Finding:
+    document = claimed.document
+    data = Data(claimed.instance, document.options)
+    steps: list[PricedStep] = claimed.proof.steps
+    if document.status == "infeasible":
+        prices = priced(data, steps[0])
+        most, size = most_gain(data, prices)
+        ok = not prices.wrong and most < -1e-9 * size
+        detail = prices.wrong or f"what is owed exceeds what can be by {-most:.3g} of {size:.3g}"
+        return Finding("infeasible", (Check("deadlines and floors contradict the rest", ok, max(most, 0.0), detail),))
+    use = _used(data, claimed.answer.shares)
+    checks = _feasible(data, use, claimed.answer.steps_per_s)
+    figures = _figures(data, use, len(steps))
+    policy = document.options["policy"]
+    if not steps:
+        return Finding("feasible", tuple(checks), metrics=figures)
+    if policy == "finish_time":
+        more, objective, bound = _finish(data, use, steps)
+    elif policy in ("max_throughput", "min_cost"):
+        more, objective = _total(data, use, steps)
+        bound = objective
+    elif policy in ("max_min", "water_filling", "hierarchical", "makespan"):
+        more, level = _raised(data, use, steps)
+        objective = bound = _shortest(data) / level if policy == "makespan" else level
+    else:
+        return Finding("feasible", (*checks, Check("a policy that is known", False, detail=str(policy)[:60])))
+    checks += [*more, _duals(document.duals, steps[0])]
+    exact = [Fraction(value) for value in (objective, bound)]
+    return Finding("optimal", tuple(checks), exact[0], exact[1], metrics=figures, tolerance=TOLERANCE)
+
+
+def _duals(stated: Mapping[str, Mapping[str, Any]], step: PricedStep) -> Check:
+    """The labelled duals are the prices of the first step."""
+    wrong = [
+        f"{name}[{label}]"
+        for name, values in stated.items()
+        for label, value in values.items()
+        if value != step.prices.get(name, {}).get(label, 0.0)  # type: ignore[call-overload]
+    ]
+    wrong += [name for name in step.prices if name not in stated]
+    return Check("duals are the prices of the first step", not wrong, len(wrong), ", ".join(wrong[:3]))
+
+
+def _figures(data: Data, use: _Use, steps: int) -> dict[str, float | int]:
+    return {
+        "least_normalised": float((use.throughput / data.equal * data.scale / data.weight).min()),
+        "total_steps_per_s": float(use.throughput.sum()),
+        "gpus_held": float(use.held.sum()),
+        "cost_usd_per_hour": float(use.held @ data.price),
+        "programs_solved": steps,
+    }
+
+
+VERIFIER = Verifier("allocation", AllocationAnswer, AllocationProof, _judge)
