@@ -40,6 +40,8 @@ class PartitionSolution(Solution):
         (B, N) items of each block that each node processes; None without an answer.
     moves
         (N, N) items moved from each node to each other.
+    node_price
+        Microseconds that another item costs at each node; None where the engine gives no duals.
     """
 
     source: LoadPartitionInstance = field(repr=False)
@@ -48,6 +50,7 @@ class PartitionSolution(Solution):
     after: Integers = field(repr=False)
     share: Integers | None = field(default=None, repr=False)
     moves: Integers = field(repr=False)
+    node_price: dict[str, int] | None = field(default=None, repr=False)
 
     @property
     def targets(self) -> dict[str, int]:
@@ -123,6 +126,10 @@ class PartitionSolution(Solution):
             for b, block in enumerate(self.source.blocks)
         }
         return {"items": self.targets, "moves": self.move_frame().to_dict("records"), "blocks": blocks}
+
+    def _proof(self) -> dict[str, Any]:
+        """Prices by node; see `flowlex.validation.certificates.load`."""
+        return {} if self.node_price is None else {"node_price": self.node_price}
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Items per node before and after, with the expected finish above each bar."""

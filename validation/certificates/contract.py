@@ -50,6 +50,7 @@ _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.certificates.jit.document:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
+    "load-partition": "flowlex.validation.certificates.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
 }
 #: The claims that make a status true. ``optimal`` may also rest on a quoted check, and then says so.

@@ -1,0 +1,92 @@
+"""A solution file in which anything that matters is changed is refused, whichever problem it solves."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.instances import generate
+from flowlex.models import solve
+from flowlex.validation.certificates import SolutionError, verify
+
+FILES = {
+    "gpu": (generate("gpu-random", seed=5), {"policy": "FSP"}),
+    "gpu without preemption": (generate("gpu-random", seed=6), {"policy": "FS"}),
+    "gpu without fairness": (generate("gpu-random", seed=7), {"policy": "FSU"}),
+    "load": (generate("inference-cluster", seed=1), {"capacity": "history", "level": "item"}),
+    "load, makespan": (generate("inference-cluster", seed=2), {"capacity": "cpu_load", "objective": "makespan"}),
+}
+TRUE = {name: json.loads(json.dumps(solve(i, "network", **options).to_dict())) for name, (i, options) in FILES.items()}
+#: What makes a file true; labels of duals and texts for people are not judged.
+JUDGED = ("status", "objective", "bound", "gap", "fingerprint", "instance", "metrics", "answer")
+
+
+def leaves(part: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(part, (dict, list)):
+        items = part.items() if isinstance(part, dict) else enumerate(part)
+        return [leaf for key, value in items for leaf in leaves(value, (*path, key))]
+    return [path]
+
+
+def at(document: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def judged(name: str) -> list[tuple[Any, ...]]:
+    ignored = {"preempted", "waiting", "fair_share", "cost_unit_s", "latest_finish", "earliest_finish"}
+    ignored |= {"latest_true_finish_s", "earliest_true_finish_s", "cost_rounding_at_most_s"}
+    paths = [leaf for leaf in leaves(TRUE[name]) if leaf[0] in JUDGED and not ignored & set(map(str, leaf))]
+    return [leaf for leaf in paths if at(TRUE[name], leaf) is not None]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_files_are_true(name: str) -> None:
+    certificate = verify(TRUE[name], FILES[name][0])
+    assert (certificate.ok, certificate.claim) == (True, "optimal")
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_changed_file_is_refused(name: str, data: Any) -> None:
+    document = copy.deepcopy(TRUE[name])
+    leaf = data.draw(st.sampled_from(judged(name)))
+    place, value = at(document, leaf[:-1]), at(document, leaf)
+    place[leaf[-1]] = "infeasible" if isinstance(value, str) else value + data.draw(st.sampled_from([-7, -1, 1, 1000]))
+    with contextlib.suppress(SolutionError):
+        assert not verify(document, FILES[name][0]).ok
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("gpu")])
+def test_a_task_withdrawn_or_moved_is_refused(name: str) -> None:
+    placements = TRUE[name]["answer"]["placements"]
+    gpus = [gpu.name for gpu in FILES[name][0].gpus]  # type: ignore[attr-defined]
+    for task, gpu in placements.items():
+        document = copy.deepcopy(TRUE[name])
+        del document["answer"]["placements"][task]
+        assert not verify(document, FILES[name][0]).ok
+        if (taken := next((g for g in placements.values() if g != gpu), None)) is not None:
+            document["answer"]["placements"][task] = taken
+            assert not verify(document, FILES[name][0]).ok
+        document["answer"]["placements"][task] = "no such GPU"
+        failed = [check for check in verify(document, FILES[name][0]).checks if not check.ok]
+        assert "no such GPU" in failed[0].detail
+    assert gpus
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("load")])
+def test_prices_that_are_no_prices_are_refused(name: str) -> None:
+    document = copy.deepcopy(TRUE[name])
+    document["proof"]["node_price"] = {"nobody": 1}
+    failed = [check.detail for check in verify(document, FILES[name][0]).checks if not check.ok]
+    assert failed == ["'nobody' is no node"]
+    document["proof"] = {}
+    assert not verify(document, FILES[name][0]).ok
