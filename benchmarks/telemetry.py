@@ -1,7 +1,8 @@
-"""The node information service: latency of reads at 1 000 nodes x 20 names under a steady write load.
+"""The node information service: reads at 1 000 nodes x 20 names under a steady write load, and with 10 million rows.
 
 Server and writer run in processes of their own on this machine; all traffic is loopback. PostgreSQL is measured
-when ``FLOWLEX_BENCH_POSTGRES`` holds the URL of an empty database.
+when ``FLOWLEX_BENCH_POSTGRES`` holds the URL of an empty database. ``FLOWLEX_BENCH_SECONDS`` makes the load last
+longer, ``FLOWLEX_BENCH_ROWS`` the history larger.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import numpy as np
 __all__ = ["tables"]
 
 NODES, NAMES = 1_000, 20
-#: Every node writes its 20 values every 10 seconds.
-VALUES_PER_S = 2_000
-SECONDS = 10.0
+#: Every node writes its 20 values every 4 seconds.
+VALUES_PER_S = 5_000
+SECONDS = float(os.environ.get("FLOWLEX_BENCH_SECONDS", "10"))
+ROWS = int(os.environ.get("FLOWLEX_BENCH_ROWS", "1000000"))
 
 Row = dict[str, object]
 
@@ -59,7 +61,54 @@ def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     made = [_measured("SQLite", None, seconds)]
     if url := os.environ.get("FLOWLEX_BENCH_POSTGRES"):
         made.append(_measured("PostgreSQL", url, seconds))
+    made.append(_large(10_000 if quick else ROWS))
     return made
+
+
+def _large(rows: int) -> tuple[str, list[Row]]:
+    """A long history on SQLite: a node's history, a window of it, retention in steps, the start of the service."""
+    from flowlex.telemetry.schemas import Sample
+    from flowlex.telemetry.store import Store
+
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/s.db"
+        store = Store(url)
+        for n in range(NODES):
+            samples = [Sample(name=f"v{k}", time=1.0, value=0.5) for k in range(NAMES)]
+            store.write([(f"n{n}", None, samples)], 1.0)
+        with store._write() as connection:
+            connection.exec_driver_sql(_FILL, (rows, NODES * NAMES))
+        until = 1e6 + rows / VALUES_PER_S
+        found: list[Row] = []
+
+        def timed(call: str, function: Callable[[], Any], repeats: int) -> None:
+            times = []
+            for _ in range(repeats):
+                started = time.perf_counter()
+                function()
+                times.append(1e3 * (time.perf_counter() - started))
+            median, high = np.percentile(times, [50, 99])
+            worst = float(max(times))
+            found.append({"call": call, "median ms": float(median), "p99 ms": float(high), "worst ms": worst})
+
+        rng = np.random.default_rng(0)
+        node = lambda: [f"n{rng.integers(NODES)}"]  # noqa: E731
+        timed("one last value", lambda: store.latest_one("v3", node()[0]), 300)
+        timed("newest 1 000 of a node's history", lambda: store.history([], node(), 0, 1e12, 1_000), 50)
+        timed("newest 10 000 of a node's history", lambda: store.history([], node(), 0, 1e12, 10_000), 10)
+        timed("60 s of one name on all nodes", lambda: store.history(["v3"], [], until - 60, 1e12, 10_000), 5)
+        timed("one step of retention (5 000 rows)", lambda: store.forget_some(1e12), 20)
+        timed("one step of aggregation (5 000 rows)", lambda: store.roll_up(1e12), 20)
+        store.close()
+        timed("open the database again", lambda: Store(url).close(), 3)
+    return f"SQLite with {rows} stored rows of {NODES} nodes x {NAMES} names, in process", found
+
+
+_FILL = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+INSERT INTO sample (series, time, arrived, value, number, unit, exit_code, error)
+SELECT i % ? + 1, 1e6 + i / 5000.0, 1e6 + i / 5000.0, '0.5', 0.5, '', 0, '' FROM n
+"""
 
 
 def _measured(name: str, database: str | None, seconds: float) -> tuple[str, list[Row]]:
@@ -67,7 +116,7 @@ def _measured(name: str, database: str | None, seconds: float) -> tuple[str, lis
         port = _free_port()
         url = f"http://127.0.0.1:{port}"
         serve = "from flowlex.cli.telemetry import app; app()"
-        command = [sys.executable, "-c", serve, "serve", "--no-auth", "--port", str(port)]
+        command = [sys.executable, "-c", serve, "serve", "--no-auth", "--requests-per-s", "0", "--port", str(port)]
         environment = {**os.environ, "FLOWLEX_TELEMETRY_DATABASE": database or f"sqlite:///{folder}/s.db"}
         with (Path(folder) / "log").open("wb") as log:
             server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -76,7 +125,9 @@ def _measured(name: str, database: str | None, seconds: float) -> tuple[str, lis
             _write(url, 0, 0.0).communicate()
             writer = _write(url, VALUES_PER_S, seconds + 3)
             time.sleep(1.0)
+            before = _resident_mb(server.pid)
             rows = _reads(url, seconds)
+            rows[0]["memory before and after, MB"] = f"{before} -> {_resident_mb(server.pid)}"
             written = json.loads(writer.communicate()[0])
             rows.append(
                 {
@@ -90,6 +141,12 @@ def _measured(name: str, database: str | None, seconds: float) -> tuple[str, lis
             server.terminate()
             server.wait()
     return f"Reads at {NODES} nodes x {NAMES} names while {VALUES_PER_S} values per second are written, {name}", rows
+
+
+def _resident_mb(process: int) -> int:
+    import psutil
+
+    return int(psutil.Process(process).memory_info().rss // 2**20)
 
 
 def _reads(url: str, seconds: float) -> list[Row]:

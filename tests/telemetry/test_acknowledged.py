@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from flowlex.telemetry.agent import Agent, AgentSettings
@@ -159,3 +160,50 @@ def test_a_journal_from_before_they_were_bound_goes_on(tmp_path: Path) -> None:
     journal.forget(samples)
     source, samples = journal.oldest(10)
     assert source == journal.source and source.startswith("b" * 32 + "-") and samples[0].age_s is not None
+
+
+def test_a_full_disk_of_the_service_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/s.db")
+    pages = 120
+
+    @sa.event.listens_for(store._engine, "connect")
+    def small(connection: Any, record: object) -> None:
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    store._engine.dispose()
+    acknowledged = 0
+    app = create_app(store, Settings(require_token=False, retention_s=None))
+    with TestClient(app, base_url="http://127.0.0.1") as api:
+
+        def write(number: int) -> int:
+            sent = {"name": "a", "time": 1.0, "value": "x" * 9_000, "seq": number}
+            body = {"node": "n", "source": "j", "samples": [sent]}
+            return api.post("/v1/data", json=body).status_code
+
+        for number in range(1, 100):
+            status = write(number)
+            if status != 200:
+                assert status == 503
+                break
+            acknowledged = number
+        assert 5 < acknowledged < 90
+        assert store.sequence_numbers("j") == set(range(1, acknowledged + 1))
+        assert api.get("/v1/data/a/n").status_code == 200
+        pages = 1_000  # room again
+        store._engine.dispose()
+        assert write(acknowledged + 1) == 200
+    store.close()
+
+
+def test_a_full_disk_of_the_agent_keeps_what_was_collected(client: TelemetryClient, tmp_path: Path) -> None:
+    agent = Agent("w1", client, tmp_path / "j.db", AgentSettings(folders=[]))
+    agent.journal._connection.execute("PRAGMA max_page_count = 20")
+    kept = 0
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        for _ in range(100):
+            agent.journal.append(sample("x" * 5_000))
+            kept += 1
+    assert len(agent.journal) == kept > 3
+    assert agent.deliver_once() == kept
+    agent.journal.append(sample("room again"))
+    assert agent.deliver_once() == 1
