@@ -131,7 +131,7 @@ class Processes:
         import httpx
 
         process = self.start("serve", "--port", str(port), *arguments, environment={"FLOWLEX_TELEMETRY_DATABASE": url})
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120  # a busy machine starts slowly
         while time.monotonic() < until:
             assert process.poll() is None, self.logs[-1].read_text()
             with contextlib.suppress(httpx.TransportError):
@@ -148,7 +148,7 @@ class Processes:
 
     def stop(self, process: subprocess.Popen[bytes]) -> int:
         process.terminate()
-        code = process.wait(20)
+        code = process.wait(90)
         self.running.remove(process)
         return code
 

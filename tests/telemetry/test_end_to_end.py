@@ -212,9 +212,9 @@ def _count_losses(url: str, folder: Path, acknowledged: set[int]) -> dict[str, i
         missing += len(set(range(1, last + 1)) - stored - pending)
         delivered, waiting = delivered + len(stored), waiting + len(pending)
     with store._read() as connection:
-        columns = (SAMPLE.c.source, SAMPLE.c.seq)
-        pairs = sa.select(sa.func.count()).group_by(*columns).having(sa.func.count() > 1)
-        doubled = len(connection.execute(pairs).all())
+        # One run has one time: stored twice, under whatever number, it is doubled.
+        pairs = sa.select(SAMPLE.c.series, SAMPLE.c.time).group_by(SAMPLE.c.series, SAMPLE.c.time)
+        doubled = len(connection.execute(pairs.having(sa.func.count() > 1)).all())
         sources = sa.select(SOURCE.c.source, sa.func.count()).join(SAMPLE, SAMPLE.c.source == SOURCE.c.id)
         by_source = dict(connection.execute(sources.group_by(SOURCE.c.source)).tuples().all())
     delivered = max(delivered, sum(count for source, count in by_source.items() if source != "direct"))
