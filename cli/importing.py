@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.options import SettingsOption, parse_settings
 from flowlex.cli.output import note, write_instance_output
 
 if TYPE_CHECKING:
@@ -62,6 +63,33 @@ def openb(
 
     instance = read_openb(nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
     write_instance_output(instance, output)
+
+
+@app.command()
+def coflow(
+    trace: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A coflow trace (FB2010-1Hr-150-0.txt), plain or gzip.")
+    ],
+    output: InstanceOutput,
+    settings: SettingsOption = None,
+) -> None:
+    """Read a coflow trace as an instance of just-in-time bandwidth.
+
+    ``--set`` takes rate_mbps, slack, slot_s, unit_mb and first. Exit code 2 when the file is not what it should be; the
+    message names file and line.
+    """
+    from flowlex.instances.importers.coflow import read_coflow_trace
+
+    known = [name for name in inspect.signature(read_coflow_trace).parameters if name != "path"]
+    values: dict[str, Any] = {}
+    for name, text in parse_settings(settings).items():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint="--set")
+        try:
+            values[name] = int(text) if name == "first" else float(text)
+        except (TypeError, ValueError):
+            raise typer.BadParameter(f"{name}={text!r} is not a number", param_hint="--set") from None
+    write_instance_output(read_coflow_trace(trace, **values), output)
 
 
 @app.command()

@@ -43,7 +43,7 @@ def read_coflow_trace(
     rate_mbps: float = 1000.0,
     slack: float = 2.0,
     slot_s: float = 0.1,
-    units_per_slot: int = 10,
+    unit_mb: float | None = None,
     first: int | None = None,
 ) -> JitInstance:
     """Read a trace file, plain or gzip (see `parse_coflow_trace` for the parameters).
@@ -61,7 +61,7 @@ def read_coflow_trace(
             rate_mbps=rate_mbps,
             slack=slack,
             slot_s=slot_s,
-            units_per_slot=units_per_slot,
+            unit_mb=unit_mb,
             first=first,
         )
     except UnicodeDecodeError as error:
@@ -77,7 +77,7 @@ def parse_coflow_trace(
     rate_mbps: float = 1000.0,
     slack: float = 2.0,
     slot_s: float = 0.1,
-    units_per_slot: int = 10,
+    unit_mb: float | None = None,
     first: int | None = None,
 ) -> JitInstance:
     """Turn the text of a trace into an instance.
@@ -89,15 +89,19 @@ def parse_coflow_trace(
     slack
         A coflow's deadline is ``slack`` times the time it needs alone on its busiest port, and at least what
         its sizes need after rounding to whole units and slots.
-    slot_s, units_per_slot
-        Planning grid.
+    slot_s
+        Length of a slot of the planning grid.
+    unit_mb
+        The smallest amount sent, whatever the slot: sizes are rounded up to whole units, so that a unit that grew
+        with the slot would change volumes. By default 1 MB (every transfer of the published trace is a whole number
+        of MB), or what a port sends in a slot, if that is less.
     first
         Read only this many coflows (the whole trace has some 700 000 transfers); all when None.
     """
     if not (slack >= 1 and math.isfinite(slack)):
         raise InstanceError(f"slack must be at least 1 (got {slack})")
-    if not (rate_mbps > 0 and slot_s > 0 and units_per_slot >= 1 and (first is None or first >= 0)):
-        raise InstanceError("rate_mbps, slot_s and units_per_slot must be positive, first not negative")
+    if not (rate_mbps > 0 and slot_s > 0 and (unit_mb is None or unit_mb > 0) and (first is None or first >= 0)):
+        raise InstanceError("rate_mbps, slot_s and unit_mb must be positive, first not negative")
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     if not lines:
         raise InstanceError("the trace is empty")
@@ -106,15 +110,15 @@ def parse_coflow_trace(
         raise InstanceError(f"the first line announces {count} coflows, {len(lines) - 1} follow; is the file cut off?")
     coflows = [_coflow(number, words) for number, words in lines[1:]]
     base = _port_base(coflows, ports, [number for number, _ in lines[1:]])
-    unit_mb = rate_mbps / 8 * slot_s / units_per_slot
-    jobs = tuple(_job(coflow, ports, base, rate_mbps / 8, slack, slot_s, unit_mb) for coflow in coflows[:first])
+    unit = min(1.0, rate_mbps / 8 * slot_s) if unit_mb is None else unit_mb
+    jobs = tuple(_job(coflow, ports, base, rate_mbps / 8, slack, slot_s, unit) for coflow in coflows[:first])
     return JitInstance(
         name=name,
         comment="coflow trace; transfers within a port are left out",
         machines=tuple(Machine(name=f"p{k}", out_mbps=rate_mbps, in_mbps=rate_mbps) for k in range(base, ports + base)),
         jobs=jobs,
         slot_s=slot_s,
-        unit_mb=unit_mb,
+        unit_mb=unit,
     )
 
 

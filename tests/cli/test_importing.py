@@ -104,3 +104,15 @@ def test_a_damaged_google_trace_leaves_nothing(run: Any, tmp_path: Path) -> None
     assert not Path("log.jsonl").exists()
     result = run("import", "google", folder, "-o", "log.jsonl", "--step", "0")
     assert result.exit_code == 2 and "positive number of seconds" in result.stderr
+
+
+def test_a_coflow_trace_becomes_an_instance(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trace.txt").write_text("3 2\n1 0 1 0 1 1:3\n2 100 1 1 1 2:4\n")
+    assert run("import", "coflow", "trace.txt", "-o", "a.json", "--set", "first=1", "--set", "slack=4").exit_code == 0
+    made = json.loads(Path("a.json").read_text())
+    assert (made["kind"], len(made["jobs"]), made["unit_mb"]) == ("jit-bandwidth", 1, 1.0)
+    for setting, says in (("speed=1", "is none of rate_mbps, slack"), ("slack=much", "is not a number")):
+        result = run("import", "coflow", "trace.txt", "-o", "b.json", "--set", setting)
+        assert result.exit_code == 2
+        assert says in " ".join(result.output.replace("│", " ").split())

@@ -42,6 +42,13 @@ def test_ports_count_from_zero_unless_the_file_says_otherwise() -> None:
         parse_coflow_trace("2 1\n1 0 1 0 1 2:3\n")
 
 
+@pytest.mark.parametrize("slot", [0.1, 1.0, 60.0])
+def test_a_coarse_slot_changes_no_volume(slot: float) -> None:
+    instance = parse_coflow_trace(TRACE, slot_s=slot)
+    assert instance.rounding().size_added_mb == parse_coflow_trace(TRACE).rounding().size_added_mb
+    assert instance.unit_mb == 1.0
+
+
 def test_a_trace_can_be_planned() -> None:
     from flowlex.models.jit.model import JitBandwidth
 
