@@ -18,7 +18,7 @@ def overload(instance: JitInstance) -> tuple[str, float, float, float] | None:
     Transfers whose whole window lies in the interval must pass the port within it, whatever the schedule. None when
     no interval between a start and a latest arrival is overloaded (then the times may still be impossible).
     """
-    arrays, late = instance.arrays, latest_arrival_times(instance).latest_s
+    arrays, late = instance.arrays, latest_arrival_times(instance, rule="paper").latest_s
     for side, port in (("out", arrays.sender), ("in", arrays.receiver)):
         for number in np.unique(port).tolist():
             mine = port == number
@@ -82,7 +82,7 @@ def end_of_jobs(instance: JitInstance, arrival_s: np.ndarray) -> np.ndarray:
 def _no_delay() -> Finding:
     instance = generate("jit-figure4")
     assert isinstance(instance, JitInstance)
-    times = latest_arrival_times(instance)
+    times = latest_arrival_times(instance, rule="paper")
     at_latest = end_of_jobs(instance, times.offset_s)[0]
     at_once = end_of_jobs(instance, times.trans_s)[0]
     text = (

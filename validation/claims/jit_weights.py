@@ -46,7 +46,7 @@ def _check() -> Finding:
     for machines, jobs, slot_s in ((4, 1, 0.5), (20, 10, 0.2), (100, 10, 0.1), (100, 70, 0.1)):
         instance = generate("jit-cluster", machines=machines, jobs=jobs, slot_s=slot_s, copies=0, mix="VGG16")
         assert isinstance(instance, JitInstance)
-        slots = math.ceil(float(latest_arrival_times(instance).latest_s.max()) / slot_s)
+        slots = math.ceil(float(latest_arrival_times(instance, rule="paper").latest_s.max()) / slot_s)
         levels = int(max(instance.arrays.out_units.max(), instance.arrays.in_units.max()))
         limit = first_inexact_level(machines, slots)
         where = held if levels < limit else broken

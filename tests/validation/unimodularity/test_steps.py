@@ -115,6 +115,7 @@ def paths_of_all_trees(edges: int) -> list[frozenset[frozenset[int]]]:
     return list(found)
 
 
+@pytest.mark.slow
 def test_realisation_agrees_with_all_trees_on_five_edges() -> None:
     """Random families of sets of 5 elements, in random orders; a refused set must not fit those before it."""
     trees = paths_of_all_trees(5)
