@@ -33,7 +33,7 @@ DIRECT = 4_000
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 60, 5_000, 500_000, 10_000
 #: Nodes of the search tree of one integer program.
-NODES = 20_000
+NODES = 3_000
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ Source: Sun, Wang, Xian, Xiang; weights and load are reconstructed. Exact phases
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -33,8 +34,8 @@ from flowlex.models.pods.problem.balance_program import Balance, balance_program
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram, stays
 from flowlex.models.pods.solution import PlacementSolution, share_of
-from flowlex.validation.certificates import Certificate, Check
-from flowlex.validation.certificates.pods import check_placement
+from flowlex.validation.certificates import Certificate
+from flowlex.validation.certificates.pods import PlacementAnswer, PlacementProof, judge_placement
 
 __all__ = ["PlacementSolution", "PodPlacement"]
 
@@ -59,7 +60,6 @@ class PlacementRun(Run):
 
     admission: Admission = field(default_factory=Admission)
     cluster: Cluster | None = field(default=None, repr=False)
-    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -348,7 +348,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if any(first.most[k] > first.admitted[k] for k in first.most):
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
-        return PlacementRun(found.outcome, first, found.cluster, found.checks)
+        return PlacementRun(found.outcome, first, found.cluster)
 
     # Answering
 
@@ -371,25 +371,21 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             admitted=admitted,
             balance=self.balance,
             moved_cost=move_cost_of(view, node),
+            prices=run.admission.prices,
+            classes=self.bounds.classes.of if run.admission.prices else None,
         )
 
     def _certify(self, run: PlacementRun, solution: PlacementSolution) -> Certificate | None:
-        outcome = run.outcome
-        if not outcome.status.has_answer:
+        if not solution.status.has_answer:
             return None
-        assert outcome.objective is not None and outcome.bound is not None
-        ahead = float(outcome.bound) - float(outcome.objective)
-        check = Check("bound at most the balance", ahead <= 1e-9, max(0.0, ahead))
-        checks = (check, *run.checks, *self._verify(solution))
-        return Certificate("bounded", exact=False, checks=checks, tolerance=1e-6)
-
-    def _verify(self, solution: PlacementSolution) -> tuple[Check, ...]:
-        cluster = solution.cluster
-        assert cluster is not None and solution.objective is not None
-        cards = cluster.used_cards if self.cards else None
-        checks = check_placement(
-            self.instance, solution.node, cards, self.balance, float(solution.objective), self.move_budget
+        document = json.loads(json.dumps(solution.to_dict()))  # what a reader of the file will judge
+        assert solution.objective is not None and solution.bound is not None
+        finding = judge_placement(
+            self.instance,
+            PlacementAnswer.model_validate(document["answer"]),
+            PlacementProof.model_validate(document["proof"]),
+            document["options"],
+            float(solution.objective),
+            float(solution.bound),
         )
-        short = [k for k, (found, _, most) in solution.admitted.items() if found < most]
-        proven = Check("admission by priority is proven most", not short or solution.status is Status.FEASIBLE)
-        return (*checks, proven)
+        return Certificate(finding.claim, exact=False, checks=finding.checks, tolerance=finding.tolerance)

@@ -10,6 +10,7 @@ import numpy as np
 from flowlex.formulations.expression import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
+from flowlex.models.pods.bounds.admission import Prices
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class PlacementSolution(Solution):
         (objective - bound) / objective; 0 when they are within 1e-6, see `share_of`.
     moved_cost
         What the moves of running pods cost together.
+    prices, classes
+        What proves the most of each priority: prices over classes, and the (N,) class of each node.
     """
 
     source: PodInstance = field(repr=False)
@@ -98,6 +101,8 @@ class PlacementSolution(Solution):
     admitted: dict[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
     balance: str = "deviation"
     moved_cost: float = 0.0
+    prices: dict[int, Prices] = field(default_factory=dict, repr=False)
+    classes: Integers | None = field(default=None, repr=False)
 
     @property
     def loads(self) -> Floats:
@@ -215,6 +220,32 @@ class PlacementSolution(Solution):
             for priority, numbers in self.admitted.items()
         }
         return answer
+
+    def _proof(self) -> dict[str, Any]:
+        """Prices of cores, memory and card memory that bound the pods of each priority."""
+        if self.classes is None:
+            return {}
+        names: dict[int, list[str]] = {}
+        for node, k in zip(self.source.nodes, self.classes.tolist(), strict=True):
+            names.setdefault(k, []).append(node.name)
+        return {
+            "admission": {
+                str(priority): {
+                    "classes": [
+                        {
+                            "nodes": names[k],
+                            "cpu": float(prices.cpu[k]),
+                            "memory": float(prices.memory[k]),
+                            "size": [[share, price] for share, price in prices.size[k].items() if price],
+                        }
+                        for k in sorted(names)
+                    ],
+                    "kept": {str(k): price for k, price in prices.kept.items()},
+                    "move": prices.move,
+                }
+                for priority, prices in self.prices.items()
+            }
+        }
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Used share of each resource per node and the weighted load, with its mean."""

@@ -52,6 +52,7 @@ _OWN: dict[str, str] = {
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
     "load-partition": "flowlex.validation.certificates.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
+    "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
 }
 #: The claims that make a status true. ``optimal`` may also rest on a quoted check, and then says so.
 _TRUE: Mapping[str, tuple[Claim, ...]] = {
@@ -154,6 +155,8 @@ class Finding:
         Recomputed figures by name. Metrics that are missing here are not judged.
     tolerance
         Relative difference accepted between stated and recomputed figures; 0 where all is exact.
+    gap
+        Recomputed, where the problem measures it in its own way.
     """
 
     claim: Claim
@@ -163,6 +166,7 @@ class Finding:
     stages: Mapping[str, Fraction | int] = field(default_factory=dict)
     metrics: Mapping[str, float | int | Fraction | str] = field(default_factory=dict)
     tolerance: float = 0.0
+    gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -291,7 +295,7 @@ def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
     tolerance = finding.tolerance
     yield _figure("objective", document.objective, finding.objective, tolerance)
     yield _bound(document, finding)
-    yield _gap(document)
+    yield _gap(document, finding)
     for name in sorted({*document.stages, *finding.stages}):
         yield _figure(f"stage {name}", document.stages.get(name), finding.stages.get(name), tolerance)
     yield _metrics(document, finding)
@@ -316,11 +320,12 @@ def _bound(document: Document, finding: Finding) -> Check:
     return Check("bound", ok, 0 if ok else _size(exact(stated) - found), f"stated {stated}, shown {_short(found)}")
 
 
-def _gap(document: Document) -> Check:
+def _gap(document: Document, finding: Finding) -> Check:
     if document.objective is None or document.bound is None:
         return Check("gap", document.gap is None, detail=f"stated {document.gap}")
     objective = exact(document.objective)
     gap = abs(objective - exact(document.bound)) / max(Fraction(1), abs(objective))
+    gap = gap if finding.gap is None else Fraction(finding.gap)
     ok = document.gap is not None and agrees(document.gap, gap, _ROUNDING)
     return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
 

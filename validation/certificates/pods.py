@@ -1,28 +1,38 @@
-"""A pod placement recomputed from its instance."""
+"""A pod placement recomputed from its instance: capacities, admission by priority, balance, and what proves them.
+
+The most pods of a priority are proven as `flowlex.validation.certificates.pod_sizes` says. What is not proven is
+quoted, and the claim falls to ``feasible``.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from flowlex.instances.pods import PodInstance, fits_wishes
-from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.certificate import Check, Claim
+from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.numbers import exact
+from flowlex.validation.certificates.pod_sizes import (
+    TOLERANCE,
+    AdmissionProof,
+    all_ways,
+    balance_of,
+    kind_of,
+    loads_of,
+    most_by_prices,
+    need_of,
+    size_of,
+)
 
-__all__ = ["balance_of", "check_placement"]
-
-#: Rounding of sums of sizes.
-TOLERANCE = 1e-6
-
-
-def balance_of(loads: NDArray[np.float64], measure: str) -> float:
-    """The balance of node loads by its name: deviation, max_load or mean_absolute."""
-    if measure == "deviation":
-        return float(np.sqrt(np.mean((loads - loads.mean()) ** 2)))
-    if measure == "max_load":
-        return float(loads.max())
-    return float(np.abs(loads - loads.mean()).mean())
+__all__ = ["VERIFIER", "balance_of", "check_placement", "judge_placement"]
 
 
 def check_placement(
@@ -35,6 +45,8 @@ def check_placement(
 ) -> tuple[Check, ...]:
     """Capacities of nodes and cards, wishes, running pods, and the stated balance, from the documents alone.
 
+    Sizes are added exactly, as the decimals that they are written as; only the balance is compared within `TOLERANCE`.
+
     Parameters
     ----------
     node
@@ -42,59 +54,249 @@ def check_placement(
     used_cards
         Card numbers of each GPU pod; None when GPU memory is counted per node.
     """
-    cpu, memory = np.zeros(len(instance.nodes)), np.zeros(len(instance.nodes))
-    gpu = [np.zeros(max(1, machine.cards)) for machine in instance.nodes]
-    wrong_wish, wrong_cards, stopped, spent = [], [], [], 0.0
+    nodes, zero = instance.nodes, Fraction(0)
+    cpu, memory = [zero] * len(nodes), [zero] * len(nodes)
+    gpu = [[zero] * max(1, machine.cards) for machine in nodes]
+    wrong_wish, wrong_cards, stopped, spent = [], [], [], zero
     for p, pod in enumerate(instance.pods):
         n = int(node[p])
-        if pod.node is not None and (n < 0 or (instance.nodes[n].name != pod.node and pod.move_cost is None)):
+        if pod.node is not None and (n < 0 or (nodes[n].name != pod.node and pod.move_cost is None)):
             stopped.append(pod.name)
         if n < 0:
+            if used_cards and len(used_cards.get(p, ())):
+                wrong_cards.append(pod.name)
             continue
-        machine = instance.nodes[n]
+        machine = nodes[n]
         if not fits_wishes(pod, machine):
             wrong_wish.append(pod.name)
         if pod.node is not None and machine.name != pod.node:
-            spent += pod.move_cost or 0.0
-        cpu[n] += pod.cpu_cores
-        memory[n] += pod.memory_gb
-        if pod.wants_gpu:
-            need = pod.gpu_memory_gb or pod.gpu_share * machine.card_gb
-            cards = None if used_cards is None else sorted({int(k) for k in used_cards.get(p, ())})
-            if cards is None:
-                gpu[n][0] += need * pod.gpu_cards
-            elif machine.cards == 0 or len(cards) != pod.gpu_cards or max(cards, default=0) >= machine.cards:
-                wrong_cards.append(pod.name)
-            else:
-                gpu[n][cards] += need
-    over = max((cpu[n] - machine.cpu_cores for n, machine in enumerate(instance.nodes)), default=0.0)
-    over_memory = max((memory[n] - machine.memory_gb for n, machine in enumerate(instance.nodes)), default=0.0)
-    each = [m.card_gb if used_cards is not None else m.card_gb * m.cards for m in instance.nodes]
-    over_gpu = max((float(g.max()) - size for g, size in zip(gpu, each, strict=True)), default=0.0)
-    found = balance_of(_loads(instance, cpu, memory, gpu), measure)
+            spent += size_of(pod.move_cost or 0.0)
+        cpu[n] += size_of(pod.cpu_cores)
+        memory[n] += size_of(pod.memory_gb)
+        chosen = [] if used_cards is None else [int(k) for k in used_cards.get(p, ())]
+        if not pod.wants_gpu:
+            wrong_cards += [pod.name] * bool(chosen)
+        elif used_cards is None:
+            gpu[n][0] += need_of(pod, machine) * pod.gpu_cards
+            wrong_cards += [pod.name] * (machine.cards == 0)
+        elif len(set(chosen)) != pod.gpu_cards or len(chosen) != pod.gpu_cards or not _on(chosen, machine.cards):
+            wrong_cards.append(pod.name)
+        else:
+            for k in chosen:
+                gpu[n][k] += need_of(pod, machine)
+    sizes = [size_of(m.card_gb) * (1 if used_cards is not None else m.cards) for m in nodes]
+    over = max((cpu[n] - size_of(m.cpu_cores) for n, m in enumerate(nodes)), default=zero)
+    over_memory = max((memory[n] - size_of(m.memory_gb) for n, m in enumerate(nodes)), default=zero)
+    over_gpu = max((max(g) - size for g, size in zip(gpu, sizes, strict=True)), default=zero)
+    found = balance_of(loads_of(instance, cpu, memory, gpu), measure)
+    apart = abs(found - objective)
     return (
-        Check("cores of every node", over <= TOLERANCE, max(0.0, float(over))),
-        Check("memory of every node", over_memory <= TOLERANCE, max(0.0, float(over_memory))),
+        Check("cores of every node", over <= 0, max(0.0, float(over))),
+        Check("memory of every node", over_memory <= 0, max(0.0, float(over_memory))),
         Check("GPU memory of every card" if used_cards is not None else "GPU memory of every node",
-              over_gpu <= TOLERANCE, max(0.0, over_gpu)),
+              over_gpu <= 0, max(0.0, float(over_gpu))),
         Check("every GPU pod has its cards", not wrong_cards, len(wrong_cards), ", ".join(wrong_cards[:3])),
         Check("labels, taints and card models", not wrong_wish, len(wrong_wish), ", ".join(wrong_wish[:3])),
         Check("running pods go on", not stopped, len(stopped), ", ".join(stopped[:3])),
-        Check("moves within the budget", spent <= move_budget + TOLERANCE, max(0.0, spent - move_budget)),
-        Check("balance recomputed", abs(found - objective) <= TOLERANCE, abs(found - objective),
-              f"{measure} {found:.6g} (stated {objective:.6g})"),
+        Check("moves within the budget", spent <= size_of(move_budget), max(0.0, float(spent) - move_budget)),
+        Check("balance recomputed", apart <= TOLERANCE, apart, f"{measure} {found:.6g} (stated {objective:.6g})"),
     )  # fmt: skip
 
 
-def _loads(
-    instance: PodInstance, cpu: NDArray[np.float64], memory: NDArray[np.float64], gpu: list[NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Weighted utilisation of each node."""
-    used = np.stack([np.array([g.sum() for g in gpu]), cpu, memory], axis=1)
-    capacity = np.array([[m.cards * m.card_gb, m.cpu_cores, m.memory_gb] for m in instance.nodes])
-    totals = capacity.sum(axis=0)
-    weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
-    weight /= weight.sum(axis=1, keepdims=True)
-    share = np.divide(used, capacity, out=np.zeros_like(used), where=capacity > 0)
-    loads: NDArray[np.float64] = (weight * share).sum(axis=1)
-    return loads
+def _on(cards: list[int], many: int) -> bool:
+    return all(0 <= k < many for k in cards)
+
+
+class PlacementProof(Strict):
+    """What the claim needs beside the answer."""
+
+    admission: dict[str, AdmissionProof] = Field(default={})
+
+
+class Waiting(Strict):
+    """A pod of the queue."""
+
+    pod: str
+    reason: str
+
+
+class Admitted(Strict):
+    """Numbers of one priority."""
+
+    admitted: int
+    wanted: int
+    most: int
+
+
+class PlacementAnswer(Strict):
+    """Where every pod is."""
+
+    placement: dict[str, str]
+    cards: dict[str, list[int]]
+    queue: list[Waiting]
+    admitted: dict[str, Admitted]
+
+
+def judge_placement(
+    instance: PodInstance,
+    answer: PlacementAnswer,
+    proof: PlacementProof,
+    options: Mapping[str, Any],
+    objective: float,
+    bound: float,
+) -> Finding:
+    """Recompute a placement and what is claimed of it."""
+    index = {node.name: n for n, node in enumerate(instance.nodes)}
+    number = {pod.name: p for p, pod in enumerate(instance.pods)}
+    strange = [name for name in (*answer.placement, *answer.cards) if name not in number]
+    strange += [name for name in answer.placement.values() if name not in index]
+    if strange:
+        return Finding("feasible", (Check("names of pods and nodes", False, len(strange), strange[0][:60]),))
+    where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
+    on = {number[name]: np.array(cards, np.int64) for name, cards in answer.cards.items()}
+    measure, cards = str(options.get("balance", "deviation")), bool(options.get("cards", True))
+    budget = float(options.get("move_budget", 0.0))
+    checks = [*check_placement(instance, where, on if cards else None, measure, objective, budget)]
+    waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
+    queue = [each.pod for each in answer.queue]
+    checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
+    adds = _could_be_added(instance, where, on, options)
+    checks.append(Check("nobody who waits fits what is free", not adds, len(adds), ", ".join(adds[:3])))
+    tried = all_ways(instance, options)
+    admission, proven = _check_admission(instance, where, answer, proof, options, tried)
+    checks += admission
+    balance, claim = _check_balance(objective, bound, None if tried is None else tried[1], proven)
+    checks.append(balance)
+    met = claim != "feasible" and objective - bound <= TOLERANCE
+    most = all(each.admitted == each.most for each in answer.admitted.values())
+    claim = "optimal" if met and most and proven else claim
+    return Finding(
+        claim,
+        tuple(checks),
+        exact(objective),
+        exact(bound),
+        {"admission": _weighted(instance, answer), "balance": exact(objective)},
+        _metrics(instance, where, objective, bound, measure),
+        tolerance=TOLERANCE,
+        gap=(objective - bound) / objective if objective - bound > TOLERANCE + 1e-11 else 0.0,
+    )
+
+
+def _could_be_added(
+    instance: PodInstance, where: NDArray[np.int64], on: Mapping[int, NDArray[np.int64]], options: Mapping[str, Any]
+) -> list[str]:
+    """Waiting pods that fit beside all that is placed; whoever leaves them out has not placed the most."""
+    cards = bool(options.get("cards", True))
+    free = [[size_of(m.cpu_cores), size_of(m.memory_gb)] for m in instance.nodes]
+    gpu = [[size_of(m.card_gb)] * m.cards if cards else [size_of(m.card_gb) * m.cards] for m in instance.nodes]
+    for p, pod in enumerate(instance.pods):
+        n = int(where[p])
+        if n >= 0:
+            free[n][0] -= size_of(pod.cpu_cores)
+            free[n][1] -= size_of(pod.memory_gb)
+            for k in on.get(p, ()) if cards else range(pod.wants_gpu):
+                if 0 <= k < len(gpu[n]):
+                    gpu[n][k] -= need_of(pod, instance.nodes[n]) * (1 if cards else pod.gpu_cards)
+    rough = np.array([[float(a), float(b)] for a, b in free]) * (1 + 1e-9) + 1e-9
+    adds: list[str] = []
+    known: set[tuple[object, ...]] = set()
+    for p, pod in enumerate(instance.pods):
+        if where[p] >= 0 or kind_of(pod) in known:
+            continue
+        known.add(kind_of(pod))
+        for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
+            machine = instance.nodes[n]
+            if not fits_wishes(pod, machine) or free[n][0] < size_of(pod.cpu_cores):
+                continue
+            need, many = need_of(pod, machine) * (1 if cards else pod.gpu_cards), pod.gpu_cards if cards else 1
+            room = not pod.wants_gpu or (machine.cards > 0 and sum(left >= need for left in gpu[n]) >= many)
+            if room and free[n][1] >= size_of(pod.memory_gb):
+                adds.append(pod.name)
+                break
+    return adds
+
+
+def _check_admission(
+    instance: PodInstance,
+    where: NDArray[np.int64],
+    answer: PlacementAnswer,
+    proof: PlacementProof,
+    options: Mapping[str, Any],
+    tried: tuple[list[int], float] | None,
+) -> tuple[list[Check], bool]:
+    """Numbers of every priority recounted, and the most of each proven or quoted."""
+    fresh = [(pod.priority, where[p] >= 0) for p, pod in enumerate(instance.pods) if pod.node is None]
+    placed, wanted = Counter(k for k, there in fresh if there), Counter(k for k, _ in fresh)
+    told = {int(k): each for k, each in answer.admitted.items()}
+    wrong = [k for k in sorted({*told, *wanted}, reverse=True) if k not in told or told[k].admitted != placed[k]]
+    checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
+    kept: dict[int, int] = {}
+    proven = not wrong
+    for i, k in enumerate(sorted(wanted, reverse=True)):
+        most = told[k].most if k in told else 0
+        name = f"most pods of priority {k}"
+        least = wanted[k]
+        if str(k) in proof.admission:
+            least = min(least, most_by_prices(instance, k, kept, proof.admission[str(k)], options))
+        if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
+            least = min(least, tried[0][i])
+        if most < placed[k] or most > wanted[k]:
+            checks.append(Check(name, False, abs(most - placed[k]), f"{most} stated, {placed[k]} placed"))
+        elif most >= least:
+            checks.append(Check(name, True, 0, f"at most {least}, {placed[k]} placed"))
+        else:
+            checks.append(Check(name, True, 0, f"{most} stated, only {least} shown", how="quoted"))
+            proven = False
+        kept[k] = placed[k]
+    return checks, proven
+
+
+def _check_balance(objective: float, bound: float, least: float | None, proven: bool) -> tuple[Check, Claim]:
+    """The bound of the balance, and the claim that it leaves."""
+    if bound > objective + TOLERANCE:
+        return Check("bound of the balance", False, bound - objective, "above the balance"), "feasible"
+    shown = 0.0 if least is None else least
+    if bound <= shown + TOLERANCE:
+        return Check("bound of the balance", True, 0, f"at least {shown:.6g}"), "bounded" if proven else "feasible"
+    return Check("bound of the balance", True, 0, f"{bound:.6g} stated", how="quoted"), "feasible"
+
+
+def _weighted(instance: PodInstance, answer: PlacementAnswer) -> Fraction:
+    """Admission as one number: a pod counts more than all of lower priorities, as far as 40 bits go."""
+    wanted = Counter(pod.priority for pod in instance.pods if pod.node is None)
+    classes, total, weight = sorted(wanted, reverse=True), Fraction(0), 1
+    used: list[int] = []
+    for k in classes:
+        if used and math.prod(1 + wanted[j] for j in (*used, k)) > 2**40:
+            break
+        used.append(k)
+    for k in reversed(used):
+        total += weight * (answer.admitted[str(k)].admitted if str(k) in answer.admitted else 0)
+        weight *= 1 + wanted[k]
+    return total
+
+
+def _metrics(
+    instance: PodInstance, where: NDArray[np.int64], objective: float, bound: float, measure: str
+) -> dict[str, float | int | Fraction | str]:
+    fresh = np.array([pod.node is None for pod in instance.pods], bool)
+    apart = objective - bound
+    moved = [pod for p, pod in enumerate(instance.pods) if pod.node and instance.nodes[where[p]].name != pod.node]
+    return {
+        "admitted": int((where[fresh] >= 0).sum()),
+        "waiting": int((where < 0).sum()),
+        measure: objective,
+        "absolute_gap": apart,
+        "move_cost": float(sum(size_of(pod.move_cost or 0.0) for pod in moved)),
+    }
+
+
+def _judge(claimed: Claimed) -> Finding:
+    document = claimed.document
+    if document.status not in ("optimal", "feasible"):
+        return Finding("feasible", (Check("an answer", False, detail=f"status {document.status}: nothing to judge"),))
+    objective, bound = (float(exact(0 if v is None else v)) for v in (document.objective, document.bound))
+    return judge_placement(claimed.instance, claimed.answer, claimed.proof, document.options, objective, bound)
+
+
+VERIFIER = Verifier("pod-placement", PlacementAnswer, PlacementProof, _judge)

@@ -38,7 +38,7 @@ __all__ = ["Columns", "Proof"]
 _PENALTY = 1e3
 _ROUNDS = 80
 #: Master programs solved in all, and nodes of the search tree of one program over whole patterns.
-_BUDGET, _NODES = 800, 3_000
+_BUDGET, _NODES = 150, 500
 #: Reduced costs above minus this are none.
 _NONE = 1e-7
 #: An infeasibility below this may be rounding.

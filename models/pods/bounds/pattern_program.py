@@ -28,7 +28,7 @@ _MOST_FILLINGS = 400
 _SQUARE = 1e-3
 _ROUNDS = 12
 #: Nodes of the search tree of one integer program.
-_NODES = 2_000
+_NODES = 300
 #: Scaled loads at which the square has tangents from the start.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 25.0, 50.0)
 

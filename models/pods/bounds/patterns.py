@@ -25,7 +25,7 @@ __all__ = ["Pattern", "Pricing"]
 #: Rounding of sums of shares of a node.
 EPSILON = 1e-9
 #: Steps of the enumeration before the integer program takes over for good.
-_STEPS = 5_000_000
+_STEPS = 1_000_000
 #: So many patterns that were the best for a while are handed on.
 _KEPT = 24
 _MODES = {"deviation": 0, "mean_absolute": 1, "max_load": 2}
