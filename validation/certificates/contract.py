@@ -153,10 +153,8 @@ class Finding:
         Recomputed; None where the document may state none. The bound is one that the checks prove or quote.
     stages, metrics
         Recomputed figures by name. Metrics that are missing here are not judged.
-    tolerance
-        Relative difference accepted between stated and recomputed figures; 0 where all is exact.
-    gap
-        Recomputed, where the problem measures it in its own way.
+    tolerance, gap
+        Relative difference accepted of figures, 0 where all is exact; the gap where the problem has its own measure.
     """
 
     claim: Claim
@@ -324,8 +322,8 @@ def _gap(document: Document, finding: Finding) -> Check:
     if document.objective is None or document.bound is None:
         return Check("gap", document.gap is None, detail=f"stated {document.gap}")
     objective = exact(document.objective)
-    gap = abs(objective - exact(document.bound)) / max(Fraction(1), abs(objective))
-    gap = gap if finding.gap is None else Fraction(finding.gap)
+    usual = abs(objective - exact(document.bound)) / max(Fraction(1), abs(objective))
+    gap = usual if finding.gap is None else Fraction(finding.gap)
     ok = document.gap is not None and agrees(document.gap, gap, _ROUNDING)
     return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
 
@@ -399,5 +397,4 @@ def _inline(schema: dict[str, Any]) -> dict[str, Any]:
             return {key: resolve(value) for key, value in part.items()}
         return [resolve(item) for item in part] if isinstance(part, list) else part
 
-    resolved: dict[str, Any] = resolve(schema)
-    return resolved
+    return dict(resolve(schema))
