@@ -115,13 +115,15 @@ class Problem:
         level, fixed = np.zeros(n), np.zeros(n, bool)
 
         def possible(want, m=None):
-            answer = linprog(
-                np.zeros(gain.shape[1]) if m is None else -gain[m],
-                A_ub=np.vstack([a, -gain]),
-                b_ub=np.concatenate([b, -want * (1 - 1e-7)]),
-                method="highs-ds",
-            )
-            return answer.status == 0 if m is None else (-answer.fun if answer.status == 0 else np.inf)
+            rows, rhs = np.vstack([a, -gain]), np.concatenate([b, 1e-7 * (1 + want) - want])
+            goal = np.zeros(gain.shape[1]) if m is None else -gain[m]
+            for method in ("highs-ds", "highs-ipm"):
+                answer = linprog(goal, A_ub=rows, b_ub=rhs, method=method)
+                if answer.status in (0, 2):  # solved, or infeasible
+                    break
+            if m is None:
+                return answer.status == 0
+            return -answer.fun if answer.status == 0 else level[m] + 1.0
 
         if not possible(level):
             return "infeasible"
