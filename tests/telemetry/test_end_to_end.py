@@ -108,7 +108,7 @@ def _solve_command(url: str, token: str) -> Any:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert "left out: gone" in done.stderr
+    assert "gone (cpu_cores is " in done.stderr
     return json.loads(done.stdout)
 
 
