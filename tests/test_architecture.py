@@ -17,17 +17,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("cli", "formulations", "instances", "models", "telemetry", "validation")
 LONGEST = 400
-#: Circles that are still to be cut; a new one is refused.
-KNOWN_CIRCLES: list[set[str]] = [
-    {"models.jit.plots", "models.jit.solution"},
-    {
-        "validation.unimodularity.cmr",
-        "validation.unimodularity.plotting",
-        "validation.unimodularity.sums",
-        "validation.unimodularity.verdict",
-        "validation.unimodularity.verify",
-    },
-]
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
     ("instances/dags.py", "flowlex.models.base"),
@@ -82,8 +71,7 @@ def test_the_contracts_refuse_what_the_architecture_forbids(tmp_path):
 
 def test_there_are_no_circles_of_imports():
     circles = [set(part) for part in nx.strongly_connected_components(imports()) if len(part) > 1]
-    new = [sorted(circle) for circle in circles if not any(circle <= known for known in KNOWN_CIRCLES)]
-    assert new == []
+    assert circles == []
     assert len(imports()) > 150
 
 

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.models.jit.grid import Grid, Runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from flowlex.models.jit.solution import JitSolution
 
 __all__ = ["plot_gantt", "plot_loads", "plot_ports", "plot_remaining"]
 
 _SHOWN = 60
 
 
-def plot_gantt(solution: JitSolution, ax: Axes | None = None) -> Axes:
+class Schedule(Protocol):
+    """What the pictures need to know of a solution."""
+
+    @property
+    def instance(self) -> str: ...
+    @property
+    def grid(self) -> Grid: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def rate(self) -> NDArray[Any]: ...
+    @property
+    def load(self) -> str: ...
+    @property
+    def port_load(self) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    @property
+    def remaining(self) -> NDArray[np.float64]: ...
+    @property
+    def sorted_loads(self) -> NDArray[Any]: ...
+    def greedy_loads(self) -> NDArray[np.int64]: ...
+
+
+def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Transfers as bars, darker where they send more; a mark at each latest arrival time.
 
     The first 60 transfers by start are drawn.
@@ -42,7 +65,7 @@ def plot_gantt(solution: JitSolution, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def plot_ports(solution: JitSolution, ax: Axes | None = None) -> Axes:
+def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
     """The busiest port and the mean of all, each way, as share of capacity."""
     axes = _axes(ax, (9, 4))
     grid, slot = solution.grid, solution.grid.instance.slot_s
@@ -62,7 +85,7 @@ def plot_ports(solution: JitSolution, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def plot_remaining(solution: JitSolution, ax: Axes | None = None) -> Axes:
+def plot_remaining(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Cumulative distribution of the machines' remaining egress and ingress."""
     axes = _axes(ax, (6, 4))
     left = np.sort(solution.remaining, axis=0)
@@ -74,7 +97,7 @@ def plot_remaining(solution: JitSolution, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def plot_loads(solution: JitSolution, ax: Axes | None = None) -> Axes:
+def plot_loads(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Sorted loads of this schedule and of the greedy one."""
     axes = _axes(ax, (6, 4))
     for loads, name in ((solution.sorted_loads, "just in time"), (solution.greedy_loads(), "as early as possible")):
