@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,17 @@ class Costs:
     @property
     def dearest(self) -> Fraction:
         """The dearest transfer of any task: all its shards from another rack."""
-        total: dict[int, Fraction] = {}
-        for t, size in zip(self.task.tolist(), self.size, strict=True):
-            total[t] = total.get(t, Fraction(0)) + size
-        return max(total.values(), default=Fraction(0)) * self.rate[2]
+        parts, sizes = self._whole_sizes
+        total: dict[int, int] = {}
+        for t, size in zip(self.task.tolist(), sizes, strict=True):
+            total[t] = total.get(t, 0) + size
+        return Fraction(max(total.values(), default=0), parts) * self.rate[2]
+
+    @cached_property
+    def _whole_sizes(self) -> tuple[int, list[int]]:
+        """Parts of a MB, and every size in such parts."""
+        parts = math.lcm(*{size.denominator for size in self.size})
+        return parts, [size.numerator * (parts // size.denominator) for size in self.size]
 
     def levels(self, started: NDArray[np.bool_], node: NDArray[np.int64]) -> NDArray[np.int64]:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""
@@ -81,34 +89,45 @@ class Costs:
 
     def seconds(self, level: NDArray[np.int64]) -> Fraction:
         """Weighted seconds in all."""
-        parts = zip(self.size, level.tolist(), strict=True)
-        return sum((size * self.rate[k] for size, k in parts if k >= 0), Fraction(0))
+        parts, sizes = self._whole_sizes
+        read = [0, 0, 0]
+        for size, k in zip(sizes, level.tolist(), strict=True):
+            if k >= 0:
+                read[k] += size
+        return sum((Fraction(size, parts) * rate for size, rate in zip(read, self.rate, strict=True)), Fraction(0))
 
     def by_task(self, level: NDArray[np.int64]) -> NDArray[np.float64]:
         """(T,) weighted seconds of each task, in floating point."""
-        each = [
-            float(size * self.rate[k]) if k >= 0 else 0.0 for size, k in zip(self.size, level.tolist(), strict=True)
-        ]
+        rate = np.array([float(rate) for rate in self.rate])
+        each = np.where(level >= 0, np.array([float(size) for size in self.size]) * rate[level], 0.0)
         found: NDArray[np.float64] = np.bincount(self.task, weights=each, minlength=self.tasks).astype(np.float64)
         return found
 
     def common(self, unit: Fraction) -> Fraction:
         """A unit of which every cost and ``unit`` itself are whole multiples."""
-        below = math.lcm(unit.denominator, *{x.denominator for x in self._products()})
-        return Fraction(1, below)
-
-    def _products(self) -> set[Fraction]:
-        return {size * rate for size in set(self.size) for rate in self.rate}
+        sizes = {(size.numerator, size.denominator) for size in self.size}
+        below = {unit.denominator}
+        for rate in self.rate:
+            for top, bottom in sizes:
+                cost, parts = top * rate.numerator, bottom * rate.denominator
+                below.add(parts // math.gcd(cost, parts))
+        return Fraction(1, math.lcm(*below))
 
     def dense(self, unit: Fraction) -> NDArray[Any]:
         """(T, nodes) cost of every task on every node in whole units."""
-        table = np.zeros((self.tasks, self.holds.shape[1]), dtype=object)
-        at = {size: [int(size * rate / unit) for rate in self.rate] for size in set(self.size)}
-        each = [whole(at[size][k] for size in self.size) for k in range(3)]
-        largest = sum(max(row) for row in at.values()) * max(1, len(self.size))
-        if largest < 2**60:
-            table = table.astype(np.int64)
-        for k, chosen in enumerate((self.holds, self.near & ~self.holds, ~self.near & ~self.holds)):
-            shard, node = np.nonzero(chosen)
-            np.add.at(table, (self.task[shard], node), each[k][shard])
+        per_mb = [rate / unit for rate in self.rate]
+        each = [
+            whole(size.numerator * rate.numerator // (size.denominator * rate.denominator) for size in self.size)
+            for rate in per_mb
+        ]
+        if sum(int(column.max(initial=0)) for column in each) * max(1, len(self.size)) >= 2**60:
+            each = [column.astype(object) for column in each]
+        here, near, far = (column[:, None] for column in each)
+        cost = np.where(self.holds, here, np.where(self.near, near, far))
+        table = np.zeros((self.tasks, self.holds.shape[1]), dtype=cost.dtype)
+        first = np.searchsorted(self.task, self.task)  # the shards of a task stand together
+        nth = np.arange(len(self.task)) - first
+        for k in range(int(nth.max(initial=-1)) + 1):
+            rows = np.flatnonzero(nth == k)
+            table[self.task[rows]] += cost[rows]
         return table
