@@ -19,10 +19,25 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("cli", "formulations", "instances", "models", "telemetry", "validation")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Distributions whose module has another name, or that no code of ours imports and why it is there.
-MODULES = {"lazy-loader": "lazy_loader", "passagemath-cmr": "sage", "psycopg": "SQLAlchemy loads it for PostgreSQL"}
+MODULES = {
+    "lazy-loader": "lazy_loader",
+    "passagemath-cmr": "sage",
+    "prometheus-client": "prometheus_client",
+    "psycopg": "SQLAlchemy loads it for PostgreSQL",
+}
 #: Tools that `make`, pytest and mypy run; no module imports them.
-TOOLS = {"import-linter", "jupyter", "mypy", "nbmake", "pandas-stubs", "pyright", "pytest-timeout", "pytest-xdist"}
-TOOLS |= {"ruff", "scipy-stubs", "setuptools"}
+TOOLS = {
+    "import-linter",
+    "jupyter",
+    "mypy",
+    "nbmake",
+    "pandas-stubs",
+    "pyright",
+    "pytest-cov",
+    "pytest-timeout",
+    "pytest-xdist",
+}
+TOOLS |= {"ruff", "scipy-stubs", "setuptools", "types-psutil"}
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 BUILD = "from setuptools.build_meta import build_sdist; import sys; print(build_sdist(sys.argv[1]))"
 

@@ -51,6 +51,12 @@ FOUR_WORKERS = {
     ],
     "seconds_per_item": 1.0,
 }
+TWO_SHARES = {
+    "kind": "allocation",
+    "gpu_types": [{"name": "v100", "count": 1}, {"name": "k80", "count": 1}],
+    "job_types": [{"name": "t", "steps_per_s": {"v100": 2.0, "k80": 1.0}}],
+    "jobs": [{"name": "a", "job_type": "t"}, {"name": "b", "job_type": "t"}],
+}
 ONE_TRANSFER = {
     "kind": "jit-bandwidth",
     "machines": [{"name": m, "out_mbps": 80.0, "in_mbps": 80.0} for m in "ac"],
@@ -85,6 +91,8 @@ CATALOGUE: dict[str, tuple[dict[str, Any], list[dict[str, Any]], float]] = {
     "two readers": (TWO_READERS, grid(policy=("FSP", "FS", "FSU"), network=("compact", "paper")), 6),
     # all workers are equal: 4 items each, 4 from n0 to n2 at 1 s, 4 from n1 to n3 at 2 s
     "four workers": (FOUR_WORKERS, grid(objective=("targets", "makespan"), level=("node", "item")), 12),
+    # equal jobs run half of the time on each GPU, which is their equal share: 1 of it each
+    "two shares": (TWO_SHARES, grid(policy=("max_min", "water_filling")), 1),
     # two units in four slots: never two in one
     "one transfer": (ONE_TRANSFER, grid(program=("P1", "P2"), share=(1.0,), presolve=(None, False)), 1),
     # the published sum of |loads| ** load over the four slots: 4 + 4 + 1 + 1
@@ -95,6 +103,7 @@ CATALOGUE: dict[str, tuple[dict[str, Any], list[dict[str, Any]], float]] = {
 }
 #: Entries that not every engine takes: no networks, and stages in exact integers.
 ONLY = {
+    "two shares": ("pulp", "highs"),
     "one transfer": ("pulp", "highs"),
     "one transfer, weighed": ("pulp", "highs"),
     "two tasks, by phases": ("network",),

@@ -43,8 +43,8 @@ BAD = {
     "gzip cut off": (gzip.compress(GPU)[:-20], "x.json.gz", "damaged or truncated gzip data"),
     "gzip damaged": (gzip.compress(GPU)[:40] + b"\0\0\0\0" + gzip.compress(GPU)[44:], "x.json", "damaged or truncated"),
     "gzip of nothing": (gzip.compress(b""), "x.json.gz", "the gzip file holds nothing"),
-    "no kind": (b"{}", "x.json", "kind: field is missing; one of: flow-scheduling, gpu-assignment"),
-    "unknown kind": (changed(kind="gpu"), "x.json", "kind: unknown kind 'gpu'; one of: flow-scheduling"),
+    "no kind": (b"{}", "x.json", "kind: field is missing; one of: allocation, flow-scheduling, gpu-assignment"),
+    "unknown kind": (changed(kind="gpu"), "x.json", "kind: unknown kind 'gpu'; one of: allocation, flow-scheduling"),
     "kind of a wrong type": (changed(kind=["gpu-assignment"]), "x.json", "kind: unknown kind ['gpu-assignment']"),
     "version": (changed(version=2), "x.json", "version: version 2 is not supported"),
     "version as text": (changed(version="1"), "x.json", "version: version '1' is not supported"),
@@ -122,7 +122,7 @@ def test_same_instance_same_bytes(tmp_path):
 
 
 def test_schema_of_an_unknown_kind():
-    with pytest.raises(InstanceError, match="unknown kind 'none'; one of: flow-scheduling, "):
+    with pytest.raises(InstanceError, match="unknown kind 'none'; one of: allocation, flow-scheduling, "):
         json_schema("none")
 
 

@@ -218,8 +218,8 @@ class _Instance:
 
     @property
     def node_names(self) -> Sequence[str]:
-        names = self.source.node_names
-        return names if names is not None else list(map(str, range(len(self.supply))))
+        names, first = self.source.node_names, self.source.first_node
+        return names if names is not None else [str(first + node) for node in range(len(self.supply))]
 
     def describe_arc(self, arc: int) -> str:
         return f"arc {arc} ({self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]})"
