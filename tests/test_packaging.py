@@ -26,18 +26,8 @@ MODULES = {
     "psycopg": "SQLAlchemy loads it for PostgreSQL",
 }
 #: Tools that `make`, pytest and mypy run; no module imports them.
-TOOLS = {
-    "import-linter",
-    "jupyter",
-    "mypy",
-    "nbmake",
-    "pandas-stubs",
-    "pyright",
-    "pytest-cov",
-    "pytest-timeout",
-    "pytest-xdist",
-}
-TOOLS |= {"ruff", "scipy-stubs", "setuptools", "types-psutil"}
+TOOLS = {"import-linter", "jupyter", "mypy", "nbmake", "pandas-stubs", "pyright", "pytest-cov", "pytest-timeout"}
+TOOLS |= {"pytest-xdist", "ruff", "scipy-stubs", "setuptools", "types-psutil"}
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 BUILD = "from setuptools.build_meta import build_sdist; import sys; print(build_sdist(sys.argv[1]))"
 

@@ -94,7 +94,7 @@ def test_a_mixed_folder_reports_every_file_and_stops_for_none(run, write, read_r
     assert "left out 1 files" in result.stderr
     assert "notes.txt" in result.stderr
     assert sorted(map(json.dumps, read_results(Path("out")))) == sorted(map(json.dumps, records.values()))
-    # a.json and d.json.gz hold the same instance; each has a solution file of its own; that b.json has none is proven too
+    # a.json and d.json.gz hold the same instance, each has a file of its own; that b.json has no answer is proven too
     written = {path.name for path in Path("out").glob("*.solution.json")}
     assert written == {records[name]["solution"] for name, s in status.items() if s in ("optimal", "infeasible")}
     assert len(written) == 5
