@@ -40,7 +40,7 @@ test-slow: $(VENV)/stamp-$(test_extras)
 
 # The default run, measured; then small tests of the compiled loops with the compiler off, which coverage sees into. A
 # failing test ends it, a report that cannot be made does not.
-rooms := $(notdir $(patsubst %/,%,$(wildcard src/flowlex/*/)))
+rooms := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard src/flowlex/*/))))
 
 coverage: $(VENV)/stamp-$(test_extras)
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=
