@@ -7,12 +7,16 @@
 The constraint matrix is the node-arc incidence matrix: every column holds one +1 and one -1, so it is
 totally unimodular and an integer optimum always exists. Nodes and arcs are declared in named blocks; a block's
 name is the name of its balance constraints (nodes) or of its flow variables (arcs) in every lowered form.
+
+Costs are whole multiples of a ``unit``, so that engines stay exact; what a reader or a solver of others sees
+(`to_pulp`, `to_linear_program`) states ``unit * cost @ flow + constant``, the objective of the problem.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +71,9 @@ class FlowNetwork:
         (A,) int64; ``upper`` is `UNBOUNDED` for an arc without capacity.
     supply
         (N,) int64, negative for a demand; sums to zero.
+    unit, constant
+        What one unit of cost stands for, and what is added to it: the problem's objective is
+        ``unit * cost @ flow + constant``. Engines and duals speak of ``cost`` alone.
     """
 
     name: str
@@ -78,6 +85,8 @@ class FlowNetwork:
     supply: Integers
     node_blocks: dict[str, Block]
     arc_blocks: dict[str, Block]
+    unit: Fraction = Fraction(1)
+    constant: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         for name in ("tail", "head", "lower", "upper", "cost", "supply"):
@@ -153,6 +162,11 @@ class FlowNetwork:
         """Return the exact cost of a flow, as a Python integer."""
         return exact_dot(self.cost, flow)
 
+    def stated_cost(self) -> Floats:
+        """(A,) cost of each arc in the problem's own measure, the nearest floats."""
+        distinct, place = np.unique(self.cost, return_inverse=True)
+        return np.array([float(self.unit * cost) for cost in distinct.tolist()])[place.reshape(-1)]
+
     def excess(self, flow: Integers) -> Integers:
         """(N,) what is left at each node: supply, less what the flow takes out, plus what it brings in."""
         left = self.supply.copy()
@@ -177,7 +191,7 @@ class FlowNetwork:
         return self.cost - potentials[self.tail] + potentials[self.head]
 
     def arrays(self) -> LinearProgramArrays:
-        """Lower the network to solver arrays without names: rows are nodes, columns are arcs."""
+        """Lower the network to solver arrays without names: rows are nodes, columns are arcs; whole costs."""
         return LinearProgramArrays(
             matrix=self.incidence().astype(np.float64),
             row_lower=self.supply.astype(np.float64),
@@ -203,17 +217,18 @@ class FlowNetwork:
         balance = flow.sum_by(self.tail, self.node_count) - flow.sum_by(self.head, self.node_count)
         for block in self.node_blocks.values():
             program.constrain(block.name, balance[block.slice], "==", self.supply[block.slice], labels=block.labels)
-        program.minimize((flow * self.cost).sum())
+        program.minimize((flow * self.stated_cost()).sum() + float(self.constant))
         return program
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same problem as a PuLP problem."""
         from flowlex.formulations.convert import to_pulp
 
-        return to_pulp(self.arrays(), self.name, self.column_names(), self.row_names())[0]
+        stated = replace(self.arrays(), cost=self.stated_cost(), offset=float(self.constant))
+        return to_pulp(stated, self.name, self.column_names(), self.row_names())[0]
 
     def to_networkx(self) -> nx.MultiDiGraph[int]:
-        """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, ``weight`` on arcs.
+        """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, whole ``weight`` on arcs.
 
         Nodes are numbers; keys of arcs are their numbers here. An arc without capacity has no ``capacity``.
         """
@@ -310,8 +325,8 @@ class NetworkBuilder:
         self._arcs.append((*ends, *bounds))
         return np.arange(start, start + count)
 
-    def build(self) -> FlowNetwork:
-        """Check the whole and return it.
+    def build(self, *, unit: Fraction = Fraction(1), constant: Fraction = Fraction(0)) -> FlowNetwork:
+        """Check the whole and return it; see `FlowNetwork` for unit and constant.
 
         Raises
         ------
@@ -326,7 +341,7 @@ class NetworkBuilder:
         for array in (*columns, supply):  # made here, so the network need not copy them
             array.flags.writeable = False
         blocks = dict(self._node_blocks), dict(self._arc_blocks)
-        network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks)
+        network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks, unit, constant)
         _check(network)
         return network
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pulp
 import pytest
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, NetworkBuilder, solve
@@ -177,6 +179,18 @@ def test_blocks_names_and_views() -> None:
     net.nodes("later", 1)
     assert list(network.node_blocks) == ["worker", "sink"]
     assert repr(network) == "<flow network 'assignment': 3 nodes, 3 arcs>"
+
+
+def test_lowered_programs_state_the_objective_in_its_own_measure() -> None:
+    network = replace(textbook(), unit=Fraction(1, 10), constant=Fraction(7, 2))
+    outcome = solve(network, "network")
+    assert outcome.values is not None
+    stated = float(network.unit * network.total_cost(outcome.values) + network.constant)
+    assert solve(network.to_linear_program(), "highs").objective == pytest.approx(stated)
+    problem = network.to_pulp()
+    problem.solve(pulp.PULP_CBC_CMD(msg=0))
+    assert pulp.value(problem.objective) == pytest.approx(stated) != outcome.objective
+    assert network.stated_cost().tolist() == [c / 10 for c in network.cost.tolist()]
 
 
 def test_networkx_sees_the_same_network() -> None:
