@@ -20,6 +20,7 @@ from flowlex.instances.jit import JitInstance
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.instances.network import NetworkInstance
 from flowlex.instances.pods import PodInstance
+from flowlex.instances.scenario import Scenario
 
 __all__ = [
     "GENERATORS",
@@ -32,6 +33,7 @@ __all__ = [
     "LoadPartitionInstance",
     "NetworkInstance",
     "PodInstance",
+    "Scenario",
     "format_dimacs",
     "from_telemetry",
     "generate",

@@ -15,7 +15,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("cli", "formulations", "instances", "models", "telemetry", "validation")
+ROOMS = ("cli", "formulations", "instances", "models", "simulation", "telemetry", "validation")
 LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
@@ -29,6 +29,9 @@ FORBIDDEN = [
     ("validation/certificates/load.py", "flowlex.models.base"),
     ("validation/certificates/load.py", "flowlex.validation.claims.base"),
     ("telemetry/limits.py", "flowlex.formulations.outcome"),
+    ("simulation/streams.py", "flowlex.validation.claims.base"),
+    ("simulation/kernel.py", "flowlex.simulation.registry"),
+    ("simulation/registry.py", "flowlex.simulation.experiments.base"),
     ("instances/dags.py", "flowlex.telemetry.limits"),
 ]
 

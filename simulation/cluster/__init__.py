@@ -1,0 +1,1 @@
+"""Jobs of tasks on the slots of a cluster, their data on its disks and links."""

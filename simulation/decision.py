@@ -1,0 +1,45 @@
+"""How long a policy thinks: a scheduler that thinks for a second starts its tasks a second later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from flowlex.instances.scenario import Decision
+from flowlex.simulation.kernel import SimulationError
+
+__all__ = ["ask"]
+
+Action = TypeVar("Action")
+
+
+def ask(
+    decision: Decision, decide: Callable[[], Iterable[Action]], work: Callable[[], float | None]
+) -> tuple[list[Action], float]:
+    """Let a policy decide; return its actions and the simulated seconds that this took.
+
+    Parameters
+    ----------
+    decision
+        What counts as time.
+    decide
+        Gives the actions.
+    work
+        Units of work of this decision, as the policy counts them; None when it does not count.
+
+    Raises
+    ------
+    SimulationError
+        Counted time, and a policy that does not count.
+    """
+    started = time.perf_counter()
+    actions = list(decide())
+    if decision.mode == "measured":
+        return actions, time.perf_counter() - started
+    if decision.mode == "counted":
+        units = work()
+        if units is None:
+            raise SimulationError("decision time is to be counted, but this policy counts no work; use mode 'fixed'")
+        return actions, decision.seconds + decision.seconds_per_unit * units
+    return actions, decision.seconds if decision.mode == "fixed" else 0.0

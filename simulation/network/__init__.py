@@ -1,0 +1,1 @@
+"""Fluid flows on ports: coflows and jobs as DAGs."""

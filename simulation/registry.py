@@ -1,0 +1,143 @@
+"""Simulators and policies by name; those of other packages are found through entry points.
+
+A simulator is a module of this room that offers `Simulator`. A policy is any class that the simulator understands;
+another package names its own under ``[project.entry-points."flowlex.policies.cluster"]`` (or ``.network``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.extensions import added, added_names
+from flowlex.instances.scenario import Decision, PolicyChoice
+from flowlex.simulation.log import RunLog
+
+__all__ = ["Run", "Simulator", "make_policy", "policies", "policy", "simulator"]
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+#: Module of each simulator; it has a `SIMULATOR`, and importing it registers its policies.
+_SIMULATORS = {"cluster": "flowlex.simulation.cluster", "network": "flowlex.simulation.network"}
+_POLICIES: dict[str, dict[str, Callable[..., Any]]] = {name: {} for name in _SIMULATORS}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what is left to say when instance and policy are chosen.
+
+    Attributes
+    ----------
+    seed
+        Of all random streams.
+    horizon_s
+        When simulated time ends; None: when everything is done.
+    decision
+        How long the policy thinks.
+    parameters
+        Of the simulator, as in the scenario; it checks them.
+    """
+
+    seed: int = 0
+    horizon_s: float | None = None
+    decision: Decision = field(default_factory=Decision)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Simulator(Protocol):
+    """What a simulator offers to scenarios."""
+
+    #: Kinds of instance that it takes.
+    kinds: tuple[str, ...]
+
+    def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
+        """Run once; the same arguments give the same log (but for measured decision times)."""
+        ...
+
+    def figures(self, log: RunLog) -> dict[str, float]:
+        """What a table shows of a run, computed from its log alone."""
+        ...
+
+    def plots(self) -> Mapping[str, Callable[..., Any]]:
+        """Pictures by name: functions of (log, axes)."""
+        ...
+
+
+def simulator(name: str) -> Simulator:
+    """Find a simulator.
+
+    Raises
+    ------
+    InstanceError
+        No such simulator.
+    """
+    if name not in _SIMULATORS:
+        raise InstanceError(f"no simulator is named {name!r}; one of: {', '.join(_SIMULATORS)}", place="simulator")
+    found: Simulator = import_module(_SIMULATORS[name]).SIMULATOR
+    return found
+
+
+def policy(of: str, name: str) -> Callable[[Factory], Factory]:
+    """Register a class of policies (or a function that makes one) under a name."""
+
+    def register(factory: Factory) -> Factory:
+        _POLICIES[of][name] = factory
+        return factory
+
+    return register
+
+
+def policies(of: str) -> tuple[str, ...]:
+    """Names of the policies of a simulator, sorted."""
+    simulator(of)
+    return tuple(sorted({*_POLICIES[of], *added_names(f"flowlex.policies.{of}")}))
+
+
+def make_policy(of: str, choice: PolicyChoice) -> Any:
+    """Make a policy from its name and parameters.
+
+    Raises
+    ------
+    InstanceError
+        Unknown name or parameter, or a value that is not of the parameter's type.
+    """
+    known, name = policies(of), choice.name
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        reason = f"the {of} simulator has no policy {name!r}{hint} It has: {', '.join(known)}"
+        raise InstanceError(reason, place="policies")
+    factory = _POLICIES[of].get(name) or added(f"flowlex.policies.{of}", name)
+    return factory(**checked(factory, choice.parameters, f"policy {name!r}"))
+
+
+def checked(factory: Callable[..., Any], given: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Values for a function's or class's parameters, read as the types that it declares.
+
+    Raises
+    ------
+    InstanceError
+        Unknown parameter, one that is missing, or a value that is not of its type.
+    """
+    parameters = inspect.signature(factory).parameters
+    types = typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
+    values = {}
+    for key, value in given.items():
+        if key not in parameters:
+            raise InstanceError(f"no parameter {key!r}; it has: {', '.join(parameters) or 'none'}", place=place)
+        try:
+            values[key] = TypeAdapter(types.get(key, Any)).validate_python(value)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise InstanceError(f"{key}={value!r}: {reason}", place=place) from error
+    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in values]
+    if missing:
+        raise InstanceError(f"needs the parameter {missing[0]!r}", place=place)
+    return values
