@@ -29,7 +29,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.grid import Grid, Load, Runs, Windows
-from flowlex.models.jit.program import Cells, Horizon, base_program, lexicographic_program, rates_of_cells
+from flowlex.models.jit.program import Cells, Horizon, base_program, latest_end, lexicographic_program, rates_of_cells
 from flowlex.models.jit.proofs import band_proofs, stage_proofs
 from flowlex.models.jit.structure import Bands, components, find_bands, port_overload, relieve, spread
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
@@ -317,7 +317,7 @@ def _staged(state: _State, members: Integers, ports: Ports | None, at_least: int
 def _elastic_end(state: _State, members: Integers, ports: Ports | None) -> Integers:
     """End of elastic windows: no unit is later than the least total lateness allows."""
     grid, search = state.grid, state.search
-    cells = Cells(grid, members, _latest_end(grid, members), "slots", ports)
+    cells = Cells(grid, members, latest_end(grid, members), "slots", ports)
     problem = lexicographic_program(cells, search.load, name="lateness", binding_only=True, labels=False, elastic=True)
     outcome = state.solve(first_program(problem))
     state.lp_solves += 1
@@ -328,19 +328,6 @@ def _elastic_end(state: _State, members: Integers, ports: Ports | None) -> Integ
     # Only a whole answer shows that whole units can be that little late.
     last = np.maximum(grid.stop[members], grid.due[members] + round(outcome.objective)) + 1
     return np.minimum(cells.stop, last) if whole else cells.stop
-
-
-def _latest_end(grid: Grid, members: Integers) -> Integers:
-    """Slots by which everything is sent in any schedule of least lateness.
-
-    A unit sent later than that would find an earlier slot with room at both its ports.
-    """
-    busy = 0
-    for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
-        total = np.bincount(port[members], weights=grid.units[members], minlength=len(limit)).astype(np.int64)
-        busy += int((-(-total // limit)).max())
-    end = max(int(grid.start[members].max()), int(grid.stop[members].max())) + busy
-    return np.full(len(members), end)
 
 
 def _accept(state: _State, cells: Cells, result: LexicographicResult) -> None:

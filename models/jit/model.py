@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.lambda_representation import increments
-from flowlex.formulations.lexicographic.levels import WHOLE, Integrality, copy_program
-from flowlex.formulations.lexicographic.weighted import weighted_program
+from flowlex.formulations.lexicographic.levels import WHOLE, Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
@@ -31,9 +29,10 @@ from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import Plan, Search, find_plan
+from flowlex.models.jit.printed import printed_program, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program, rates_of_cells
 from flowlex.models.jit.proofs import largest_proof
-from flowlex.models.jit.solution import JitSolution
+from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
 
@@ -77,6 +76,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         ``P1`` to ``P4``, see the module.
     presolve
         Look at structure before any solver (P1 and P2; on unless integers are not asked of the linear programs).
+    stage
+        P2: the stage (a key of ``solution.stages``) whose program `formulation`, `compile` and ``flowlex export``
+        give; without one it is the program of the largest load. Solving goes through all whatever it says.
     lat
         How latest arrival times are derived, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
     """
@@ -90,6 +92,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     presolve: bool | None = None
     lat: Rule = "critical"
     share_of: ShareOf = "transfers"
+    stage: str | None = None
 
     name: ClassVar[str] = "jit-bandwidth"
     title: ClassVar[str] = "Just-in-time bandwidth"
@@ -115,27 +118,78 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             "egress",
             r"\sum_{f \text{ out of } i} x_f^t \le C \quad \forall i \in M, t \in T",
             "a port sends at most its capacity",
-            "minus what one more unit of capacity saves at the highest level it matters for",
-            "loads per unit",
+            "minus what one more unit of capacity saves at most in the first goal that it matters for",
+            "loads (of lateness: units x slots) per unit",
+            "Shi et al. 2021, (4)",
         ),
         Equation(
             "ingress",
             r"\sum_{f \text{ into } j} x_f^t \le C \quad \forall j \in M, t \in T",
             "a port receives at most its capacity",
-            "minus what one more unit of capacity saves at the highest level it matters for",
-            "loads per unit",
+            "as for egress",
+            "loads (of lateness: units x slots) per unit",
+            "Shi et al. 2021, (5)",
         ),
         Equation(
             "size",
             r"\sum_{t=s_f}^{l_f - 1} x_f^t = d_f \quad \forall f \in F",
             "all of a transfer arrives within its window",
+            "what one unit less of the transfer saves at most in the first goal above level 1 that it matters for",
+            "loads (of lateness: units x slots) per unit",
+            "Shi et al. 2021, (6)",
+        ),
+        Equation(
+            "lateness",
+            r"\sum_f \sum_{t} (t + 1 - l_f)^+ x_f^t \le L",
+            "transfers are late by no more than they must be, units times slots",
+            when="elastic windows where some transfer must be late, and the stage is not lateness itself",
+            exists=lambda m: m.has_rows("lateness"),
+        ),
+        Equation(
+            "largest_link",
+            r"\delta_u \le z \quad \forall u \in U",
+            "no load is above the largest",
+            source="Shi et al. 2021, P1",
+            when="P1, and P2 without a stage",
+            exists=lambda m: m.has_rows("largest_link"),
         ),
         Equation(
             "level_link",
             r"\delta_u = \sum_{s=1}^{C} y_u^s, \quad 0 \le y_u^s \le 1 \quad \forall u \in U",
             "a load is cut into levels",
+            source="P3 in increments; ours",
+            when="stage=level_s, and P3",
+            exists=lambda m: m.has_rows("level_link"),
+        ),
+        Equation(
+            "levels_above",
+            r"\sum_u y_u^r \le N_r \quad \forall r > s",
+            "levels above the stage stay at their optima",
+            when="stage=level_s below the highest",
+            exists=lambda m: m.has_rows("levels_above"),
+        ),
+        Equation(
+            "lambda_link",
+            r"\sum_{s=0}^{C} s \lambda_u^s = \delta_u \quad \forall u \in U",
+            "a load as a mixture of whole loads",
+            source="Shi et al. 2021, P4",
+            when="P4",
+            exists=lambda m: m.program == "P4",
+        ),
+        Equation(
+            "lambda_one",
+            r"\sum_{s=0}^{C} \lambda_u^s = 1 \quad \forall u \in U",
+            "the weights of a mixture sum to one",
+            source="Shi et al. 2021, P4",
+            when="P4",
+            exists=lambda m: m.program == "P4",
         ),
     )
+
+    def has_rows(self, name: str) -> bool:
+        """Whether the formulation has rows of a name."""
+        program = self.formulation
+        return isinstance(program, LinearProgram) and name in program.constraint_blocks
 
     def _check(self) -> None:
         if not 0 < self.share <= 1:
@@ -144,6 +198,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise ModelError(f"{self.program} is solved as printed; presolve works for P1 and P2 only")
         if self.presolve and self.integrality == "lp":
             raise ModelError("presolve looks for whole units; drop it or choose integrality='auto'")
+        if self.stage is not None and self.program != "P2":
+            raise ModelError(f"stages are those of P2, {self.program} is one program; leave stage out")
         if self.windows == "elastic" and self.program != "P2":
             raise ModelError(f"elastic windows are available for P2 only, not for {self.program}")
 
@@ -163,23 +219,25 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return Cells(self.grid, np.arange(self.grid.count), self.grid.stop, self.horizon)
 
     def _formulate(self) -> LinearProgram:
-        """The named program with every row and label (P2: its levels, minimising the highest)."""
-        problem = lexicographic_program(self.cells, self.load, name=self.instance.name)
-        if self.program in ("P3", "P4"):
-            return weighted_program(problem, form="lambda" if self.program == "P4" else "increments")
-        program = copy_program(problem.base)
-        if self.program == "P2":
-            pieces = increments(program, "level", problem.loads, np.arange(problem.levels + 1), width=problem.width)
-            program.minimize(pieces[-1].sum())
-            return program
-        largest = program.variables("largest", 1, upper=float(problem.levels))
-        spread = problem.loads * 1.0
-        count = len(problem.width)
-        column = np.full(count, largest.column[0])
-        bound = type(spread)(np.arange(count), column, -problem.width.astype(np.float64), np.zeros(count))
-        program.constrain("largest_link", spread + bound, "<=", 0.0)
-        program.minimize(largest)
-        return program
+        """The named program with every row and label; of P2 the stage asked for."""
+        name = self.instance.name
+        if self.program != "P2":
+            return printed_program(self.cells, self.load, self.program, name)
+        elastic, whole = self.chosen_windows == "elastic", self.integrality != "lp"
+        return stage_program(
+            self.grid, self.load, self.horizon, self.stage, self._settled, elastic=elastic, whole=whole, name=name
+        )
+
+    def _settled(self) -> dict[str, float | int]:
+        """All stages of the optimum, for the program of one of them."""
+        plan = find_plan(self.grid, self._search("highs", SolveOptions()))
+        if plan.status is not Status.OPTIMAL:
+            raise ModelError(f"the stages are not settled: {plan.message}")
+        return stages_of(self.grid, plan, self.load)
+
+    def _search(self, engine: EngineName, options: SolveOptions) -> Search:
+        presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
+        return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
 
     def _prepare(self) -> None:
         """The grid; the named program is compiled only when it is the one to be solved."""
@@ -189,9 +247,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         """Find a plan: the named program itself for P3, P4, and P1 without presolve."""
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
-        presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
-        if self.program == "P2" or (self.program == "P1" and presolve):
-            search = Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
+        search = self._search(engine, options)
+        if self.program == "P2" or (self.program == "P1" and search.presolve):
             plan = find_plan(self.grid, search)
         else:
             plan = self._solve_printed(engine, options)

@@ -19,7 +19,7 @@ from flowlex.formulations.lexicographic.levels import LexicographicProgram
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.models.jit.grid import Grid, Load, Runs
 
-__all__ = ["Cells", "Horizon", "base_program", "lexicographic_program", "rates_of_cells"]
+__all__ = ["Cells", "Horizon", "base_program", "latest_end", "lexicographic_program", "rates_of_cells"]
 
 Horizon: TypeAlias = Literal["slots", "intervals"]
 
@@ -158,6 +158,19 @@ def lexicographic_program(
         first=(rate * late).sum() if elastic else None,
         constant_sum=float(grid.units[cells.which].sum() * len(parts)),
     )
+
+
+def latest_end(grid: Grid, members: Integers) -> Integers:
+    """Slots by which everything is sent in any schedule of least lateness.
+
+    A unit sent later than that would find an earlier slot with room at both its ports.
+    """
+    busy = 0
+    for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
+        total = np.bincount(port[members], weights=grid.units[members], minlength=len(limit)).astype(np.int64)
+        busy += int((-(-total // limit)).max())
+    end = max(int(grid.start[members].max()), int(grid.stop[members].max())) + busy
+    return np.full(len(members), end)
 
 
 def rates_of_cells(cells: Cells, amount: Integers) -> tuple[Runs, Integers]:

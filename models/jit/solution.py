@@ -16,13 +16,13 @@ from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.grid import Grid, Load, Runs
 from flowlex.models.jit.levels import Plan
 from flowlex.models.jit.proofs import part_document
-from flowlex.validation.certificates.jit import SchedulePart
+from flowlex.validation.certificates.jit import LATENESS, SchedulePart
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["JitSolution", "Segments", "sorted_loads"]
+__all__ = ["JitSolution", "Segments", "sorted_loads", "stages_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class JitSolution(Solution):
                 "bound": bound,
                 "gap": None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
             },
-            duals=_port_duals(grid, plan) if proven else {},
+            duals=_duals(grid, plan) if proven else {},
             grid=grid,
             runs=plan.runs,
             rate=plan.rate,
@@ -108,7 +108,7 @@ class JitSolution(Solution):
             mip_solves=plan.mip_solves,
             plan_parts=plan.parts,
             lowest=plan.lowest,
-            stages=_stages(grid, plan, loads) if answer else {},
+            stages=stages_of(grid, plan, load) if answer else {},
         )
 
     @cached_property
@@ -355,8 +355,9 @@ def sorted_loads(grid: Grid, runs: Runs, rate: NDArray[Any], load: Load) -> NDAr
     return np.asarray(np.sort(found)[::-1])
 
 
-def _stages(grid: Grid, plan: Plan, loads: NDArray[Any]) -> dict[str, float | int]:
+def stages_of(grid: Grid, plan: Plan, load: Load) -> dict[str, float | int]:
     """Total lateness, and the number of loads of at least s, from the highest level down."""
+    loads = sorted_loads(grid, plan.runs, plan.rate, load)
     late = np.maximum(plan.runs.slot + 1 - grid.due[plan.runs.row], 0)
     stages = {"lateness": _number((late * plan.rate).sum())}
     for s in range(int(np.ceil(loads.max(initial=0) - 1e-6)), 0, -1):
@@ -364,23 +365,30 @@ def _stages(grid: Grid, plan: Plan, loads: NDArray[Any]) -> dict[str, float | in
     return stages
 
 
-def _port_duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
-    """By side and ``machine,slot``, where not zero: what one more unit of capacity changes at its highest level."""
+def _duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
+    """Ports by ``machine,slot`` and sizes by transfer, where not zero: the price in the first goal that it matters for.
+
+    Goals in order: lateness, then levels from the highest down; level 1 has no price, the sum of all loads settles it.
+    """
     names = [machine.name for machine in grid.instance.machines]
     found: dict[tuple[int, int], float] = {}
+    size: dict[int, float] = {}
     for part in plan.parts:
-        for proof in sorted(part.proofs, key=lambda p: p.level):
+        for proof in sorted(part.proofs, key=lambda p: (p.level == LATENESS, p.level)):
             p = proof.port
             for port, begin, end, price in zip(
                 p.unit.tolist(), p.begin.tolist(), p.end.tolist(), p.price.tolist(), strict=True
             ):
-                for slot in range(begin, end):
-                    found[port, slot] = -price / proof.scale
+                found |= dict.fromkeys(((port, slot) for slot in range(begin, end)), -price / proof.scale)
+            priced = np.flatnonzero(proof.lam)
+            size |= dict(zip(part.transfers[priced].tolist(), (proof.lam[priced] / proof.scale).tolist(), strict=True))
     duals = {}
     for side, name in enumerate(("egress", "ingress")):
         mine = sorted(key for key in found if key[0] // len(names) == side)
         labels = [f"{names[port % len(names)]},{slot}" for port, slot in mine]
         duals[name] = Dual(np.array([found[key] for key in mine]), labels)
+    chosen = sorted(size)
+    duals["size"] = Dual(np.array([size[k] for k in chosen]), [grid.instance.transfer_names[k] for k in chosen])
     return duals
 
 

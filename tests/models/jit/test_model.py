@@ -101,6 +101,7 @@ def test_a_window_too_short_is_named_and_elastic_is_offered() -> None:
         ({"program": "P4", "presolve": True}, "P4 is solved as printed"),
         ({"integrality": "lp", "presolve": True}, "presolve looks for whole units"),
         ({"windows": "elastic", "program": "P1"}, "elastic windows are available for P2 only"),
+        ({"stage": "level_1", "program": "P1"}, "stages are those of P2, P1 is one program"),
         ({"horizon": "days"}, "horizon='days'"),
         ({"speed": "1"}, "has no option 'speed'"),
     ],
@@ -112,7 +113,7 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
 
 def test_printed_programs_compile_with_their_names() -> None:
     instance = figure4()
-    for program, blocks in (("P1", {"largest_link"}), ("P2", {"level_link"}), ("P4", {"lambda_link", "lambda_one"})):
+    for program, blocks in (("P1", {"largest_link"}), ("P2", {"largest_link"}), ("P4", {"lambda_link", "lambda_one"})):
         model = JitBandwidth(instance, share=0.25, program=program)  # type: ignore[arg-type]
         names = set(model.formulation.constraint_blocks)  # type: ignore[union-attr]
         assert names == {"egress", "ingress", "size"} | blocks
