@@ -7,6 +7,7 @@ item blocks and move costs are ours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
@@ -15,14 +16,12 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+from flowlex.instances.exact import rationals
 
 __all__ = ["Block", "Link", "LoadNode", "LoadPartitionArrays", "LoadPartitionInstance", "RunRecord"]
 
-#: Move costs are kept as whole microseconds, so that networks stay exact.
-MICROSECONDS = 1_000_000
-
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-PositiveFraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class RunRecord(Part):
@@ -53,9 +52,9 @@ class LoadNode(Part):
 
     name: Name
     configuration: NonNegative | None = None
-    cpu_free: Fraction | None = None
+    cpu_free: Share | None = None
     performance: NonNegative | None = None
-    cpu_required: PositiveFraction = 0.5
+    cpu_required: PositiveShare = 0.5
     history: tuple[RunRecord, ...] = ()
     true_items_per_s: Positive | None = None
 
@@ -91,14 +90,20 @@ class LoadPartitionArrays:
         (B,) node that the block lies on.
     load
         (N,) items that lie on each node.
+    seconds
+        What moving one item may cost: each value once, exact, rising from 0.
+    usual
+        Place in ``seconds`` of what moving costs where no link says otherwise.
     cost
-        (N, N) microseconds to move one item, zero on the diagonal.
+        (N, N) place in ``seconds`` of moving an item from one node to another, 0 on the diagonal.
     """
 
     count: NDArray[np.int64]
     holds: NDArray[np.bool_]
     home: NDArray[np.int64]
     load: NDArray[np.int64]
+    seconds: tuple[Fraction, ...]
+    usual: int
     cost: NDArray[np.int64]
 
 
@@ -146,11 +151,16 @@ class LoadPartitionInstance(Instance):
         home = np.array([index[block.holders[0]] for block in self.blocks], np.int64)
         load = np.zeros(size, np.int64)
         np.add.at(load, home, count)
-        cost = np.full((size, size), round(self.seconds_per_item * MICROSECONDS), np.int64)
-        for link in self.links:
-            cost[index[link.source], index[link.target]] = round(link.seconds_per_item * MICROSECONDS)
+        written = np.array([0.0, self.seconds_per_item, *(link.seconds_per_item for link in self.links)])
+        distinct, rank = np.unique(written, return_inverse=True)  # floats lie in the order of what they write
+        usual = int(rank[1])
+        cost = np.full((size, size), usual, np.int64)
+        ends = [[index[link.source] for link in self.links], [index[link.target] for link in self.links]]
+        cost[tuple(ends)] = rank[2:]
         np.fill_diagonal(cost, 0)
-        return read_only(LoadPartitionArrays(count, holds, home, load, cost))
+        return read_only(
+            LoadPartitionArrays(count, holds, home, load, tuple(rationals(distinct.tolist())), usual, cost)
+        )
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Dual", "ModelError", "Seconds", "Solution"]
+__all__ = ["Dual", "ModelError", "Seconds", "Solution", "plain"]
 
 
 class _Block(Protocol):
@@ -30,6 +31,11 @@ class _Block(Protocol):
 
 class ModelError(ValueError):
     """An instance breaks an assumption of a model, or options contradict each other; names the offender."""
+
+
+def plain(value: Fraction) -> float | int:
+    """A whole number as it is, another as the nearest float."""
+    return int(value) if value.denominator == 1 else float(value)
 
 
 @dataclass(frozen=True, eq=False)

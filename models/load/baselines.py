@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.outcome import EngineName
-from flowlex.instances.load import MICROSECONDS, LoadPartitionInstance
+from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.base import ModelError
 from flowlex.models.load.capacity import EVALUATIONS, capacities, largest_remainder
 from flowlex.models.load.model import LoadPartition
+from flowlex.models.load.network import moved_cost
 from flowlex.models.load.solution import finish_times
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ __all__ = ["Algorithm1", "algorithm1", "compare"]
 
 @dataclass(frozen=True)
 class Algorithm1:
-    """What algorithm 1 does: (N, N) moves, (N,) loads after, cost in microseconds."""
+    """What algorithm 1 does: (N, N) moves, (N,) loads after, exact cost in seconds."""
 
     moves: Integers
     after: Integers
-    cost: int
+    cost_s: Fraction
 
     @property
     def moved_items(self) -> int:
@@ -46,7 +47,7 @@ def algorithm1(instance: LoadPartitionInstance, capacity: Sequence[float | Fract
     view = instance.arrays
     targets = largest_remainder(capacity, int(view.load.sum()))
     surplus = (view.load - targets).tolist()
-    moves = np.zeros_like(view.cost)
+    moves = np.zeros(view.cost.shape, np.int64)
     high = [i for i, s in enumerate(surplus) if s > 0]
     low = [i for i, s in enumerate(surplus) if s < 0]
     while high and low:
@@ -56,7 +57,7 @@ def algorithm1(instance: LoadPartitionInstance, capacity: Sequence[float | Fract
         surplus[h] -= amount
         surplus[n] += amount
         high, low = high[surplus[h] == 0 :], low[surplus[n] == 0 :]
-    return Algorithm1(moves, targets, int((moves * view.cost).sum()))
+    return Algorithm1(moves, targets, moved_cost(view, moves))
 
 
 def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") -> pd.DataFrame:
@@ -74,7 +75,7 @@ def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") 
         raise ModelError(f"node {name!r} has no true_items_per_s; comparing evaluations needs the true speeds")
     truth = np.array([node.true_items_per_s for node in instance.nodes], np.float64)
     make: Callable[..., LoadPartition] = LoadPartition
-    rows = [_row("none", "as it lies", finish_times(instance.arrays.load, truth), 0, 0)]
+    rows = [_row("none", "as it lies", finish_times(instance.arrays.load, truth), 0, 0.0)]
     missing = ""
     for evaluation in EVALUATIONS:
         try:
@@ -83,7 +84,9 @@ def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") 
             missing = str(error)
             continue
         greedy = algorithm1(instance, capacity)
-        rows.append(_row(evaluation, "algorithm 1", finish_times(greedy.after, truth), greedy.moved_items, greedy.cost))
+        rows.append(
+            _row(evaluation, "algorithm 1", finish_times(greedy.after, truth), greedy.moved_items, float(greedy.cost_s))
+        )
         variants: dict[str, dict[str, Any]] = {
             "targets": {},
             "targets, replicas": {"level": "item"},
@@ -91,15 +94,14 @@ def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") 
         }
         for label, options in variants.items():
             solution = make(instance, capacity=evaluation, **options).solve(engine)
-            cost = round((solution.objective or 0) * MICROSECONDS)
             finish = finish_times(solution.after, truth)
-            rows.append(_row(evaluation, label, finish, solution.moved_items, cost))
+            rows.append(_row(evaluation, label, finish, solution.moved_items, float(solution.objective or 0)))
     if len(rows) == 1:
         raise ModelError(f"no evaluation has its figures: {missing}")
     return pd.DataFrame(rows).set_index(["capacity", "method"])
 
 
-def _row(capacity: str, method: str, finish: Floats, moved: int, cost: int) -> dict[str, str | float | int]:
+def _row(capacity: str, method: str, finish: Floats, moved: int, seconds: float) -> dict[str, str | float | int]:
     latest = float(finish.max())
     return {
         "capacity": capacity,
@@ -108,5 +110,5 @@ def _row(capacity: str, method: str, finish: Floats, moved: int, cost: int) -> d
         "true finish, earliest s": float(finish.min()),
         "unevenness": float((latest - finish.min()) / latest) if latest else 0.0,
         "moved items": moved,
-        "moved cost s": cost / MICROSECONDS,
+        "moved cost s": seconds,
     }

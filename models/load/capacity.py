@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.exact import rational, rationals
 from flowlex.instances.load import LoadNode
 from flowlex.models.base import ModelError

@@ -5,9 +5,8 @@ one of three evaluations that exchange without touching the model. ``targets``: 
 items by capacity, in whole items, and moving costs least. ``makespan``: the last node finishes as early as whole
 items allow, and among those partitions the one that moves cheapest.
 
-Sets: nodes N, groups K of items that lie on the same nodes. Parameters: n_k items of group k, C_i capacity, t_i
-target (quota C_i / sum C * sum n, by largest remainder), u_i most items node i ends by the least makespan, c_ki
-seconds to bring one item of k to i (0 on a holder). Variables: y_ki items of k processed on i, z_i load of i.
+An item that is processed where it lies costs nothing; one that moves costs the seconds of the link, or the usual
+seconds where there is none. Costs are exact: rational numbers in their largest common unit.
 
 The matrix is a node-arc incidence matrix (totally unimodular): whole items move without integer programming.
 With ``level="node"`` replicas are not used, and ``targets`` is the paper's problem: only nodes above their target
@@ -23,16 +22,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
-from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
-from flowlex.formulations.outcome import Outcome
-from flowlex.instances.load import MICROSECONDS, LoadNode, LoadPartitionInstance
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.outcome import Outcome, Status
+from flowlex.instances.load import LoadNode, LoadPartitionInstance
+from flowlex.models.answer import plain
 from flowlex.models.base import Dual, Equation, Model, Run, Symbol
 from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
+from flowlex.models.load.network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
 from flowlex.models.load.solution import PartitionSolution
 
 __all__ = ["LoadPartition", "PartitionSolution"]
@@ -74,29 +75,42 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     )
     parameters: ClassVar[tuple[Symbol, ...]] = (
         Symbol("n_k", "items of group k"),
+        Symbol("H_k", "nodes that hold the items of group k"),
         Symbol("C_i", "capacity of node i"),
         Symbol("t_i", "target of node i: its quota by capacity, in whole items"),
         Symbol("u_i", "most items that node i ends within the least makespan"),
-        Symbol("c_{ki}", "seconds to bring an item of group k to node i, 0 where it lies"),
+        Symbol("c_{hi}, d", "seconds to move an item from node h to node i: along a link, without one"),
     )
     unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("y_{ki}", "items of group k processed on node i"),
+        Symbol("x_{kh}", "items of group k that are taken from holder h"),
+        Symbol("s_h", "items that stay on node h"),
+        Symbol("m_{hi}", "items moved along the link from h to i"),
+        Symbol("e_h, r_i", "items that leave h, that reach i, without a link"),
         Symbol("z_i", "items processed on node i"),
     )
-    objective_latex: ClassVar[str] = r"\sum_{k \in K} \sum_{i \in N} c_{ki}\, y_{ki}"
+    objective_latex: ClassVar[str] = r"\sum_{h, i \in N} c_{hi}\, m_{hi} + d \sum_{h \in N} e_h"
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation(
             "group",
-            r"\sum_{i \in N} y_{ki} = n_k \quad \forall k \in K",
+            r"\sum_{h \in H_k} x_{kh} = n_k \quad \forall k \in K",
             "every item is processed once",
             "what one more item of the group costs",
             "s per item",
         ),
         Equation(
+            "holder",
+            r"\sum_{k \in K} x_{kh} = s_h + \sum_{i \in N} m_{hi} + e_h \quad \forall h \in N",
+            "items stay or move",
+            "what one more item that lies on the node costs",
+            "s per item",
+        ),
+        Equation("usual", r"\sum_{h \in N} e_h = \sum_{i \in N} r_i", "what leaves without a link arrives"),
+        Equation(
             "node",
-            r"\sum_{k \in K} y_{ki} = t_i \text{ (targets)}, \; = z_i \text{ (makespan)} \quad \forall i \in N",
+            r"s_i + \sum_{h \in N} m_{hi} + r_i = t_i \text{ (targets)}, \; = z_i \text{ (makespan)}"
+            r" \quad \forall i \in N",
             "a node gets its share",
-            "what one more item for the node costs",
+            "what one item less for the node costs",
             "s per item",
         ),
         Equation(
@@ -134,110 +148,67 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         return largest_remainder(self.capacities, self.total)
 
     @cached_property
-    def _groups(self) -> tuple[Integers, np.ndarray[tuple[int, int], np.dtype[np.bool_]]]:
-        """(B,) group of each block, and (K, N) the nodes that a group's items lie on."""
-        view = self.instance.arrays
-        if self.level == "node":
-            home, group = np.unique(view.home, return_inverse=True)
-            return group.reshape(-1), home[:, None] == np.arange(view.holds.shape[1])
-        # Rows as strings of bytes: sorting those is a hundred times quicker than sorting rows of an array.
-        packed = np.ascontiguousarray(np.packbits(view.holds, axis=1))
-        rows = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
-        _, first, group = np.unique(rows, return_index=True, return_inverse=True)
-        return group.reshape(-1), view.holds[first]
-
-    @cached_property
-    def _routes(self) -> tuple[Integers, Integers, Integers]:
-        """Group, node and cost of every arc from a group to a node that may process it."""
-        view = self.instance.arrays
-        _, holds = self._groups
-        group, node = (index.ravel() for index in np.indices(holds.shape))
-        cost = np.array([view.cost[holders].min(axis=0) for holders in holds], np.int64).reshape(holds.shape)
-        cost[holds] = 0
-        usable = np.ones(holds.shape, bool)
-        if self.objective == "makespan":
-            usable &= least_makespan_loads(self.capacities, self.total)[1] > 0
-        elif self.level == "node":  # the paper's problem: above the target only sends, below only receives
-            excess = view.load > self.targets
-            sends = holds.argmax(axis=1)
-            usable &= holds | (excess[sends][:, None] & ~excess[None, :])
-        keep = usable.ravel()
-        return group[keep], node[keep], cost.ravel()[keep]
+    def partition(self) -> PartitionNetwork:
+        """The network with what its arcs mean."""
+        groups = Groups.of(self.instance.arrays, replicas=self.level == "item")
+        most = least_makespan_loads(self.capacities, self.total)[1] if self.objective == "makespan" else None
+        one_way = most is None and self.level == "node"  # the paper's problem
+        return build_network(self.instance, groups, self.targets, most, one_way=one_way, rows=self.declared())
 
     def _formulate(self) -> FlowNetwork:
-        view = self.instance.arrays
-        of_block, holds = self._groups
-        amount = np.zeros(len(holds), np.int64)
-        np.add.at(amount, of_block, view.count)
-        names = [node.name for node in self.instance.nodes]
-        net = NetworkBuilder(self.instance.name)
-        makespan = self.objective == "makespan"
-        groups = net.nodes("group", len(holds), supply=amount)
-        nodes = net.nodes("node", len(names), supply=0 if makespan else -self.targets, labels=names)
-        group, node, cost = self._routes
-        net.arcs("process", groups[group], nodes[node], cost=cost, labels=(group, np.array(names, object)[node]))
-        if makespan:
-            end = net.nodes("end", 1, supply=-self.total)
-            most = least_makespan_loads(self.capacities, self.total)[1]
-            net.arcs("finish", nodes, end, upper=most, labels=names)
-        return net.build()
+        return self.partition.network
 
     def _interpret(self, run: Run) -> PartitionSolution:
-        network, outcome = self.formulation, run.outcome
-        assert isinstance(network, FlowNetwork)
-        view = self.instance.arrays
+        built, outcome, view = self.partition, run.outcome, self.instance.arrays
+        facts = self._facts(run)
         size = len(self.instance.nodes)
-        share, moves, after = None, np.zeros((size, size), np.int64), np.zeros(size, np.int64)
+        parts, moves, after = None, np.zeros((size, size), np.int64), np.zeros(size, np.int64)
         if outcome.values is not None:
-            share = self._share(network.split_arcs(outcome.values)["process"])
-            after = share.sum(axis=0)
-            for b, n in zip(*np.nonzero(share * ~self._at_home()), strict=True):
-                holders = np.flatnonzero(self._groups[1][self._groups[0][b]])
-                moves[holders[view.cost[holders, n].argmin()], n] += share[b, n]
-        scale = None if outcome.objective is None else int(outcome.objective) / MICROSECONDS
-        bound = scale if outcome.bound is not None else None
-        prices = {} if outcome.duals is None else network.split_nodes(outcome.duals / MICROSECONDS)
-        duals = {name: Dual.of_block(network.node_blocks[name], prices[name]) for name in prices if name != "end"}
+            parts = built.parts(outcome.values, view.count)
+            np.add.at(after, parts[1], parts[2])
+            moves = moves_of(view, built.groups, parts)
+            facts |= self._judged(outcome, moved_cost(view, moves))
+        network, duals = built.network, {}
+        if outcome.duals is not None:
+            prices = network.split_nodes(outcome.duals * float(network.unit))
+            promised = [equation.name for equation in self.equations if equation.dual]
+            duals = {name: Dual.of_block(network.node_blocks[name], prices[name]) for name in promised}
         return PartitionSolution(
-            **{**self._facts(run), "objective": scale, "bound": bound},
+            **facts,
             duals=duals,
             capacity=np.array(self.capacities, dtype=np.float64),
             before=view.load,
             after=after,
-            share=share,
+            parts=parts,
             moves=moves,
             node_price=self._prices(outcome),
         )
 
-    def _at_home(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-        """(B, N) whether processing block b on node n moves nothing."""
-        of_block, holds = self._groups
-        return holds[of_block]
+    def _judged(self, outcome: Outcome, seconds: Fraction) -> dict[str, Any]:
+        """Objective and bound in exact seconds; where costs had to be rounded, what that leaves open."""
+        bound, error = outcome.bound, self.partition.error_s
+        if bound is None:
+            return {"objective": plain(seconds)}
+        if not error:
+            return {"objective": plain(seconds), "bound": plain(seconds), "gap": 0.0}
+        least = max(self.partition.network.unit * int(bound) - error * self.total, Fraction(0))
+        return {
+            "objective": plain(seconds),
+            "bound": float(least),
+            "gap": float((seconds - least) / max(seconds, Fraction(1))),
+            "status": Status.FEASIBLE,
+            "message": f"{outcome.message} Move costs have no common unit that 64 bits hold and were rounded to one of "
+            f"{float(self.partition.network.unit):.3g} s; write them with fewer digits for a proven optimum.".strip(),
+        }
 
-    def _share(self, flow: Integers) -> Integers:
-        """Hand a group's flow out to its blocks, in the order of the instance."""
-        group, node, _ = self._routes
-        of_block, holds = self._groups
-        left = np.zeros(holds.shape, np.int64)
-        left[group, node] = flow
-        share = np.zeros((len(of_block), holds.shape[1]), np.int64)
-        for b, (k, items) in enumerate(zip(of_block, self.instance.arrays.count.tolist(), strict=True)):
-            for n in np.flatnonzero(left[k]):
-                share[b, n] = min(items, left[k, n])
-                left[k, n] -= share[b, n]
-                items -= int(share[b, n])
-                if not items:
-                    break
-        return share
-
-    def _prices(self, outcome: Outcome) -> dict[str, int] | None:
-        """What another item costs at each node, in microseconds: the proof that nothing moves for less."""
-        network = self.formulation
-        assert isinstance(network, FlowNetwork)
+    def _prices(self, outcome: Outcome) -> dict[str, Fraction] | None:
+        """What another item costs at each node, in seconds: the proof that nothing moves for less."""
         if outcome.duals is None or outcome.duals.dtype.kind != "i":
             return None
+        network = self.partition.network
         prices = network.split_nodes(outcome.duals)
         found = prices["node"]
         if self.objective == "makespan":
             found = np.maximum(found - prices["end"], 0)
-        return dict(zip((node.name for node in self.instance.nodes), found.tolist(), strict=True))
+        names = (node.name for node in self.instance.nodes)
+        return {name: price * network.unit for name, price in zip(names, found.tolist(), strict=True)}

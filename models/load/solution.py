@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
-from flowlex.instances.load import MICROSECONDS, LoadPartitionInstance
+from flowlex.formulations.arrays import Floats, Integers
+from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.base import Solution
+from flowlex.validation.certificates.numbers import text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,21 +38,31 @@ class PartitionSolution(Solution):
         (N,) as evaluated.
     before, after
         (N,) items that lie on each node; items it processes.
-    share
-        (B, N) items of each block that each node processes; None without an answer.
+    parts
+        (P,) block, node and items of what is processed where, ordered by block and node; None without an answer.
     moves
         (N, N) items moved from each node to each other.
     node_price
-        Microseconds that another item costs at each node; None where the engine gives no duals.
+        Exact seconds that another item costs at each node; None where the engine gives no duals.
     """
 
     source: LoadPartitionInstance = field(repr=False)
     capacity: Floats = field(repr=False)
     before: Integers = field(repr=False)
     after: Integers = field(repr=False)
-    share: Integers | None = field(default=None, repr=False)
+    parts: tuple[Integers, Integers, Integers] | None = field(default=None, repr=False)
     moves: Integers = field(repr=False)
-    node_price: dict[str, int] | None = field(default=None, repr=False)
+    node_price: dict[str, Fraction] | None = field(default=None, repr=False)
+
+    @property
+    def share(self) -> Integers | None:
+        """(B, N) items of each block that each node processes; None without an answer."""
+        if self.parts is None:
+            return None
+        block, node, items = self.parts
+        share = np.zeros((len(self.source.blocks), len(self.before)), np.int64)
+        share[block, node] = items
+        return share
 
     @property
     def targets(self) -> dict[str, int]:
@@ -96,11 +108,10 @@ class PartitionSolution(Solution):
         import pandas as pd
 
         self.require_answer()
-        names = [node.name for node in self.source.nodes]
-        cost = self.source.arrays.cost
+        names, view = [node.name for node in self.source.nodes], self.source.arrays
         rows = [
-            (names[h], names[n], int(self.moves[h, n]), int(self.moves[h, n] * cost[h, n]) / MICROSECONDS)
-            for h, n in zip(*np.nonzero(self.moves), strict=True)
+            (names[h], names[n], items, float(items * view.seconds[view.cost[h, n]]))
+            for h, n, items in zip(*np.nonzero(self.moves), self.moves[self.moves > 0].tolist(), strict=True)
         ]
         return pd.DataFrame(rows, columns=["source", "target", "items", "seconds"])
 
@@ -119,17 +130,18 @@ class PartitionSolution(Solution):
 
     def _answer(self) -> dict[str, Any]:
         """Items by node, moves, and the split of every block."""
-        assert self.share is not None
+        assert self.parts is not None
         names = [node.name for node in self.source.nodes]
-        blocks = {
-            block.name: {names[n]: int(self.share[b, n]) for n in np.flatnonzero(self.share[b])}
-            for b, block in enumerate(self.source.blocks)
-        }
+        blocks: dict[str, dict[str, int]] = {block.name: {} for block in self.source.blocks}
+        for b, n, items in zip(*(column.tolist() for column in self.parts), strict=True):
+            blocks[self.source.blocks[b].name][names[n]] = items
         return {"items": self.targets, "moves": self.move_frame().to_dict("records"), "blocks": blocks}
 
     def _proof(self) -> dict[str, Any]:
         """Prices by node; see `flowlex.validation.certificates.load`."""
-        return {} if self.node_price is None else {"node_price": self.node_price}
+        if self.node_price is None:
+            return {}
+        return {"node_price_s": {name: text(price) for name, price in self.node_price.items()}}
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Items per node before and after, with the expected finish above each bar."""

@@ -30,7 +30,7 @@ TINY = {
 
 
 #: Families whose helpers still give them stages.
-EXPORTS_IN_WORK = ("gpu-assignment", "load-partition", "pod-placement")
+EXPORTS_IN_WORK = ("gpu-assignment", "pod-placement")
 
 
 def rows_of(model: Any) -> set[str]:

@@ -6,16 +6,20 @@ less is proven by a price per node: see `_cheapest`.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flowlex.instances.load import MICROSECONDS, LoadNode, LoadPartitionArrays
+from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.numbers import agrees, exact, whole
+from flowlex.validation.certificates.contract import Claimed, Finding, Numeric, Strict, Verifier
+from flowlex.validation.certificates.numbers import agrees, exact, whole, wide
 
 __all__ = ["VERIFIER"]
 
@@ -29,9 +33,9 @@ class LoadAnswer(Strict):
 
 
 class LoadProof(Strict):
-    """``node_price``: microseconds by node; every group of items pays the cheapest sum of move and price."""
+    """``node_price_s``: exact seconds by node; every group of items pays the cheapest sum of move and price."""
 
-    node_price: dict[str, int] | None = None
+    node_price_s: dict[str, Numeric] | None = None
 
 
 def _capacity(node: LoadNode, evaluation: str) -> Fraction:
@@ -65,115 +69,150 @@ def _earlier(capacity: Sequence[Fraction], after: list[int]) -> tuple[Fraction, 
     return finish, sum(max(0, -(-(c * finish).numerator // (c * finish).denominator) - 1) for c in capacity)
 
 
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """What moving costs: (N, N) whole numbers, so many to the second; and (B, N) where the items of a block lie."""
+
+    cost: NDArray[np.int64]
+    per_s: int
+    holds: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, instance: LoadPartitionInstance, place: dict[str, int], level: str, prices: Sequence[Fraction]
+    ) -> _Moves:
+        """In a unit of which the prices are multiples as well."""
+        usual, links = exact(instance.seconds_per_item), [exact(link.seconds_per_item) for link in instance.links]
+        per_s = math.lcm(*(x.denominator for x in (usual, *links, *prices)))
+        cost = np.full((len(place), len(place)), int(usual * per_s), dtype=object)
+        for link, seconds in zip(instance.links, links, strict=True):
+            cost[place[link.source], place[link.target]] = int(seconds * per_s)
+        np.fill_diagonal(cost, 0)
+        view = instance.arrays
+        holds = view.holds if level == "item" else np.arange(len(place)) == view.home[:, None]
+        return cls(wide(whole(cost.ravel().tolist())).reshape(cost.shape), per_s, holds)
+
+    def needed(self, share: dict[tuple[int, int], int]) -> Counter[tuple[int, int]]:
+        """Moves that shares need: what is processed where it does not lie comes from the first cheapest holder."""
+        needed = Counter[tuple[int, int]]()
+        for (b, n), items in share.items():
+            if not self.holds[b, n]:
+                holders = np.flatnonzero(self.holds[b])
+                needed[int(holders[self.cost[holders, n].argmin()]), n] += items
+        return needed
+
+
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
     options, view = document.options, claimed.instance.arrays
     names = [node.name for node in instance.nodes]
     place, block = {name: i for i, name in enumerate(names)}, {b.name: k for k, b in enumerate(instance.blocks)}
-    share = np.zeros((len(block), len(names)), dtype=object)
-    for name, parts in answer.blocks.items():
-        for node, items in parts.items():
-            share[block[name], place[node]] = items
-    holds = view.holds if options["level"] == "item" else np.arange(len(names)) == view.home[:, None]
-    after, total = share.sum(axis=0), int(sum(view.count.tolist()))
-    moved = _moved(view, holds, share)
-    stated = np.zeros((len(names), len(names)), dtype=object)
-    for move in answer.moves:
-        stated[place[move["source"]], place[move["target"]]] += move["items"]
+    stated_prices = claimed.proof.node_price_s
+    prices = None if stated_prices is None else {node: exact(price) for node, price in stated_prices.items()}
+    moves = _Moves.of(instance, place, options["level"], list((prices or {}).values()))
+    share = {(block[b], place[n]): items for b, split in answer.blocks.items() for n, items in split.items()}
+    after, of_block, count = [0] * len(names), [0] * len(block), [b.items for b in instance.blocks]
+    for (b, n), items in share.items():
+        after[n] += items
+        of_block[b] += items
+    needed = moves.needed(share)
+    cost = sum(items * int(moves.cost[pair]) for pair, items in needed.items())
     checks = [
-        Check("no negative share", bool((share >= 0).all())),
-        Check("every item is processed once", share.sum(axis=1).tolist() == view.count.tolist()),
-        Check("items of every node", [answer.items.get(name) for name in names] == after.tolist()
-              and len(answer.items) == len(names)),
-        _balanced(view, holds, share, stated, moved),
-        _seconds(view, answer.moves, place),
-    ]  # fmt: skip
-    objective = Fraction(moved, MICROSECONDS)
-    metrics: dict[str, Any] = {"moved_items": int(stated.sum()), "moved_cost_s": objective}
+        Check("no negative share", min(share.values(), default=0) >= 0),
+        Check("every item is processed once", of_block == count),
+        Check("items of every node", answer.items == dict(zip(names, after, strict=True))),
+        _carried(needed, answer.moves, place),
+        _seconds(moves, answer.moves, place),
+    ]
+    objective = Fraction(cost, moves.per_s)
+    moved = sum(move["items"] for move in answer.moves)
+    metrics: dict[str, Any] = {"moved_items": moved, "moved_cost_s": objective}
     evaluation = str(options["capacity"])
     if evaluation not in ("configuration", "cpu_load", "history", "performance"):
         checks.append(Check("capacities", True, detail=f"by {evaluation}, a function that no file holds", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
-    capacity = [_capacity(node, evaluation) for node in instance.nodes]
-    makespan = options["objective"] == "makespan"
-    limit = _quotas(capacity, total)
+    limit, found = _limits(instance, evaluation, after, options["objective"] == "makespan")
+    checks += found
+    if prices is None:
+        if document.status != "optimal":
+            return Finding("feasible", tuple(checks), objective, metrics=metrics)
+        checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
+        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
+    excess = None if options["objective"] == "makespan" or options["level"] == "item" else view.load > whole(limit)
+    bound, says = _bound(moves, instance, limit, prices, place, excess, options["objective"] == "makespan")
+    detail = says or f"at least {bound} of 1/{moves.per_s} s, here {cost}"
+    proven = not says and bound >= cost
+    if document.status == "optimal" or proven or says:
+        checks.append(Check("no partition of these loads moves for less", proven, max(0, cost - bound), detail))
+        return Finding("optimal", tuple(checks), objective, objective, metrics=metrics)
+    return Finding("bounded", tuple(checks), objective, Fraction(bound, moves.per_s), metrics=metrics)
+
+
+def _limits(
+    instance: LoadPartitionInstance, evaluation: str, after: list[int], makespan: bool
+) -> tuple[list[int], list[Check]]:
+    """Items that each node must process, or may within the least makespan; and whether it does."""
+    capacity, total = [_capacity(node, evaluation) for node in instance.nodes], sum(b.items for b in instance.blocks)
+    checks = []
+    limit = [] if makespan else _quotas(capacity, total)
     if makespan:
-        finish, earlier = _earlier(capacity, after.tolist())
+        finish, earlier = _earlier(capacity, after)
         detail = f"{earlier} of {total} items before"
         checks.append(Check("no partition finishes earlier", earlier < total or not total, detail=detail))
         limit = [int(c * finish) for c in capacity]
-    wrong = [n for n, a, t in zip(names, after.tolist(), limit, strict=True) if (a > t if makespan else a != t)]
+    judged = zip(instance.nodes, after, limit, strict=True)
+    wrong = [node.name for node, a, t in judged if (a > t if makespan else a != t)]
     says = "every node ends by the least makespan" if makespan else "every node has its target"
-    checks.append(Check(says, not wrong, len(wrong), ", ".join(wrong[:3])))
-    if document.status != "optimal":
-        return Finding("feasible", tuple(checks), objective, metrics=metrics)
-    if claimed.proof.node_price is None:
-        checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
-        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
-    checks.append(_cheapest(view, holds, limit, claimed.proof.node_price, place, options, moved))
-    return Finding("optimal", tuple(checks), objective, objective, metrics=metrics)
+    return limit, [*checks, Check(says, not wrong, len(wrong), ", ".join(wrong[:3]))]
 
 
-def _moved(view: LoadPartitionArrays, holds: Any, share: Any) -> int:
-    """Microseconds: every item that is processed where it does not lie comes from the cheapest place where it does."""
-    total = 0
-    for b, n in zip(*np.nonzero(share), strict=True):
-        if not holds[b, n]:
-            total += int(share[b, n]) * int(view.cost[holds[b], n].min())
-    return total
+def _carried(needed: Counter[tuple[int, int]], stated: list[dict[str, Any]], place: dict[str, int]) -> Check:
+    moves = Counter[tuple[int, int]]()
+    for move in stated:
+        moves[place[move["source"]], place[move["target"]]] += move["items"]
+    names = list(place)
+    wrong = [f"{names[h]} to {names[n]}" for h, n in sorted({*moves, *needed}) if moves[h, n] != needed[h, n]]
+    return Check("moves are those of the blocks", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
-def _balanced(view: LoadPartitionArrays, holds: Any, share: Any, stated: Any, moved: int) -> Check:
-    """The moves carry what the shares say: into every node, out of holders, at the same cost."""
-    coming = (share * ~holds).sum(axis=0)
-    cost = sum(int(stated[h, n]) * int(view.cost[h, n]) for h, n in zip(*np.nonzero(stated), strict=True))
-    ok = stated.sum(axis=0).tolist() == coming.tolist() and cost == moved and bool((stated >= 0).all())
-    return Check("moves are those of the blocks", ok, abs(cost - moved), f"{cost} microseconds, by blocks {moved}")
-
-
-def _seconds(view: LoadPartitionArrays, moves: list[dict[str, Any]], place: dict[str, int]) -> Check:
-    wrong = [
-        f"{m['source']} to {m['target']}"
-        for m in moves
-        if not agrees(
-            m["seconds"],
-            Fraction(m["items"] * int(view.cost[place[m["source"]], place[m["target"]]]), MICROSECONDS),
-            1e-12,
-        )
-    ]
+def _seconds(moves: _Moves, stated: list[dict[str, Any]], place: dict[str, int]) -> Check:
+    wrong = []
+    for m in stated:
+        cost = m["items"] * int(moves.cost[place[m["source"]], place[m["target"]]])
+        if not agrees(m["seconds"], Fraction(cost, moves.per_s)):
+            wrong.append(f"{m['source']} to {m['target']}")
     return Check("seconds of the moves", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
-def _cheapest(
-    view: LoadPartitionArrays,
-    holds: Any,
+def _bound(
+    moves: _Moves,
+    instance: LoadPartitionInstance,
     limit: list[int],
-    prices: dict[str, int],
+    prices: dict[str, Fraction],
     place: dict[str, int],
-    options: dict[str, Any],
-    moved: int,
-) -> Check:
-    """Whatever the prices p: moving costs at least ``sum over items of min (cost + p) - sum limit p``."""
-    name = "no partition of these loads moves for less"
+    excess: NDArray[np.bool_] | None,
+    makespan: bool,
+) -> tuple[int, str]:
+    """Whatever the prices p: moving costs at least ``sum over items of min (cost + p) - sum limit p``; what is amiss.
+
+    With ``excess`` nodes above their target only send and the others only receive.
+    """
     if prices.keys() - place.keys():
-        return Check(name, False, detail=f"{min(prices.keys() - place.keys())!r} is no node")
-    price = whole(prices.get(node, 0) for node in place)
-    makespan = options["objective"] == "makespan"
+        return 0, f"{min(prices.keys() - place.keys())!r} is no node"
+    price = wide(whole(int(prices.get(node, Fraction(0)) * moves.per_s) for node in place))
     if makespan and (price < 0).any():
-        return Check(name, False, detail="a price below zero")
-    room = np.array([most > 0 for most in limit]) if makespan else np.ones(len(limit), bool)
-    excess = view.load > whole(limit)
-    bound, seen = -sum(p * t for p, t in zip(price.tolist(), limit, strict=True)), dict[bytes, int]()
-    for b, items in enumerate(view.count.tolist()):
-        key = holds[b].tobytes()
-        if key not in seen:
-            cost = np.where(holds[b], 0, view.cost[holds[b]].min(axis=0)) + price
-            usable = room.copy()
-            if not makespan and options["level"] == "node":  # above the target only sends, below only receives
-                usable = holds[b] | ~excess if excess[holds[b]].any() else holds[b]
-            seen[key] = int(cost[usable].min())
-        bound += items * seen[key]
-    return Check(name, bound >= moved, max(0, moved - bound), f"at least {bound} microseconds, here {moved}")
+        return 0, "a price below zero"
+    room = whole(limit) > 0 if makespan else np.ones(len(limit), bool)
+    best = price.copy()
+    if excess is None:
+        if room.any():
+            best = (moves.cost[:, room] + price[room]).min(axis=1)
+    elif excess.any():
+        best[excess] = np.minimum(price[excess], (moves.cost[np.ix_(excess, ~excess)] + price[~excess]).min(axis=1))
+    block, holder = np.nonzero(moves.holds)
+    each = np.minimum.reduceat(best[holder], np.flatnonzero(np.diff(block, prepend=-1))) if len(block) else best[:0]
+    paid = sum(b.items * least for b, least in zip(instance.blocks, each.tolist(), strict=True))
+    return paid - sum(p * t for p, t in zip(price.tolist(), limit, strict=True)), ""
 
 
 VERIFIER = Verifier("load-partition", LoadAnswer, LoadProof, _judge)

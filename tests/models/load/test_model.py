@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import json
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import pulp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowlex.instances.exact import rational
 from flowlex.instances.generators import generate
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance, RunRecord
 from flowlex.models.base import ModelError
 from flowlex.models.load.baselines import algorithm1, compare
 from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.model import LoadPartition
-from flowlex.validation.certificates import CertificateError
+from flowlex.models.load.network import Groups, PartitionNetwork
+from flowlex.validation.certificates import CertificateError, verify
 
 
 def cluster(
@@ -96,7 +101,7 @@ def test_the_moved_volume_equals_algorithm_1_and_the_cost_is_never_higher(instan
     algorithm = algorithm1(instance, solution.capacity)
     assert (algorithm.after == solution.after).all()
     assert algorithm.moved_items == solution.moved_items
-    assert solution.objective is not None and round(solution.objective * 1e6) <= algorithm.cost
+    assert solution.objective is not None and rational(solution.objective) <= algorithm.cost_s
 
 
 @settings(max_examples=25, deadline=None)
@@ -109,7 +114,8 @@ def test_the_optimum_is_that_of_trying_all(instance: LoadPartitionInstance, obje
     model = LoadPartition(instance, objective=objective, level=level)  # type: ignore[arg-type]
     solution = model.solve("network")
     holders = [[view.home[b]] if level == "node" else np.flatnonzero(view.holds[b]).tolist() for b in items]
-    best: tuple[Fraction, int] | None = None
+    best: tuple[Fraction, Fraction] | None = None
+    seconds = {(link.source, link.target): Fraction(link.seconds_per_item) for link in instance.links}
     for choice in itertools.product(range(3), repeat=len(items)):
         loads = np.bincount(choice, minlength=3)
         if any(n and not c for n, c in zip(loads, model.capacities, strict=True)):
@@ -117,12 +123,16 @@ def test_the_optimum_is_that_of_trying_all(instance: LoadPartitionInstance, obje
         if objective == "targets" and (loads != model.targets).any():
             continue
         finish = max(Fraction(int(n)) / Fraction(c) for n, c in zip(loads, model.capacities, strict=True) if c)
-        cost = sum(min(int(view.cost[h, n]) for h in holder) for holder, n in zip(holders, choice, strict=True))
+        paid = (
+            min(Fraction(0) if h == n else seconds.get((f"n{h}", f"n{n}"), Fraction(1)) for h in holder)
+            for holder, n in zip(holders, choice, strict=True)
+        )
+        cost = sum(paid, Fraction(0))
         key = (finish if objective == "makespan" else Fraction(0), cost)
         best = key if best is None else min(best, key)
     assert best is not None and solution.objective is not None
     # The paper's problem lets only overloaded nodes send, so that the least volume moves: dearer, never cheaper.
-    found = round(solution.objective * 1e6)
+    found = solution.objective
     assert found >= best[1] if (objective, level) == ("targets", "node") else found == best[1]
 
 
@@ -192,8 +202,9 @@ def test_what_a_model_refuses(options: dict[str, object], message: str) -> None:
 
 def test_a_wrong_answer_fails_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     model = LoadPartition(cluster([1, 1], [(4, [0])]))
-    broken = LoadPartition._share
-    monkeypatch.setattr(LoadPartition, "_share", lambda self, flow: broken(self, flow)[:, ::-1] * [[2, 1]])
+    broken = PartitionNetwork.parts
+    twice = lambda *given: (*broken(*given)[:2], broken(*given)[2] * 2)  # noqa: E731
+    monkeypatch.setattr(PartitionNetwork, "parts", twice)
     with pytest.raises(CertificateError, match="every item is processed once"):
         model.solve()
 
@@ -210,7 +221,7 @@ def test_frames_pictures_and_plain_data() -> None:
     assert solution.plot().get_ylabel() == "items"
     data = solution.to_dict()
     assert sum(sum(split.values()) for split in data["answer"]["blocks"].values()) == 400
-    assert r"\sum_{i \in N} c_{ki}\, y_{ki}" in LoadPartition.to_latex() and "group" in LoadPartition.to_latex()
+    assert r"c_{hi}\, m_{hi}" in LoadPartition.to_latex() and "group" in LoadPartition.to_latex()
 
 
 def test_capacities_are_the_numbers_that_are_written() -> None:
@@ -231,7 +242,51 @@ def test_capacities_are_the_numbers_that_are_written() -> None:
 def test_a_thousand_nodes_group_their_blocks_by_bytes() -> None:
     rng = np.random.default_rng(1)
     blocks = [(1, rng.choice(40, size=2, replace=False).tolist()) for _ in range(300)]
-    model = LoadPartition(cluster([1.0] * 40, blocks), level="item")
-    of_block, holds = model._groups
-    assert (holds[of_block] == model.instance.arrays.holds).all()
-    assert len({tuple(row) for row in holds.tolist()}) == len(holds)
+    view = cluster([1.0] * 40, blocks).arrays
+    groups = Groups.of(view, replicas=True)
+    assert (groups.holds[groups.of_block] == view.holds).all()
+    assert len({tuple(row) for row in groups.holds.tolist()}) == len(groups.holds)
+
+
+def test_costs_are_exact_however_small_or_large() -> None:
+    # 5 of 10 items move at 0.1 microseconds each; at 10**6 seconds 10**12 items pay 5 * 10**17.
+    tiny = cluster([1, 1], [(10, [0])], {(0, 1): 1e-7})
+    assert LoadPartition(tiny).solve("network").objective == 5e-7
+    huge = cluster([1, 1], [(10**12, [0])], {(0, 1): 1e6})
+    for engine in ("network", "highs", "pulp"):
+        solution = LoadPartition(huge).solve(engine)  # type: ignore[arg-type]
+        assert solution.objective == 5 * 10**17
+        assert solution.certificate is not None and solution.certificate.claim == "optimal"
+    both = cluster([1, 1, 1], [(10**12, [0]), (10**12, [0]), (10**12, [0])], {(0, 1): 1e6, (0, 2): 1e-7})
+    assert LoadPartition(both).solve("network").objective == 10**18 + 10**5
+    assert algorithm1(both, [1.0] * 3).cost_s == 10**18 + 10**5
+
+
+def test_costs_without_a_common_unit_give_a_bound_not_a_false_optimum() -> None:
+    links = {(0, i): 1 + 1 / (i + 2) for i in range(1, 12)}
+    instance = cluster([1.0] * 12, [(120, [0])], links | {(1, 2): 1e-17})
+    solution = LoadPartition(instance).solve("network")
+    assert (str(solution.status), solution.certificate and solution.certificate.claim) == ("feasible", "bounded")
+    assert solution.bound is not None and solution.gap is not None and 0 < solution.gap < 1e-12
+    assert "Move costs have no common unit that 64 bits hold" in solution.message
+    assert verify(json.loads(json.dumps(solution.to_dict())), instance).ok
+
+
+def test_links_dearer_than_usual_are_not_undercut() -> None:
+    # Usual is 1 s. Node 0 pays 5 s to node 1, so it may not use the way of the others; node 2 may.
+    instance = cluster([1, 2, 0], [(3, [0]), (3, [2])], {(0, 1): 5.0})
+    solution = LoadPartition(instance).solve("network")
+    assert (solution.targets, solution.objective) == ({"n0": 2, "n1": 4, "n2": 0}, 8)
+    assert solution.move_frame().to_dict("records") == [
+        {"source": "n0", "target": "n1", "items": 1, "seconds": 5.0},
+        {"source": "n2", "target": "n1", "items": 3, "seconds": 3.0},
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"level": "item"}, {"level": "item", "objective": "makespan"}])
+def test_what_is_exported_has_the_optimum_of_the_solution(options: dict[str, Any]) -> None:
+    for seed in range(3):
+        model = LoadPartition(generate("inference-cluster", seed=seed, workers=6), capacity="history", **options)
+        problem = model.compile()
+        problem.solve(pulp.HiGHS(msg=False))
+        assert pulp.value(problem.objective) == pytest.approx(float(model.solve("network").objective or 0))

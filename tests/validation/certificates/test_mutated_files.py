@@ -85,7 +85,7 @@ def test_a_task_withdrawn_or_moved_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("load")])
 def test_prices_that_are_no_prices_are_refused(name: str) -> None:
     document = copy.deepcopy(TRUE[name])
-    document["proof"]["node_price"] = {"nobody": 1}
+    document["proof"]["node_price_s"] = {"nobody": 1}
     failed = [check.detail for check in verify(document, FILES[name][0]).checks if not check.ok]
     assert failed == ["'nobody' is no node"]
     document["proof"] = {}

@@ -1,0 +1,180 @@
+"""The network of load partition: groups of items, the nodes that hold them, the nodes that process them.
+
+An item leaves its group through a holder and stays there, goes to another node along a link, or goes through ``usual``,
+where moving costs what it costs between nodes without a link: an arc per node instead of one per pair. A holder with a
+link that is dearer than usual has an arc to every node instead, so that nothing undercuts that link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.exact import common_unit
+from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.instances.load import LoadPartitionArrays, LoadPartitionInstance
+
+__all__ = ["Groups", "PartitionNetwork", "build_network", "moved_cost", "moves_of"]
+
+#: Costs along any path of the network stay below this, far enough from 64 bits for every engine.
+_LONGEST_PATH = 2**59
+#: Whole numbers that floating-point engines hold.
+_FLOATS = 2**53
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Items that lie on the same nodes: (B,) group of each block, (K, N) nodes that hold a group, (K,) items."""
+
+    of_block: Integers
+    holds: Booleans
+    items: Integers
+
+    @classmethod
+    def of(cls, view: LoadPartitionArrays, *, replicas: bool) -> Groups:
+        """Group blocks by their holders, or by the node that they lie on where replicas are not used."""
+        if replicas:
+            # Rows as strings of bytes: sorting those is a hundred times quicker than sorting rows of an array.
+            packed = np.ascontiguousarray(np.packbits(view.holds, axis=1))
+            rows = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
+            _, first, group = np.unique(rows, return_index=True, return_inverse=True)
+            holds = view.holds[first]
+        else:
+            home, group = np.unique(view.home, return_inverse=True)
+            holds = home[:, None] == np.arange(view.holds.shape[1])
+        items = np.zeros(len(holds), np.int64)
+        np.add.at(items, group.reshape(-1), view.count)
+        return cls(group.reshape(-1), holds, items)
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionNetwork:
+    """The network, and what its arcs mean.
+
+    Attributes
+    ----------
+    error_s
+        Seconds by which the cost of an arc may be wrong; 0 unless costs have no unit that 64 bits hold.
+    take
+        Group and holder of every arc ``take``.
+    link
+        Ends of every arc ``link``.
+    senders, receivers
+        Nodes of the arcs ``send`` and ``receive``.
+    """
+
+    network: FlowNetwork
+    groups: Groups
+    error_s: Fraction
+    take: tuple[Integers, Integers]
+    link: tuple[Integers, Integers]
+    senders: Integers
+    receivers: Integers
+
+    def parts(self, flow: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
+        """Block, node and items of what is processed where, from a flow and the (B,) items of each block."""
+        arcs = self.network.split_arcs(flow)
+        sent, received, usual = _matched(arcs["send"], arcs["receive"])
+        nodes = np.arange(self.groups.holds.shape[1])
+        source = np.concatenate([nodes, self.link[0], self.senders[sent]])
+        target = np.concatenate([nodes, self.link[1], self.receivers[received]])
+        leaving = np.concatenate([arcs["stay"], arcs["link"], usual])
+        by_source = np.lexsort((target, target != source, source))
+        group, holder = self.take
+        by_holder = np.lexsort((group, holder))
+        came, left, amount = _matched(arcs["take"][by_holder], leaving[by_source])
+        group, node = group[by_holder][came], target[by_source][left]
+        by_group = np.lexsort((node, group))
+        blocks = np.argsort(self.groups.of_block, kind="stable")
+        block, part, items = _matched(count[blocks], amount[by_group])
+        return _summed(blocks[block], node[by_group][part], items)
+
+
+def _matched(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
+    """Amounts of equal sums laid side by side: which of one meets which of the other, and how much of it."""
+    first, second = np.cumsum(one), np.cumsum(other)
+    ends = np.union1d(first, second)
+    ends = ends[ends > 0]
+    return np.searchsorted(first, ends), np.searchsorted(second, ends), np.diff(ends, prepend=0)
+
+
+def _summed(block: Integers, node: Integers, items: Integers) -> tuple[Integers, Integers, Integers]:
+    """One entry per block and node, ordered by both."""
+    pairs, place = np.unique(np.stack([block, node], axis=1), axis=0, return_inverse=True)
+    total = np.zeros(len(pairs), np.int64)
+    np.add.at(total, place.reshape(-1), items)
+    return pairs[:, 0], pairs[:, 1], total
+
+
+def build_network(
+    instance: LoadPartitionInstance,
+    groups: Groups,
+    targets: Integers,
+    most: Integers | None,
+    *,
+    one_way: bool,
+    rows: Collection[str],
+) -> PartitionNetwork:
+    """Build the network.
+
+    Parameters
+    ----------
+    targets
+        (N,) items that each node must process; not read when ``most`` is given.
+    most
+        (N,) most items that each node may process.
+    one_way
+        Nodes above their target only send, the others only receive (the paper's problem).
+    rows
+        Names of the model's equations.
+    """
+    view, size = instance.arrays, len(instance.nodes)
+    above = np.greater(view.load, targets)
+    sends, receives = (above, ~above) if one_way else (np.ones(size, bool), np.ones(size, bool))
+    dear: Booleans = np.any(view.cost > view.usual, axis=1)
+    linked = sends[:, None] & receives & (dear[:, None] | (view.cost < view.usual)) & ~np.eye(size, dtype=bool)
+    source, target = np.nonzero(linked)
+    senders, receivers = np.flatnonzero(sends & ~dear), np.flatnonzero(receives)
+    group, holder = np.nonzero(groups.holds)
+    limit = min(_FLOATS, _LONGEST_PATH // (len(groups.items) + 2 * size + 2))
+    units = common_unit(view.seconds, limit=limit)
+
+    names = np.array([node.name for node in instance.nodes], object)
+    net = NetworkBuilder(instance.name, rows=rows)
+    of_group = net.nodes("group", len(groups.items), supply=groups.items)
+    of_holder = net.nodes("holder", size, labels=names)
+    usual = net.nodes("usual", 1)
+    of_node = net.nodes("node", size, supply=0 if most is not None else -targets, labels=names)
+    net.arcs("take", of_group[group], of_holder[holder], labels=(group, names[holder]))
+    net.arcs("stay", of_holder, of_node, labels=names)
+    cost = units.whole[view.cost[source, target]]
+    net.arcs("link", of_holder[source], of_node[target], cost=cost, labels=(names[source], names[target]))
+    net.arcs("send", of_holder[senders], usual, cost=units.whole[view.usual], labels=names[senders])
+    net.arcs("receive", usual, of_node[receivers], labels=names[receivers])
+    if most is not None:
+        end = net.nodes("end", 1, supply=-int(groups.items.sum()))
+        net.arcs("finish", of_node, end, upper=most, labels=names)
+    network = net.build(unit=units.unit)
+    return PartitionNetwork(network, groups, units.error, (group, holder), (source, target), senders, receivers)
+
+
+def moves_of(view: LoadPartitionArrays, groups: Groups, parts: tuple[Integers, Integers, Integers]) -> Integers:
+    """(N, N) items moved: what is processed where it does not lie comes from its first cheapest holder."""
+    moves = np.zeros(view.cost.shape, np.int64)
+    block, node, items = parts
+    away = ~groups.holds[groups.of_block[block], node]
+    for b, n, amount in zip(block[away], node[away], items[away], strict=True):
+        holders = np.flatnonzero(groups.holds[groups.of_block[b]])
+        moves[holders[view.cost[holders, n].argmin()], n] += amount
+    return moves
+
+
+def moved_cost(view: LoadPartitionArrays, moves: Integers) -> Fraction:
+    """Exact seconds of moves."""
+    pairs = np.nonzero(moves)
+    terms = zip(moves[pairs].tolist(), view.cost[pairs].tolist(), strict=True)
+    return sum((items * view.seconds[place] for items, place in terms), Fraction(0))
