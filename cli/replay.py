@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.options import SettingsOption, parse_settings
 from flowlex.cli.output import complain, console, facts_table, note
+from flowlex.cli.report_steps import print_steps
 
 if TYPE_CHECKING:
     from flowlex.instances.events import EventLog
@@ -18,8 +20,12 @@ __all__ = ["replay"]
 
 
 def replay(
+    context: typer.Context,
     log: Annotated[
-        Path, typer.Argument(help="Event log (JSON lines), a flow-scheduling instance, or a folder of Google's trace.")
+        Path,
+        typer.Argument(
+            help="Event log (JSON lines), a flow-scheduling or jit-bandwidth instance, or a folder of Google's trace."
+        ),
     ],
     goals: Annotated[
         str, typer.Option("--goals", help="Cost model: quincy, borg, alsched, load_spread, random.")
@@ -43,11 +49,14 @@ def replay(
     save: Annotated[Path | None, typer.Option("--save", help="Save the scheduler's state at the end.")] = None,
     write_log: Annotated[Path | None, typer.Option("--write-log", help="Write the events as a log.")] = None,
     certify: Annotated[bool, typer.Option(help="Prove every step's optimum in exact integers.")] = True,
+    settings: SettingsOption = None,
 ) -> None:
-    """Replay what happened to a cluster and show how long every decision took."""
+    """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from flowlex.cli.replay_transfers import replay_transfers
     from flowlex.instances import events as ev
+    from flowlex.instances.jit_events import Network
     from flowlex.models.flow.goals import preset
     from flowlex.models.flow.live.replay import replay_events
     from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
@@ -60,13 +69,20 @@ def replay(
     if scale is not None:
         options["scale"] = scale
     stream = _events(log, steps=steps, events=events, seed=seed, until=until)
-    if isinstance(stream, ev.EventLog) and next(iter(stream), None) is None and stream.damage is not None:
+    first = next(iter(stream), None)
+    if isinstance(stream, ev.EventLog) and first is None and stream.damage is not None:
         complain(f"{stream.damage}")
         raise typer.Exit(1)
+    if settings and not isinstance(first, Network):
+        raise typer.BadParameter("is for logs of transfers; goals of flow scheduling have --goals", param_hint="--set")
     if write_log is not None:
         stream = list(stream)
         ev.write_event_log(stream, write_log)
         note(f"Log: {write_log}")
+    if isinstance(first, Network):
+        replay_transfers(context, stream, parse_settings(settings))
+        _whole(stream)
+        return
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     started = time.perf_counter()
@@ -82,18 +98,18 @@ def replay(
         )
     facts: dict[str, Any] = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
     out.print(facts_table(f"Replay of {log} ({goals}, {engine})", facts))
-    most = max((count for *_, count in report.histogram()), default=0)
-    for low, high, count in report.histogram():
-        out.print(f"{low:10.2f} .. {high:10.2f} ms  {count:6d}  {'#' * round(50 * count / most) if most else ''}")
-    for number, reason in report.refused[:10]:
-        note(f"event {number} was refused: {reason}")
-    if len(report.refused) > 10:
-        note(f"... and {len(report.refused) - 10} more events were refused")
+    print_steps(report.histogram(), report.refused)
     if save is not None:
         save_scheduler(report.scheduler, save)
         note(f"State: {save}")
-    if isinstance(stream, ev.EventLog) and stream.damage is not None:
-        complain(f"{stream.damage}")
+    _whole(stream)
+
+
+def _whole(stream: EventLog | list[Any]) -> None:
+    """Exit with what stopped the reading of a log, if anything did."""
+    damage = None if isinstance(stream, list) else stream.damage
+    if damage is not None:
+        complain(f"{damage}")
         raise typer.Exit(1)
 
 
@@ -105,6 +121,8 @@ def _events(log: Path, *, steps: int, events: int, seed: int, until: float | Non
     from flowlex.instances.flow import FlowInstance
     from flowlex.instances.generators.flow import event_stream
     from flowlex.instances.importers.google import google_trace_events
+    from flowlex.instances.jit import JitInstance
+    from flowlex.instances.jit_events import events_of
 
     if log.is_dir():
         return list(google_trace_events(log, until_s=until))
@@ -112,8 +130,11 @@ def _events(log: Path, *, steps: int, events: int, seed: int, until: float | Non
     if next(iter(read), None) is not None or not _is_document(log):
         return read
     instance = read_instance(log)
+    if isinstance(instance, JitInstance):
+        return list(events_of(instance))
     if not isinstance(instance, FlowInstance):
-        raise InstanceError(f"only flow-scheduling instances can be replayed, this is {instance.kind!r}", path=log)
+        reason = f"only flow-scheduling and jit-bandwidth instances can be replayed, this is {instance.kind!r}"
+        raise InstanceError(reason, path=log)
     return list(event_stream(instance, seed=seed, steps=steps, events=events))
 
 

@@ -1,6 +1,7 @@
 """What happens to a cluster over time, as JSON lines: one event a line, applied in order.
 
-A log may open with a ``cluster`` event holding a whole flow-scheduling instance. ``step`` asks the scheduler to
+A log may open with a ``cluster`` event holding a whole flow-scheduling instance, or is one of transfers and opens
+with a ``network`` (`flowlex.instances.jit_events`). ``step`` asks the scheduler to
 decide; a log without ``step`` is cut into steps by whoever replays it.
 """
 
@@ -18,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from flowlex.instances.base import InstanceError, Name, NonNegative, Part
 from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine
+from flowlex.instances.jit_events import Arrive, Network, Sent, Withdraw
 
 __all__ = [
     "AddMachine",
@@ -136,7 +138,11 @@ Event = Annotated[
     | SetPriority
     | SetCost
     | UpdateShares
-    | Step,
+    | Step
+    | Network
+    | Arrive
+    | Withdraw
+    | Sent,
     Field(discriminator="event"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)

@@ -79,6 +79,9 @@ class Transfer(Part):
     deadline_s
         Latest arrival counted from the job's arrival, when it is given from outside (coflow traces);
         otherwise the model derives a latest arrival time from the DAG.
+    firm_s
+        Arrival that must be met even where windows are elastic, counted likewise; needs a ``deadline_s`` that is no
+        later. A live scheduler promises it.
     """
 
     name: Name
@@ -88,6 +91,7 @@ class Transfer(Part):
     feeds: Name
     ready_s: NonNegative = 0.0
     deadline_s: Positive | None = None
+    firm_s: Positive | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Transfer:
@@ -99,6 +103,11 @@ class Transfer(Part):
             raise ValueError(
                 f"transfer {self.name!r} must arrive by {self.deadline_s:g} s but is ready only at "
                 f"{self.ready_s:g} s; move its deadline_s after its ready_s"
+            )
+        if self.firm_s is not None and (self.deadline_s is None or self.deadline_s > self.firm_s):
+            raise ValueError(
+                f"transfer {self.name!r} must arrive by firm_s {self.firm_s:g} s, its deadline_s is "
+                f"{'not given' if self.deadline_s is None else f'{self.deadline_s:g} s'}; give one that is no later"
             )
         return self
 
@@ -164,8 +173,8 @@ class JitArrays:
         (F,) machine, machine, job and computation of each transfer.
     size_mb, size_units
         (F,) size, and size in whole units (rounded up).
-    ready_s, deadline_s
-        (F,) from the job's arrival; the deadline is NaN where the DAG decides.
+    ready_s, deadline_s, firm_s
+        (F,) from the job's arrival; the deadline is NaN where the DAG decides, ``firm_s`` where there is none.
     start_s
         (F,) the earliest start as absolute time.
     computation_s, computation_job
@@ -187,6 +196,7 @@ class JitArrays:
     ready_s: Floats
     start_s: Floats
     deadline_s: Floats
+    firm_s: Floats
     computation_s: Floats
     computation_job: Ints
     tail: Ints
@@ -264,7 +274,9 @@ class JitInstance(Instance):
         times += [(f"copy {c.name!r}", "arrival_s", c.arrival_s) for c in self.copies]
         for j in self.jobs:
             times += [(f"transfer {f.name!r} of job {j.name!r}", "ready_s", f.ready_s) for f in j.transfers]
-            times += [(f"transfer {f.name!r} of job {j.name!r}", "deadline_s", f.deadline_s or 0) for f in j.transfers]
+            for f in j.transfers:
+                last = ("deadline_s", f.deadline_s or 0.0), ("firm_s", f.firm_s or 0.0)
+                times += [(f"transfer {f.name!r} of job {j.name!r}", what, value) for what, value in last]
             times.append(
                 (f"job {j.name!r}", "computations together, in seconds,", sum(c.seconds for c in j.computations))
             )
@@ -312,6 +324,7 @@ class JitInstance(Instance):
         owner = _ints([k for k, _ in transfers])
         ready = np.array([f.ready_s for _, f in transfers], dtype=np.float64)
         deadline = [np.nan if f.deadline_s is None else f.deadline_s for _, f in transfers]
+        firm = [np.nan if f.firm_s is None else f.firm_s for _, f in transfers]
         return read_only(
             JitArrays(
                 out_units=_down(np.array([m.out_mbps for m in self.machines]) * per_slot),
@@ -325,6 +338,7 @@ class JitInstance(Instance):
                 ready_s=ready,
                 start_s=arrival[owner] + ready,
                 deadline_s=np.array(deadline, dtype=np.float64),
+                firm_s=np.array(firm, dtype=np.float64),
                 computation_s=np.array([c.seconds for j in self.jobs for c in j.computations], dtype=np.float64),
                 computation_job=np.repeat(np.arange(len(self.jobs)), [len(j.computations) for j in self.jobs]),
                 tail=_ints([tail for tail, _ in edges]),

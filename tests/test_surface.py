@@ -18,6 +18,7 @@ PUBLIC = [
     "FlowScheduling",
     "GpuAssignment",
     "JitBandwidth",
+    "JitScheduler",
     "LoadPartition",
     "MinCostFlow",
     "PodPlacement",

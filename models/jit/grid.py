@@ -30,6 +30,9 @@ ShareOf: TypeAlias = Literal["transfers", "bytes"]
 #: More slots of windows (a number for each is held) than this are refused.
 MOST_SLOTS = 50_000_000
 
+#: A slot after all others.
+NEVER = 1 << 60
+
 
 @dataclass(frozen=True, eq=False)
 class Runs:
@@ -109,6 +112,8 @@ class Grid:
         (F,) window: slots ``start .. stop - 1``.
     due
         (F,) latest arrival time rounded down; ``stop - due`` above 0 is how far the window was widened.
+    firm
+        (F,) end that must be met even where windows are elastic; `NEVER` where there is none.
     cap
         (F,) most units of the transfer in one slot: the smaller of its two ports.
     out_units, in_units
@@ -126,6 +131,7 @@ class Grid:
     start: Integers
     stop: Integers
     due: Integers
+    firm: Integers
     cap: Integers
     out_units: Integers
     in_units: Integers
@@ -230,8 +236,8 @@ def make_grid(
     chosen = np.flatnonzero(kept)
     sender, receiver, units = arrays.sender[chosen], arrays.receiver[chosen], arrays.size_units[chosen]
     cap = np.minimum(arrays.out_units[sender], arrays.in_units[receiver])
-    origin, start, due = _slots(instance, latest)
-    start, due = start[chosen], due[chosen]
+    origin, start, due, firm = _slots(instance, latest)
+    start, due, firm = start[chosen], due[chosen], firm[chosen]
     grid = Grid(
         instance=instance,
         latest=latest,
@@ -244,12 +250,14 @@ def make_grid(
         start=start,
         stop=np.maximum(due, start - (-units // cap)),
         due=due,
+        firm=firm,
         cap=cap,
         out_units=arrays.out_units,
         in_units=arrays.in_units,
     )
     if windows == "strict":
         _refuse_short(grid)
+    _refuse_firm(grid)
     _refuse_sizes(grid)
     return grid
 
@@ -267,8 +275,8 @@ def _first_share(instance: JitInstance, latest: LatestArrival, share: float, sha
     return np.asarray(before < (share * total - WHOLE * (1 + total))[arrays.job])
 
 
-def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers, Integers]:
-    """First slot and due slot of every transfer, and the slot from which they count.
+def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers, Integers, Integers]:
+    """The slot from which they count; first slot, due slot and firm end of every transfer.
 
     What the instance gives is exact; a latest arrival that a DAG adds up is a float, counted from its job's arrival.
     """
@@ -281,11 +289,13 @@ def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers,
     job = arrays.job.tolist()
     starts: dict[tuple[int, float], int] = {}
     ends: dict[tuple[int, float], int] = {}
-    for j, ready, deadline in zip(job, arrays.ready_s.tolist(), arrays.deadline_s.tolist(), strict=True):
+    given = (arrays.deadline_s.tolist(), arrays.firm_s.tolist())
+    for j, ready, *lasts in zip(job, arrays.ready_s.tolist(), *given, strict=True):
         if (j, ready) not in starts:
             starts[j, ready] = -((near - part[j] - rational(ready) / slot) // 1)
-        if deadline == deadline and (j, deadline) not in ends:
-            ends[j, deadline] = (part[j] + rational(deadline) / slot + near) // 1
+        for last in lasts:
+            if last == last and (j, last) not in ends:
+                ends[j, last] = (part[j] + rational(last) / slot + near) // 1
     start = np.array([starts[key] for key in zip(job, arrays.ready_s.tolist(), strict=True)], np.int64)
     steps = latest.offset_s / instance.slot_s
     due = (
@@ -294,9 +304,11 @@ def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers,
         else start
     )
     due = np.asarray(due, np.int64)
-    given = np.flatnonzero(~np.isnan(arrays.deadline_s))
-    due[given] = [ends[job[k], float(arrays.deadline_s[k])] for k in given.tolist()]
-    return int(origin), start + whole[arrays.job], due + whole[arrays.job]
+    firm = np.full(len(job), NEVER)
+    for end, seconds in ((due, arrays.deadline_s), (firm, arrays.firm_s)):
+        at = np.flatnonzero(~np.isnan(seconds))
+        end[at] = [ends[job[k], float(seconds[k])] for k in at.tolist()]
+    return int(origin), start + whole[arrays.job], due + whole[arrays.job], firm + whole[arrays.job]
 
 
 def _refuse_sizes(grid: Grid) -> None:
@@ -322,6 +334,18 @@ def _refuse_short(grid: Grid) -> None:
             f"transfer {grid.name(k)!r} needs {grid.full_rate_s[k]:.6g} s at full rate, its window is "
             f"{max(window, 0):.6g} s (and {int(grid.too_short.sum()) - 1} more like it); give it more time, or pass "
             "windows='elastic' to accept the least total lateness"
+        )
+
+
+def _refuse_firm(grid: Grid) -> None:
+    """Refuse a firm end that leaves a transfer too few slots even alone."""
+    short = grid.firm < grid.start - (-grid.units // grid.cap)
+    if short.any():
+        k = int(np.argmax(short))
+        needed, slots = int(-(-grid.units[k] // grid.cap[k])), int(grid.firm[k] - grid.start[k])
+        raise ModelError(
+            f"transfer {grid.name(k)!r} needs {needed} slots at full rate, its firm_s leaves {max(slots, 0)}; raise "
+            "firm_s, or leave it out"
         )
 
 

@@ -36,6 +36,8 @@ from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
 __all__ = ["Plan", "Search", "find_plan"]
 
+_FIRM = "the firm ends cannot all be met, whatever else is late; raise a firm_s, or leave one out"
+
 #: Which egress and which ingress ports, (M,) bool each.
 Ports: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
@@ -166,7 +168,7 @@ def find_plan(grid: Grid, search: Search) -> Plan:
         return plan
     out, into = (np.zeros((len(most), 0), np.int64) for most in (grid.out_units, grid.in_units))
     end, sent = fill(out, into, grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
-    if search.windows == "strict" and (end > grid.stop).any():
+    if (end > (grid.stop if search.windows == "strict" else grid.firm)).any():
         return plan
     runs = Runs(grid.start, end)
     rate = np.zeros(runs.count, np.int64)
@@ -189,7 +191,8 @@ def _find_plan(grid: Grid, search: Search) -> Plan:
     if overloaded or not _staged(state, everything, None, 0, elastic=False):
         if search.windows == "strict":
             return _infeasible(grid, _explain(grid, everything, search))
-        _staged(state, everything, None, 0, elastic=True)
+        if not _staged(state, everything, None, 0, elastic=True):
+            return _infeasible(grid, _FIRM)
     return state.plan(0)
 
 
@@ -224,7 +227,8 @@ def _from_structure(state: _State, ports: Ports) -> Plan:
                     return _infeasible(grid, _explain(grid, members, search))
                 if not met:
                     late[members] = True
-                    _staged(state, members, active, 0, elastic=True)
+                    if not _staged(state, members, active, 0, elastic=True):
+                        return _infeasible(grid, _FIRM)
             if not state.status.has_answer:
                 return state.plan(bands.largest)
         over = _relieve(state, bands, ~staged_ones)

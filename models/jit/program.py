@@ -163,14 +163,14 @@ def lexicographic_program(
 def latest_end(grid: Grid, members: Integers) -> Integers:
     """Slots by which everything is sent in any schedule of least lateness.
 
-    A unit sent later than that would find an earlier slot with room at both its ports.
+    A unit sent later than that would find an earlier slot with room at both its ports; firm ends hold.
     """
     busy = 0
     for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
         total = np.bincount(port[members], weights=grid.units[members], minlength=len(limit)).astype(np.int64)
         busy += int((-(-total // limit)).max())
     end = max(int(grid.start[members].max()), int(grid.stop[members].max())) + busy
-    return np.full(len(members), end)
+    return np.minimum(end, grid.firm[members])
 
 
 def rates_of_cells(cells: Cells, amount: Integers) -> tuple[Runs, Integers]:

@@ -7,6 +7,7 @@ from .models.flow.live.scheduler import FlowScheduler as FlowScheduler
 from .models.flow.model import FlowScheduling as FlowScheduling
 from .models.gpu.model import GpuAssignment as GpuAssignment
 from .models.jit.model import JitBandwidth as JitBandwidth
+from .models.jit.scheduler import JitScheduler as JitScheduler
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement

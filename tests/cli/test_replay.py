@@ -44,7 +44,7 @@ def test_what_cannot_be_replayed(run, tmp_path):
     write_instance(generate("gpu-testbed"), other)
     result = run(other)
     assert result.exit_code != 0
-    assert "only flow-scheduling instances can be replayed" in str(result.exception)
+    assert "only flow-scheduling and jit-bandwidth instances can be replayed" in str(result.exception)
     assert "no cost model is named 'x'" in str(run(other, "--goals", "x").exception)
 
 
@@ -69,3 +69,19 @@ def test_goes_on_from_a_saved_state_in_strict_order(run, tmp_path):
     assert "replay only what came later" in str(run(log, "--goals", "quincy", "--restore", half).exception)
     refused = run(rest, "--goals", "quincy", "--restore", half, "--lexicographic")
     assert refused.exit_code == 2 and "from the state" in refused.output
+
+
+def test_a_network_of_transfers(run, tmp_path):
+    source, log = tmp_path / "i.json", tmp_path / "log.jsonl"
+    write_instance(generate("jit-figure4"), source)
+    made = run(source, "--write-log", log, "--set", "share=1.0")
+    assert made.exit_code == 0, made.output
+    assert "steps_proven_optimal" in made.output and "latest against its due slot" in made.output
+    assert run(log, "--set", "load=port").exit_code == 0
+    flow = run(log, "--goals", "borg")
+    assert flow.exit_code == 2 and "option of flow scheduling" in flow.output
+    odd = run(log, "--set", "speed=1")
+    assert odd.exit_code == 2 and "'speed' is none of share" in odd.output
+    log.write_text(log.read_text() + "{oops\n")
+    broken = run(log)
+    assert broken.exit_code == 1 and "line 3" in broken.output

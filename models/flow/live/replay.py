@@ -14,6 +14,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
+from flowlex.models.latency import histogram
 
 __all__ = ["ReplayReport", "replay_events"]
 
@@ -42,13 +43,7 @@ class ReplayReport:
 
     def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:
         """(from ms, to ms, steps) on a logarithmic scale."""
-        if not self.milliseconds:
-            return []
-        low, high = max(min(self.milliseconds), 1e-3), max(self.milliseconds)
-        edges = np.geomspace(low, max(high, low * 1.001), bins + 1)
-        edges[0], edges[-1] = 0.0, max(edges[-1], high * 1.0000001)
-        counts, _ = np.histogram(self.milliseconds, edges)
-        return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
+        return histogram(self.milliseconds, bins)
 
     def summary(self) -> dict[str, Any]:
         """Totals and latencies."""

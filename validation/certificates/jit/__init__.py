@@ -194,10 +194,10 @@ def _schedule(view: _View) -> Iterator[Check]:
         yield Check("rates are whole units", bool(np.issubdtype(s.rate.dtype, np.integer)))
     yield Check("rates are positive", bool((s.rate > 0).all()), float(-s.rate.min(initial=0)))
     early = s.begin < w.start[s.transfer]
-    late = (s.end > w.stop[s.transfer]) & (s.windows == "strict")
+    late = s.end > (w.stop if s.windows == "strict" else w.firm)[s.transfer]
     outside = np.flatnonzero(early | late)
     name = "" if not len(outside) else view.instance.transfer_names[int(s.transfer[outside[0]])]
-    bounds = "in their windows" if s.windows == "strict" else "after they are ready"
+    bounds = "in their windows" if s.windows == "strict" else "after they are ready, and by firm ends"
     yield Check(f"transfers are sent {bounds}", not len(outside), len(outside), name)
     sent = np.zeros(len(w.units), s.rate.dtype)
     np.add.at(sent, s.transfer, s.rate * (s.end - s.begin))
@@ -237,7 +237,7 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
     board = Board(
         tuple(g[at] for g in view.groups),
         tuple(g[at] for g in view.ports),
-        (w.start[at], stop[at], w.due[at]),
+        (w.start[at], stop[at], w.due[at], w.firm[at]),
         w.units[at],
         w.most[at],
         load_most,

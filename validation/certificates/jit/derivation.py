@@ -133,8 +133,9 @@ class Board:
     ----------
     groups, ports
         Per kind of load, and per side: (F',) the unit a transfer counts towards.
-    start, end, due
-        (F',) slots; with ``late`` a transfer may be sent for ever after ``due``, else only before ``end``.
+    window
+        Start, end, due and firm end, (F',) slots each; with ``late`` a transfer may be sent after ``due`` until its
+        firm end, else only before ``end``.
     amount, most
         (F',) units to send, and at most in a slot.
     load_most, port_most
@@ -147,7 +148,7 @@ class Board:
         self,
         groups: tuple[Ints, ...],
         ports: tuple[Ints, ...],
-        window: tuple[Ints, Ints, Ints],
+        window: tuple[Ints, Ints, Ints, Ints],
         amount: Ints,
         most: Ints,
         load_most: Ints,
@@ -156,13 +157,13 @@ class Board:
         late: bool,
         last: int,
     ) -> None:
-        start, end, due = window
+        start, end, due, firm = window
         self.amount, self.groups, self.ports = amount, groups, ports
         ends = [start, end, *(np.minimum(due + p.lam // max(p.nu, 1), last) for p in proofs if late and p.nu)]
         ends += [*(prices.end for p in proofs for prices in (p.load, p.port))]
         self.span = max(int(each.max(initial=0)) for each in ends) + 2
         if late:
-            end = np.full(len(end), self.span - 1)
+            end = np.minimum(firm, self.span - 1)
         joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) else groups
         clock = _together(len(amount), joined)
         self.load_clock = {u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
@@ -189,7 +190,7 @@ class Board:
         self.late = np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0) if late else self.least
         self.tail = late
         self.tail_late = np.maximum(self.span - due, 1)
-        self.tail_most = amount.copy()
+        self.tail_most = np.where(firm > self.span - 1, amount, 0)
         self.width, self.low, self.high = [], [], []
         for rows in self.loads:
             cells = _cells(rows)

@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 #: A quotient this near to a whole number counts as whole.
 _WHOLE = Fraction(1, 10**9)
+#: A slot after all others.
+NEVER = 1 << 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +30,9 @@ class TransferWindows:
     ----------
     origin
         That slot, counted from time 0.
-    start, due, stop
-        (F,) first slot; end by the latest arrival time; the same, widened to the least length in which it fits.
+    start, due, stop, firm
+        (F,) first slot; end by the latest arrival time; the same, widened to the least length in which it fits; end
+        that holds even where windows are elastic (`NEVER` without one).
     units, most
         (F,) whole units to send, and at most in one slot.
     latest_s
@@ -40,6 +43,7 @@ class TransferWindows:
     start: Ints
     due: Ints
     stop: Ints
+    firm: Ints
     units: Ints
     most: Ints
     latest_s: Floats
@@ -51,7 +55,7 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
     arrivals = [Fraction(str(job.arrival_s)) for job in instance.jobs]
     origin = min((a // slot for a in arrivals), default=0)
     latest = latest_offsets(instance, rule)
-    start, due = [], []
+    start, due, firm = [], [], []
     seen: dict[tuple[int, float], int] = {}
     position = 0
     for number, job in enumerate(instance.jobs):
@@ -67,13 +71,22 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
                 steps = float(latest[position]) / instance.slot_s
                 end = base + Fraction(steps) + _WHOLE * max(Fraction(1), Fraction(steps))
             due.append(int(end // 1))
+            last = transfer.firm_s
+            firm.append(NEVER if last is None else int((base + Fraction(str(last)) / slot + _WHOLE) // 1))
             position += 1
     arrays = instance.arrays
-    first, last = np.array(start, np.int64), np.array(due, np.int64)
+    first, until = np.array(start, np.int64), np.array(due, np.int64)
     most = np.minimum(arrays.out_units[arrays.sender], arrays.in_units[arrays.receiver])
     least = (arrays.size_units + most - 1) // np.maximum(most, 1)
     return TransferWindows(
-        int(origin), first, last, np.maximum(last, first + least), arrays.size_units, most, np.asarray(latest)
+        int(origin),
+        first,
+        until,
+        np.maximum(until, first + least),
+        np.array(firm, np.int64),
+        arrays.size_units,
+        most,
+        np.asarray(latest),
     )
 
 

@@ -1,0 +1,137 @@
+"""Replay an event log through `JitScheduler`, and note what every step decided and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.outcome import Status
+from flowlex.instances import events as ev
+from flowlex.instances import jit_events as jit
+from flowlex.instances.base import Part
+from flowlex.models.base import ModelError
+from flowlex.models.jit.scheduler import JitEventError, JitScheduler, JitStep
+from flowlex.models.latency import histogram
+
+__all__ = ["JitReplay", "replay_jit_events"]
+
+
+@dataclass
+class JitReplay:
+    """What a replay did.
+
+    Attributes
+    ----------
+    late
+        Transfers that were to arrive after their due slot at the last step that planned them, and by how many slots.
+    milliseconds
+        Time of every step.
+    refused
+        Events that did not fit, with their number in the log and the reason; they were left out.
+    """
+
+    scheduler: JitScheduler
+    steps: int = 0
+    events: int = 0
+    planned: int = 0
+    replanned: int = 0
+    proven: int = 0
+    late: dict[str, int] = field(default_factory=dict)
+    milliseconds: list[float] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+
+    def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:
+        """(from ms, to ms, steps) on a logarithmic scale."""
+        return histogram(self.milliseconds, bins)
+
+    def summary(self) -> dict[str, Any]:
+        """Totals and latencies."""
+        ms = np.array(self.milliseconds or [0.0])
+        return {
+            "steps": self.steps,
+            "steps_proven_optimal": self.proven,
+            "events": self.events,
+            "refused_events": len(self.refused),
+            "transfers_planned": self.planned,
+            "plans_changed": self.replanned,
+            "transfers_late": len(self.late),
+            "most_slots_late": max(self.late.values(), default=0),
+            "background_transfers": len(self.scheduler.background),
+            "sending_at_end": len(self.scheduler.sending),
+            "median_step_ms": float(np.median(ms)),
+            "p99_step_ms": float(np.percentile(ms, 99)),
+            "longest_step_ms": float(ms.max()),
+        }
+
+
+def replay_jit_events(
+    events: Iterable[Part], *, on_step: Callable[[JitStep], None] | None = None, **options: Any
+) -> JitReplay:
+    """Feed a log to a scheduler.
+
+    Parameters
+    ----------
+    events
+        A log; a ``network`` event comes first. A step is made whenever the scheduler says that one is due
+        (`JitScheduler.next_step_s`), and at every ``step`` event.
+    options
+        Of `JitScheduler`.
+
+    Raises
+    ------
+    ModelError
+        The log does not begin with a network, or an option is none.
+    """
+    stream = iter(events)
+    first = next(stream, None)
+    if not isinstance(first, jit.Network):
+        raise ModelError("a log of transfers begins with its `network` event, which tells machines, slot and unit")
+    scheduler = JitScheduler(first.machines, slot_s=first.slot_s, unit_mb=first.unit_mb, **options)
+    report = JitReplay(scheduler, events=1)
+    for number, event in enumerate(stream, 2):
+        report.events += 1
+        at_s = getattr(event, "at_s", 0.0)
+        while (due := scheduler.next_step_s) is not None and due < at_s:
+            _step(report, due, on_step)
+        try:
+            _apply(scheduler, event)
+        except JitEventError as error:
+            report.refused.append((number, str(error)))
+            continue
+        if isinstance(event, ev.Step):
+            _step(report, at_s, on_step)
+    while (due := scheduler.next_step_s) is not None:
+        _step(report, due, on_step)
+    return report
+
+
+def _apply(scheduler: JitScheduler, event: Part) -> None:
+    match event:
+        case jit.Arrive():
+            scheduler.submit(event.job, event.at_s)
+        case jit.Withdraw():
+            scheduler.withdraw(event.job, event.at_s)
+        case jit.Sent():
+            scheduler.report(event.transfer, event.left_mb, event.at_s)
+        case ev.Step():
+            if event.at_s < scheduler.now_s:
+                raise JitEventError(f"time runs forwards: {event.at_s} s comes before {scheduler.now_s} s")
+        case _:
+            raise JitEventError(f"{getattr(event, 'event', event)!r} is no event of a network of transfers")
+
+
+def _step(report: JitReplay, at_s: float, on_step: Callable[[JitStep], None] | None) -> None:
+    step = report.scheduler.step(at_s)
+    report.steps += 1
+    report.planned += len(step.new)
+    report.replanned += len(step.changed)
+    report.proven += step.status is Status.OPTIMAL
+    for name in report.scheduler.sending:
+        report.late.pop(name, None)
+    report.late |= step.late
+    report.milliseconds.append(step.seconds * 1000)
+    if on_step is not None:
+        on_step(step)
