@@ -1,9 +1,9 @@
-# make demo | demo-telemetry | test | lint | bench: each first makes .venv and installs what it needs.
+# make demo | demo-telemetry | test | lint | docs | bench: each first makes .venv and installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-telemetry test test-slow coverage lint format bench clean
+.PHONY: demo demo-telemetry test test-slow coverage lint format docs bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -17,7 +17,7 @@ $(VENV)/stamp-%: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-test_extras := test,notebook,telemetry
+test_extras := test,notebook,telemetry,docs
 
 demo: $(VENV)/stamp
 	$(BIN)/flowlex generate gpu-testbed --seed 1 -o demo-output/gpu-testbed.json
@@ -60,8 +60,13 @@ format: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The site, without warnings; notebooks and gallery are run, and again only when they change.
+docs: $(VENV)/stamp-$(test_extras)
+	PYTHONPATH=docs/extensions $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo 'Site: docs/_build/html/index.html'
+
 bench: $(VENV)/stamp-bench,telemetry
 	$(BIN)/python -m benchmarks --write
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-output
+	rm -rf $(VENV) build dist *.egg-info demo-output docs/_build

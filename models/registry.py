@@ -168,7 +168,7 @@ def solve(instance: Instance | str | Path, engine: EngineName = "pulp", **option
     Examples
     --------
     >>> from flowlex import generate, solve
-    >>> solve(generate("gpu-figure-1"), policy="FSP").status
+    >>> solve(generate("gpu-figure1"), policy="FSP").status
     <Status.OPTIMAL: 'optimal'>
     """
     if not isinstance(instance, Instance):

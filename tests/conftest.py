@@ -10,6 +10,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from tests.documents import shell
+
+__all__ = ["shell"]
+
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, database=None)
 settings.register_profile("search", deadline=None, derandomize=False, print_blob=True, database=None)
 settings.load_profile("ci")

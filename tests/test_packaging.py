@@ -28,6 +28,8 @@ MODULES = {
 #: Tools that `make`, pytest and mypy run; no module imports them.
 TOOLS = {"import-linter", "jupyter", "mypy", "nbmake", "pandas-stubs", "pyright", "pytest-cov", "pytest-timeout"}
 TOOLS |= {"pytest-xdist", "ruff", "scipy-stubs", "setuptools", "types-psutil"}
+#: What `make docs` runs.
+TOOLS |= {"furo", "latex2mathml", "myst-nb", "numpydoc", "sphinx"}
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 BUILD = "from setuptools.build_meta import build_sdist; import sys; print(build_sdist(sys.argv[1]))"
 

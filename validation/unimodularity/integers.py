@@ -61,8 +61,8 @@ def implied_integers(
     >>> lp = LinearProgram("fixed_charge")
     >>> flow = lp.variables("flow", 3, upper=10, integer=True)
     >>> open_ = lp.variables("open", 3, upper=1, integer=True)
-    >>> lp.constrain("link", flow - open_ * 10, "<=", 0)
-    >>> lp.constrain("demand", flow.sum(), "==", 12)
+    >>> _ = lp.constrain("link", flow - open_ * 10, "<=", 0)
+    >>> _ = lp.constrain("demand", flow.sum(), "==", 12)
     >>> implied_integers(lp).dropped_names
     ('flow[0]', 'flow[1]', 'flow[2]')
     """

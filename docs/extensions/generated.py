@@ -1,0 +1,226 @@
+"""Pages made from the code before a build: mathematics, files, commands, public names; notebooks and reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import json
+import re
+import shutil
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+import click
+import typer.main
+from pydantic import TypeAdapter
+from typer.cli import get_docs_for_click
+
+import flowlex
+from flowlex.instances import json_schema, kinds
+from flowlex.instances.events import Event
+from flowlex.models.options import option_types
+from flowlex.models.registry import model_class
+from flowlex.validation.certificates import solution_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Rooms whose ``__all__`` is public, and what their page is called.
+PUBLIC = {
+    "flowlex": "The package",
+    "flowlex.instances": "Instances",
+    "flowlex.models": "Models",
+    "flowlex.formulations": "Formulations",
+    "flowlex.validation.certificates": "Certificates",
+    "flowlex.validation.unimodularity.check": "Total unimodularity",
+    "flowlex.validation.unimodularity.integers": "Integers that can be dropped",
+}
+
+
+def row(*cells: str) -> str:
+    """A line of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """A Markdown table; nothing when there are no rows."""
+    return ["", row(*head), row(*("---" for _ in head)), *(row(*cells) for cells in rows), ""] if rows else []
+
+
+def words(hint: Any) -> str:
+    """A declared type as a reader of the command line would put it."""
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return ", ".join(str(member.value) for member in hint)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return ", ".join(map(str, args))
+    if origin is typing.Annotated:
+        return words(args[0])
+    if args and origin is not tuple:
+        return " or ".join(sorted({words(arg) for arg in args if arg is not type(None)}))
+    return getattr(hint, "__name__", str(hint))
+
+
+def mathematics(kind: str) -> str:
+    """The page of a model: words, symbols, equations and options, all from its declaration."""
+    cls = model_class(kind)
+    said, _, parameters = inspect.cleandoc(cls.__doc__ or "").partition("\nNotes\n")[0].partition("Parameters\n---")
+    first = f"`{cls.__name__}` solves instances of kind `{kind}` ({{doc}}`/formats/{kind}`)."
+    module = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
+    lines = [f"# {cls.title}", "", first, "", module, "", said, ""]
+    for caption, symbols in (("Sets", cls.sets), ("Parameters", cls.parameters), ("Variables", cls.unknowns)):
+        rows = [(f"${symbol.latex}$", symbol.says) for symbol in symbols]
+        lines += [f"## {caption}", *table(("symbol", "stands for"), rows)] if rows else []
+    if cls.objective_latex:
+        lines += ["## Objective", "", f"$$\\text{{minimise}}\\quad {cls.objective_latex}$$", ""]
+    for equation in cls.equations:
+        facts = [equation.says, equation.when, equation.source]
+        lines += [f"## `{equation.name}`", "", f"$${equation.latex}$$", "", "; ".join(filter(None, facts)) + ".", ""]
+        lines += [f"Dual: {equation.dual_text}.", ""] if equation.dual else []
+    rows = [(f"`{name}`", words(hint), f"`{default(cls, name)}`") for name, hint in option_types(cls).items()]
+    lines += ["## Options", *table(("option", "values", "default"), rows)]
+    lines += ["```text", "Parameters", "---" + parameters.strip("\n"), "```"] if parameters else []
+    return "\n".join(lines)
+
+
+def default(cls: type, name: str) -> Any:
+    """The default of an option."""
+    (field,) = (field for field in dataclasses.fields(cls) if field.name == name)
+    made = field.default_factory is not dataclasses.MISSING
+    value = field.default_factory() if made else field.default
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def fields(schema: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Rows of a table of fields."""
+    needed = schema.get("required", [])
+    rows = []
+    for name, field in schema.get("properties", {}).items():
+        given = "required" if name in needed else f"default `{json.dumps(field.get('default'))}`"
+        rows.append((f"`{name}`", shape(field), given, limits(field) + field.get("description", "")))
+    return rows
+
+
+def shape(field: dict[str, Any]) -> str:
+    """The type of a field, objects by name."""
+    if "$ref" in field:
+        return field["$ref"].rsplit("/", 1)[1]
+    if "const" in field:
+        return json.dumps(field["const"])
+    if "enum" in field:
+        return ", ".join(map(json.dumps, field["enum"]))
+    for key in ("anyOf", "allOf", "oneOf"):
+        if key in field:
+            return " or ".join(dict.fromkeys(shape(option) for option in field[key]))
+    if field.get("type") == "array":
+        return f"list of {shape(field.get('items', {}))}"
+    extra = field.get("additionalProperties")
+    if isinstance(extra, dict):
+        return f"object: name to {shape(extra)}"
+    return str(field.get("type", "any"))
+
+
+def limits(field: dict[str, Any]) -> str:
+    """Bounds of a number, in signs."""
+    signs = {"exclusiveMinimum": ">", "minimum": "at least", "exclusiveMaximum": "<", "maximum": "at most"}
+    said = ", ".join(f"{sign} {field[key]}" for key, sign in signs.items() if key in field)
+    return f"({said}) " if said else ""
+
+
+def document(title: str, schema: dict[str, Any]) -> str:
+    """The page of a file format: every field of every object."""
+    lines = [f"# {title}", ""]
+    parts = {"the document": schema, **schema.get("$defs", {})}
+    for name, part in parts.items():
+        lines += [f"## {name}" if part is schema else f"## `{name}`", ""]
+        lines += ["```text", inspect.cleandoc(part["description"]), "```", ""] if part.get("description") else []
+        lines += table(("field", "type", "given", "meaning"), fields(part))
+    return "\n".join(lines)
+
+
+def commands() -> dict[str, str]:
+    """A page per command, as ``--help`` says it."""
+    from flowlex.cli.app import app
+    from flowlex.cli.group import LAZY
+
+    group = typer.main.get_command(app)
+    context = click.Context(group, info_name="flowlex")
+    pages = {}
+    for name in group.list_commands(context):  # type: ignore[attr-defined]
+        command = LAZY[name].load(name) if name in LAZY else group.get_command(context, name)  # type: ignore[attr-defined]
+        text = get_docs_for_click(obj=command, ctx=context, name=name, call_prefix="flowlex")
+        pages[name] = re.sub(r"^(#+) `(.*?)`$", r"\1 \2", text, flags=re.MULTILINE)
+    return pages
+
+
+def reference(module: str, title: str) -> str:
+    """The page of a room: every public name with its docstring."""
+    room = importlib.import_module(module)
+    names = sorted(name for name in room.__all__ if not name.startswith("__"))
+    lines = [f"# {title}: `{module}`", "", inspect.cleandoc(room.__doc__ or ""), ""]
+    for name in names:
+        thing = getattr(room, name)
+        kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
+        member = "   :members:\n   :inherited-members: BaseModel\n" if kind == "class" and module == "flowlex" else ""
+        index = "" if module == "flowlex" or name not in flowlex.__all__ else "   :no-index:\n"
+        lines += [f"## `{name}`", "", "```{eval-rst}", f".. auto{kind}:: {module}.{name}\n{member}{index}```", ""]
+    return "\n".join(lines)
+
+
+def index(title: str, said: str, pages: typing.Iterable[str]) -> str:
+    """A page that leads to others."""
+    return "\n".join([f"# {title}", "", said, "", "```{toctree}", ":maxdepth: 1", "", *pages, "```", ""])
+
+
+def pages() -> dict[str, str]:
+    """Every generated page: its place and its text."""
+    ours = [kind for kind in kinds() if model_class(kind).__module__.startswith("flowlex.")]
+    made = {f"mathematics/{kind}": mathematics(kind) for kind in ours}
+    made["mathematics/index"] = index(
+        "The models", "Each page is made from the declaration that the code solves.", ours
+    )
+    made |= {f"formats/{kind}": document(f"Instances: {kind}", json_schema(kind)) for kind in kinds()}
+    made["formats/solution"] = document("Solutions", solution_schema())
+    made["formats/events"] = document("Event logs", TypeAdapter[Any](Event).json_schema())
+    said = "Every field of every file. `flowlex schema KIND` prints the JSON Schema of instances and solutions."
+    made["formats/index"] = index("File formats", said, [*kinds(), "solution", "events"])
+    texts = commands()
+    made |= {f"commands/{name}": text for name, text in texts.items()}
+    made["commands/index"] = index("Commands", "What `flowlex COMMAND --help` says.", texts)
+    names = {module.replace(".", "-"): (module, title) for module, title in PUBLIC.items()}
+    made |= {f"reference/{name}": reference(*known) for name, known in names.items()}
+    made["reference/index"] = index("Public names", "What programs may rely on.", names)
+    return made
+
+
+def write(app: Any) -> None:
+    """Write the pages that changed, and copy the notebooks and reports that live elsewhere."""
+    folder = Path(app.srcdir)
+    for place, text in pages().items():
+        target = folder / f"{place}.md"
+        target.parent.mkdir(exist_ok=True)
+        if not target.exists() or target.read_text() != text:
+            target.write_text(text)
+    tutorials = folder / "tutorials"
+    tutorials.mkdir(exist_ok=True)
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    for notebook in notebooks:
+        shutil.copy2(notebook, tutorials / notebook.name)
+    said = "One notebook per problem, from a hand-sized example to the published scale; run when the site was built."
+    (tutorials / "index.md").write_text(index("Tutorials", said, [notebook.stem for notebook in notebooks]))
+    for name, source in {"benchmarks": "benchmarks/README.md", "changelog": "CHANGELOG.md"}.items():
+        shutil.copy2(ROOT / source, folder / f"{name}.md")
+
+
+def plainly(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Show a name in backticks that has no page as it stands; every other missing reference stays a warning."""
+    return content if node["reftype"] == "obj" else None
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Write the pages before a build."""
+    app.connect("builder-inited", write)
+    app.connect("missing-reference", plainly)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

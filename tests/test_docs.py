@@ -1,0 +1,57 @@
+"""The documentation is run: its blocks in order, its gallery, its build without warnings; and it fetches nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.documents import ROOT, blocks, lines
+
+pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+DOCS = ROOT / "docs"
+PAGES = [DOCS / "installation.md", DOCS / "index.md", *sorted((DOCS / "howto").glob("*.md"))]
+#: What a page may fetch when it is opened: an address in one of these places.
+ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""
+FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@import|url\([\s\"']*(?:https?:)?//")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_every_block_of_a_page_runs_in_order(page, shell):
+    code = []
+    for language, text in blocks(page.read_text()):
+        if language == "console":
+            for line in lines(text):
+                shell(line)
+        elif language == "python":
+            code.append(text)
+    if code:
+        (shell.folder / "code.py").write_text("\n".join(code))
+        assert shell("python code.py")
+
+
+def test_every_picture_of_the_gallery_is_drawn(shell):
+    cells = [text for language, text in blocks((DOCS / "gallery.md").read_text()) if language == "code-cell"]
+    figures = "(pyplot.figure(number) for number in pyplot.get_fignums())"
+    drawn = f"\nfrom matplotlib import pyplot\nprint(*(len(figure.axes[0].get_children()) for figure in {figures}))"
+    (shell.folder / "code.py").write_text("".join(cells) + drawn)
+    children = [int(count) for count in shell("python code.py").split()]
+    assert len(children) == len(cells) - 1 and min(children) > 10  # an empty axes has ten
+
+
+@pytest.mark.timeout(900)
+def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path):
+    built = tmp_path / "html"
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-d", tmp_path / "trees"]
+    environment = os.environ | {"FLOWLEX_DOCS_NOTEBOOKS": "off"}
+    done = subprocess.run([*command, DOCS, built], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = sorted(built.rglob("*.html"))
+    assert len(pages) > 40
+    assert {page.name: found[0] for page in pages if (found := FETCHED.search(page.read_text()))} == {}
+    mathematics = (built / "mathematics" / "gpu-assignment.html").read_text()
+    assert mathematics.count("<math ") > 15 and "merror" not in mathematics
