@@ -253,9 +253,8 @@ class NetworkBuilder:
     >>> net = NetworkBuilder("assignment")
     >>> worker = net.nodes("worker", 3, supply=1)
     >>> sink = net.nodes("sink", 1, supply=-3)
-    >>> works = net.arcs("works", worker, sink, upper=1, cost=[4, 2, 7])
-    >>> net.build().arc_count
-    3
+    >>> _ = net.arcs("works", worker, sink, upper=1, cost=[4, 2, 7])
+    >>> network = net.build()
 
     Parameters
     ----------
