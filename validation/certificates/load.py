@@ -131,6 +131,7 @@ def _judge(claimed: Claimed) -> Finding:
     if evaluation not in ("configuration", "cpu_load", "history", "performance"):
         checks.append(Check("capacities", True, detail=f"by {evaluation}, a function that no file holds", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
+    metrics |= _finishes(instance, evaluation, after)
     limit, found = _limits(instance, evaluation, after, options["objective"] == "makespan")
     checks += found
     if prices is None:
@@ -139,6 +140,9 @@ def _judge(claimed: Claimed) -> Finding:
         checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
     excess = None if options["objective"] == "makespan" or options["level"] == "item" else view.load > whole(limit)
+    if excess is not None:
+        back = [names[h] for h, n in sorted(needed) if not excess[h] or excess[n]]
+        checks.append(Check("only nodes above their target send", not back, len(back), ", ".join(back[:3])))
     bound, says = _bound(moves, instance, limit, prices, place, excess, options["objective"] == "makespan")
     detail = says or f"at least {bound} of 1/{moves.per_s} s, here {cost}"
     proven = not says and bound >= cost
@@ -146,6 +150,18 @@ def _judge(claimed: Claimed) -> Finding:
         checks.append(Check("no partition of these loads moves for less", proven, max(0, cost - bound), detail))
         return Finding("optimal", tuple(checks), objective, objective, metrics=metrics)
     return Finding("bounded", tuple(checks), objective, Fraction(bound, moves.per_s), metrics=metrics)
+
+
+def _finishes(instance: LoadPartitionInstance, evaluation: str, after: list[int]) -> dict[str, Any]:
+    """When the first and the last node end, by capacity and by true speed; a node without items ends at once."""
+    speeds = {"_finish": [_capacity(node, evaluation) for node in instance.nodes]}
+    if all(node.true_items_per_s is not None for node in instance.nodes):
+        speeds["_true_finish_s"] = [exact(node.true_items_per_s or 0) for node in instance.nodes]
+    found: dict[str, Any] = {}
+    for name, speed in speeds.items():
+        ends = [items / c if items else Fraction(0) for items, c in zip(after, speed, strict=True)]
+        found |= {f"latest{name}": max(ends), f"earliest{name}": min(ends)}
+    return found
 
 
 def _limits(

@@ -41,8 +41,7 @@ def at(document: Any, path: tuple[Any, ...]) -> Any:
 
 
 def judged(name: str) -> list[tuple[Any, ...]]:
-    ignored = {"preempted", "waiting", "fair_share", "cost_unit_s", "latest_finish", "earliest_finish"}
-    ignored |= {"latest_true_finish_s", "earliest_true_finish_s", "cost_rounding_at_most_s"}
+    ignored = {"preempted", "waiting", "fair_share", "cost_unit_s", "cost_rounding_at_most_s"}
     paths = [leaf for leaf in leaves(TRUE[name]) if leaf[0] in JUDGED and not ignored & set(map(str, leaf))]
     return [leaf for leaf in paths if at(TRUE[name], leaf) is not None]
 

@@ -1,0 +1,207 @@
+"""Seeded faults in the code of load partition: whatever they make wrong is refused by the certificate."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import flowlex.models.load
+from flowlex.instances import generate
+from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
+from flowlex.models.load.model import LoadPartition
+from flowlex.validation.certificates import CertificateError
+
+FOLDER = Path(flowlex.models.load.__file__).parent
+#: File, what the code says, and what a slip would make of it.
+FAULTS: dict[str, tuple[str, str, str]] = {
+    "quotas of one item less": ("capacity", "quotas = [c * total / whole", "quotas = [c * (total - 1) / whole"),
+    "quotas without the last capacity": (
+        "capacity",
+        "    whole = sum(exact)\n    quotas",
+        "    whole = sum(exact[:-1])\n    quotas",
+    ),
+    "rest to the smallest remainders": ("capacity", "(floors[i] - quotas[i], i)", "(quotas[i] - floors[i], i)"),
+    "rest to the first nodes": ("capacity", "key=lambda i: (floors[i] - quotas[i], i)", "key=lambda i: i"),
+    "ties to the later node": ("capacity", "(floors[i] - quotas[i], i)", "(floors[i] - quotas[i], -i)"),
+    "a quota rounded up": (
+        "capacity",
+        "floors = [q.numerator // q.denominator",
+        "floors = [-(-q.numerator // q.denominator)",
+    ),
+    "capacities as binary floats": (
+        "capacity",
+        "return tuple(rationals(values))",
+        "return tuple(Fraction(round(float(v), 0)) for v in values)",
+    ),
+    "history as its last run": ("capacity", "for r in node.history)", "for r in node.history[-1:])"),
+    "processors beyond full": (
+        "capacity",
+        "return min(Fraction(1), rational(node.cpu_free)",
+        "return max(Fraction(1), rational(node.cpu_free)",
+    ),
+    "makespan without the items left over": ("capacity", "range(total - sum(loads))", "range(0)"),
+    "makespan of one item more": ("capacity", "range(total - sum(loads))", "range(total - sum(loads) + 1)"),
+    "the most rounded up": (
+        "capacity",
+        "most = [(c * finish).numerator // (c * finish).denominator",
+        "most = [-(-(c * finish).numerator // (c * finish).denominator) + 1",
+    ),
+    "the last item to any node": (
+        "capacity",
+        "_, i = heapq.heappop(queue)",
+        "_, i = heapq.heappop(queue) if len(queue) < 2 else queue.pop()",
+    ),
+    "a replica forgotten": (
+        "network",
+        "holds = view.holds[first]",
+        "holds = view.holds[first] & ~(view.holds[first].cumsum(axis=1) > 1)",
+    ),
+    "a replica made up": (
+        "network",
+        "holds = view.holds[first]",
+        "holds = view.holds[first] | (np.arange(view.holds.shape[1]) == 0)",
+    ),
+    "groups mixed up": (
+        "network",
+        "return cls(group.reshape(-1), holds, items)",
+        "return cls(group.reshape(-1)[::-1], holds, items)",
+    ),
+    "items counted by block": (
+        "network",
+        "np.add.at(items, group.reshape(-1), view.count)",
+        "np.add.at(items, group.reshape(-1), 1)",
+    ),
+    "usual undercuts dear links": (
+        "network",
+        "dear: Booleans = np.any(view.cost > view.usual, axis=1)",
+        "dear = np.zeros(size, bool)",
+    ),
+    "cheap links missing": ("network", "(dear[:, None] | (view.cost < view.usual))", "dear[:, None]"),
+    "one link missing": (
+        "network",
+        "source, target = np.nonzero(linked)",
+        "source, target = (x[1:] for x in np.nonzero(linked))",
+    ),
+    "links turned round": (
+        "network",
+        "units.whole[view.cost[source, target]]",
+        "units.whole[view.cost[target, source]]",
+    ),
+    "usual for free": ("network", "cost=units.whole[view.usual]", "cost=0"),
+    "usual at the cheapest price": ("network", "cost=units.whole[view.usual]", "cost=units.whole[min(1, view.usual)]"),
+    "links at one price": ("network", "cost = units.whole[view.cost[source, target]]", "cost = 1"),
+    "moves without a link missing": (
+        "network",
+        "np.flatnonzero(sends & ~dear), np.flatnonzero(receives)",
+        "np.flatnonzero(sends & ~dear), np.flatnonzero(receives)[:-2]",
+    ),
+    "costs in a coarse unit": ("network", "limit=limit)", "limit=3)"),
+    "everybody sends": ("network", "(above, ~above) if one_way else", "(above | True, ~above | True) if one_way else"),
+    "targets of the neighbour": ("network", "else -targets, labels", "else -np.roll(targets, 1), labels"),
+    "one more within the makespan": ("network", "upper=most,", "upper=most + 1,"),
+    "dearest holder": ("network", "view.cost[holders, n].argmin()", "view.cost[holders, n].argmax()"),
+    "moves of one block lost": (
+        "network",
+        "block[away], node[away], items[away]",
+        "block[away][1:], node[away][1:], items[away][1:]",
+    ),
+    "a part counted twice": (
+        "network",
+        "return pairs[:, 0], pairs[:, 1], total",
+        "return pairs[:, 0], pairs[:, 1], total * np.where(np.arange(len(total)), 1, 2)",
+    ),
+    "parts on the wrong node": (
+        "network",
+        "return pairs[:, 0], pairs[:, 1], total",
+        "return pairs[:, 0], pairs[::-1, 1], total",
+    ),
+    "cost of the way back": ("network", "view.cost[pairs].tolist()", "view.cost.T[pairs].tolist()"),
+    "bound of twice the cost": (
+        "model",
+        '"bound": plain(seconds), "gap": 0.0',
+        '"bound": plain(2 * seconds), "gap": 0.0',
+    ),
+    "prices of the neighbour": ("model", 'found = prices["node"]', 'found = np.roll(prices["node"], 1)'),
+    "prices turned round": ("model", 'found = prices["node"]', 'found = -prices["node"]'),
+    "replicas always": ("model", 'replicas=self.level == "item"', "replicas=True"),
+    "replicas never": ("model", 'replicas=self.level == "item"', "replicas=False"),
+}
+
+
+def hand_made(*, dearest: float = 9.0) -> LoadPartitionInstance:
+    """Three nodes with decimal figures, replicas, links (up to the dearest) about the usual price, not symmetric."""
+    figures = ((2.3, 0.31), (4.4, 0.44), (1.6, 0.2))
+    nodes = tuple(
+        LoadNode.model_validate(
+            {
+                "name": f"n{i}",
+                "configuration": power,
+                "cpu_free": free,
+                "cpu_required": 0.3,
+                "history": [{"items": 10 * (i + 1), "seconds": 3.1}, {"items": 9, "seconds": 1.0 + i}],
+            }
+        )
+        for i, (power, free) in enumerate(figures)
+    )
+    held = ((9, "n0"), (4, "n0 n1"), (3, "n2 n0"), (7, "n2"), (2, "n0 n1"))
+    blocks = tuple(Block(name=f"b{i}", items=k, holders=tuple(h.split())) for i, (k, h) in enumerate(held))
+    seconds = {("n0", "n1"): 1.25, ("n1", "n0"): 0.1, ("n2", "n1"): 0.7, ("n2", "n0"): 3.0, ("n1", "n2"): 2.5}
+    links = tuple(Link(source=a, target=b, seconds_per_item=s) for (a, b), s in seconds.items() if s <= dearest)
+    return LoadPartitionInstance(nodes=nodes, blocks=blocks, links=links, seconds_per_item=1.0)
+
+
+INSTANCES = [hand_made(), hand_made(dearest=1.0), generate("inference-cluster", seed=1, workers=5, items=60)]
+OPTIONS: list[dict[str, Any]] = [
+    {"capacity": capacity, "objective": objective, "level": level}
+    for capacity, objective, level in (
+        ("configuration", "targets", "node"), ("configuration", "targets", "item"), ("history", "targets", "item"),
+        ("cpu_load", "makespan", "item"), ("history", "makespan", "node"), ("cpu_load", "targets", "node"),
+    )
+]  # fmt: skip
+
+
+def with_fault(file: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The model class, made of the same sources with one change."""
+    for name in ("capacity", "network", "solution", "model"):
+        module = ModuleType(f"flowlex.models.load.{name}")
+        source = (FOLDER / f"{name}.py").read_text()
+        if name == file:
+            assert source.count(old) == 1, f"the code no longer says {old!r}"
+            source = source.replace(old, new)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(source, name, "exec"), module.__dict__)
+    return sys.modules["flowlex.models.load.model"].LoadPartition
+
+
+@pytest.fixture(scope="module")
+def truth() -> list[Any]:
+    return [LoadPartition(instance, **options).solve("network") for instance in INSTANCES for options in OPTIONS]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_model_is_refused(fault: str, truth: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = with_fault(*FAULTS[fault], monkeypatch), Counter[str]()
+    cases = [(instance, options) for instance in INSTANCES for options in OPTIONS]
+    for (instance, options), true in zip(cases, truth, strict=True):
+        try:
+            found = model(instance, **options).solve("network")
+        except CertificateError:
+            seen["refused"] += 1
+        except (ValueError, IndexError, AttributeError):
+            seen["no answer"] += 1
+        else:
+            right = found.objective == true.objective and result(found, true) == result(true, true)
+            seen["no answer" if found.status != "optimal" else "right" if right else "WRONG"] += 1
+    assert not seen["WRONG"] and seen["refused"] + seen["no answer"], seen
+
+
+def result(solution: Any, true: Any) -> Any:
+    """What is the same in every optimum: the loads, or when the last node ends."""
+    if solution.options["objective"] == "targets":
+        return solution.targets
+    return (solution.after[true.capacity > 0] / true.capacity[true.capacity > 0]).max()
