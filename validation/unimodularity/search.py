@@ -84,8 +84,12 @@ class Search:
         return self._try(method, part, METHODS[method](self))
 
     def _decide(self, part: Part, depth: int, *, full: bool) -> Found | None:
-        """Settle one part: easy proofs, reductions, blocks, then the harder steps."""
-        found = self._easy(part)
+        """Settle one part: easy proofs, reductions, blocks, then the harder steps.
+
+        The whole is tried as a network first: what is none is mostly refused after a few columns, what is one needs
+        no reduction.
+        """
+        found = self._easy(part) or (self._networks(part) if depth == 0 else None)
         if found is not None:
             return found
         if depth < DEEPEST:
