@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, ternary
+from flowlex.validation.unimodularity.network_part import network_part
 from flowlex.validation.unimodularity.parts import Found, whole, witness_of
 from flowlex.validation.unimodularity.proof import Answer, Certificate, Step, Witness
 from flowlex.validation.unimodularity.reductions import bad_entry
@@ -30,6 +31,9 @@ from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
 __all__ = ["METHODS", "check"]
+
+#: Methods that also look for the network part of a program.
+WHOLE = ("auto", "full")
 
 
 def check(
@@ -100,6 +104,9 @@ class _Check:
         proven = answer is Answer.TU or (scaled is not None and scaled.answer is Answer.TU)
         if not proven and program is not None and (program.equations.any() or program.free.any()):
             senses = senses_of(self.named, divided_matrix, self.clock, self.decide)
+        part = None
+        if not proven and program is not None and self.method in WHOLE:
+            part = network_part(self.named, clock=self.clock)
         verdict = Verdict(
             answer=answer,
             shape=self.named.shape,
@@ -110,6 +117,7 @@ class _Check:
             witness=witness,
             scaled=scaled,
             senses=senses,
+            network=part,
             steps=tuple(self.steps),
         )
         return replace(verdict, conclusion=conclusion_of(self.named, verdict) or self._advice())

@@ -17,25 +17,25 @@ from math import lcm
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical, exact, ternary
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, exact, ternary
 from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
+from flowlex.validation.unimodularity.network_part import network_part
 from flowlex.validation.unimodularity.proof import Number, listed
-from flowlex.validation.unimodularity.scaling import divided, divisors_of
+from flowlex.validation.unimodularity.scaling import unit_scaling
 from flowlex.validation.unimodularity.sources import matrix_of
 
-__all__ = ["Extraction", "extract_network", "side_constraints"]
+__all__ = ["Extraction", "extract_network"]
 
 Array = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 #: Largest integer that a bound or a cost may become when fractions are cleared.
 LARGEST = 2**53
-#: Networks tried while looking for the rows that stand in the way.
-MOST_TRIALS = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +46,19 @@ class Extraction:
     ----------
     network
         The minimum-cost flow; arcs stand for columns (``flow``) and for rows that are no equations (``row``).
-    row_divisors
-        Constants that rows were divided by.
+    row_scales, column_scales
+        Row i says ``row_scales[i]`` times the network's equation; ``column_scales[j] * x[j]`` is a flow of the network
+        (where they are not 1).
     flow_scale, cost_scale
         One unit of x is ``flow_scale`` units of flow; a cost of 1 is ``cost_scale`` per unit of flow.
     constant
-        What the objective has on top of the network's cost (of lower bounds moved to 0), in the program's unit.
+        What the objective has on top of the network's cost (of lower bounds moved to 0, and its own), in the program's
+        unit.
     """
 
     network: FlowNetwork
-    row_divisors: dict[int, Number]
+    row_scales: dict[int, Number]
+    column_scales: dict[int, Number]
     flow_scale: int
     cost_scale: int
     constant: Fraction
@@ -74,18 +77,20 @@ class Extraction:
         arcs = np.flatnonzero(self.column_of_arc >= 0)
         np.add.at(moved, self.column_of_arc[arcs], self.sign_of_arc[arcs] * flow[arcs])
         start = np.array([float(value) for value in self.shift])
-        return np.asarray(start + moved / self.flow_scale)
+        return np.asarray((start + moved / self.flow_scale) / _factors(self.column_scales, len(start)))
 
     def duals(self, potentials: Array) -> Floats:
         """The program's dual values (of its minimisation) for potentials of the nodes."""
         tail, head = self.tree
-        divisor = np.ones(len(tail))
-        for row, value in self.row_divisors.items():
-            divisor[row] = float(value)
-        return np.asarray((potentials[tail] - potentials[head]) / (self.cost_scale * divisor))
+        price = (potentials[tail] - potentials[head]) / self.cost_scale
+        return np.asarray(price / _factors(self.row_scales, len(tail)))
 
     def __str__(self) -> str:
-        scales = [f"{len(self.row_divisors)} row(s) divided by their content"] if self.row_divisors else []
+        scales = [
+            f"{what} scaled: {listed(tuple(f'{line} by {value}' for line, value in held.items()))}"
+            for what, held in (("rows", self.row_scales), ("columns", self.column_scales))
+            if held
+        ]
         scales += [f"flows in 1/{self.flow_scale}"] if self.flow_scale != 1 else []
         scales += [f"costs times {self.cost_scale}"] if self.cost_scale != 1 else []
         scales += [f"objective = cost / {self.flow_scale * self.cost_scale} + {self.constant}"]
@@ -107,77 +112,48 @@ def extract_network(source: Any, *, time_limit: float = 60.0) -> Extraction:
         raise MatrixError("a bare matrix has no costs and sides; give a program")
     if program.nonlinear:
         raise MatrixError(f"no minimum-cost flow is this program: {program.nonlinear}")
-    divisors = divisors_of(named.matrix)
-    matrix = divided(named.matrix, divisors)
+    scaling = unit_scaling(named.matrix)
     with Clock(time_limit) as clock:
-        result = network_matrix(ternary(matrix), clock=clock) if np.all(np.abs(matrix.data) == 1) else None
-    if result is None or result.status != "network":
-        rows = side_constraints(named, time_limit=time_limit)
-        raise MatrixError(f"the matrix is no network matrix; {describe_rest(named, rows)}")
-    return _Flow(named, program, divisors, result).extraction()
-
-
-def describe_rest(named: NamedMatrix, rows: tuple[int, ...]) -> str:
-    """Say which rows stand in the way."""
-    kept = named.shape[0] - len(rows)
-    if not kept:
-        return "no row of it is part of one"
-    return f"a network but for {listed(named.names_of_rows(rows))}" if rows else "a network"
-
-
-def side_constraints(source: Any, *, time_limit: float = 60.0) -> tuple[int, ...]:
-    """Return rows without which the matrix is a network matrix; none of them could be put back.
-
-    Rows are added in halves, short ones first, as long as what is there is a network matrix. (The last sentence
-    holds unless the time or the number of trials ran out; then more rows are named than need be.)
-    """
-    named = matrix_of(source)
-    matrix = divided(named.matrix, divisors_of(named.matrix)).tocsr()
-    rows = int(matrix.shape[0])
-    units = np.ones(rows, dtype=bool)
-    units[np.repeat(np.arange(rows), np.diff(matrix.indptr))[np.abs(matrix.data) != 1]] = False
-    kept = np.zeros(rows, dtype=bool)
-    order = np.flatnonzero(units)
-    waiting = [order[np.argsort(np.diff(matrix.indptr)[order], kind="stable")]] if len(order) else []
-    with Clock(time_limit) as clock:
-        for _ in range(MOST_TRIALS):
-            if not waiting or clock.left() <= 0:
-                break
-            chunk = waiting.pop()
-            kept[chunk] = True
-            part = ternary(canonical(matrix[np.flatnonzero(kept)]))
-            if network_matrix(part, clock=clock).status == "network":
-                continue
-            kept[chunk] = False
-            if len(chunk) > 1:
-                half = len(chunk) // 2
-                waiting += [chunk[half:], chunk[:half]]
-    return tuple(np.flatnonzero(~kept).tolist())
+        if scaling is not None:
+            signs = sp.csc_array((np.sign(named.matrix.data), named.matrix.indices, named.matrix.indptr), named.shape)
+            result = network_matrix(ternary(signs), clock=clock)
+            if result.status == "network":
+                return _Flow(named, program, scaling, result).extraction()
+        part = network_part(named, clock=clock)
+    raise MatrixError(f"the matrix is no network matrix; {part or 'no row of it is part of one'}")
 
 
 class _Flow:
     """Builds the circulation: arcs with bounds moved to 0, supplies that make up for it."""
 
     def __init__(
-        self, named: NamedMatrix, program: Program, divisors: dict[int, Number], result: NetworkResult
+        self,
+        named: NamedMatrix,
+        program: Program,
+        scaling: tuple[dict[int, Number], dict[int, Number]],
+        result: NetworkResult,
     ) -> None:
         assert result.tree_tail is not None and result.tree_head is not None
         assert result.arc_tail is not None and result.arc_head is not None
-        self.named, self.program, self.divisors = named, program, divisors
+        self.named, self.program = named, program
+        self.row_scales, self.column_scales = scaling
         self.tree = result.tree_tail, result.tree_head
         self.arcs = result.arc_tail, result.arc_head
         columns, rows = named.shape[1], named.shape[0]
-        whole = [Fraction(exact(cost)) for cost in program.cost]
-        self.cost = whole + [Fraction(0)] * rows
-        self.low = [_fraction(b) for b in program.bounds[0]] + [self._side(0, row) for row in range(rows)]
-        self.high = [_fraction(b) for b in program.bounds[1]] + [self._side(1, row) for row in range(rows)]
+        scale = [Fraction(self.column_scales.get(column, 1)) for column in range(columns)]
+        self.cost = [Fraction(exact(c)) / s for c, s in zip(program.cost, scale, strict=True)] + [Fraction(0)] * rows
+        self.low, self.high = (
+            [None if b is None else b * s for b, s in zip(map(_fraction, program.bounds[end]), scale, strict=True)]
+            + [self._side(end, row) for row in range(rows)]
+            for end in (0, 1)
+        )
         self.tail = np.concatenate([self.arcs[0], self.tree[1]])  # a row's flow runs back along its tree arc
         self.head = np.concatenate([self.arcs[1], self.tree[0]])
         self.columns = columns
 
     def _side(self, which: int, row: int) -> Fraction | None:
         side = _fraction(self.program.sides[which, row])
-        return None if side is None else side / self.divisors.get(row, 1)
+        return None if side is None else side / self.row_scales.get(row, 1)
 
     def extraction(self) -> Extraction:
         """Clear fractions and put the network together."""
@@ -199,7 +175,7 @@ class _Flow:
                 table.append((head, tail, UNBOUNDED, -int(price), line, -1))
                 if high is None:
                     table.append((tail, head, UNBOUNDED, int(price), line, 1))
-        constant = sum((c * s for c, s in zip(self.cost, shift, strict=True)), Fraction(0))
+        moved = sum((c * s for c, s in zip(self.cost, shift, strict=True)), Fraction(0))
         columns = np.array(table, dtype=np.int64).reshape(-1, 6)
         network = FlowNetwork.from_arrays(
             columns[:, 0],
@@ -212,10 +188,11 @@ class _Flow:
         of_column = columns[:, 4] < self.columns
         return Extraction(
             network=network,
-            row_divisors=self.divisors,
+            row_scales=self.row_scales,
+            column_scales=self.column_scales,
             flow_scale=flow_scale,
             cost_scale=cost_scale,
-            constant=constant,
+            constant=moved + Fraction(exact(self.program.offset)),
             shift=tuple(shift[: self.columns]),
             column_of_arc=np.where(of_column, columns[:, 4], -1),
             sign_of_arc=columns[:, 5],
@@ -225,6 +202,12 @@ class _Flow:
 
 def _fraction(value: float) -> Fraction | None:
     return Fraction(exact(value)) if np.isfinite(value) else None
+
+
+def _factors(scales: dict[int, Number], count: int) -> Floats:
+    factors = np.ones(count)
+    factors[list(scales)] = [float(value) for value in scales.values()]
+    return factors
 
 
 def _common(values: list[Any]) -> int:

@@ -37,8 +37,8 @@ class Program:
         Lower and upper bounds of the columns, (2, n).
     integer
         Which columns are declared integer, (n,).
-    cost
-        Linear objective, to be minimised (n,).
+    cost, offset
+        Linear objective, to be minimised (n,), and what it has on top.
     nonlinear
         Why an optimum need not be a vertex of the polyhedron, e.g. ``"the objective is quadratic"``; empty for
         a linear program.
@@ -49,6 +49,7 @@ class Program:
     integer: NDArray[np.bool_]
     cost: Floats
     nonlinear: str = ""
+    offset: float = 0.0
 
     @property
     def equations(self) -> NDArray[np.bool_]:

@@ -92,6 +92,7 @@ def _named(program: Any, nonlinear: str) -> NamedMatrix:
             bounds=np.array([program.col_lower_, program.col_upper_], dtype=float),
             integer=np.array([kind in whole for kind in kinds], dtype=bool),
             cost=sign * np.array(program.col_cost_, dtype=float),
+            offset=sign * float(program.offset_),
             nonlinear=nonlinear,
         ),
     )

@@ -6,6 +6,7 @@ The content of a row is the largest rational that divides all its entries to int
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from math import gcd, lcm
@@ -17,7 +18,7 @@ from flowlex.validation.unimodularity.matrix import canonical, exact
 from flowlex.validation.unimodularity.proof import Number
 from flowlex.validation.unimodularity.recheck import require
 
-__all__ = ["check_divisors", "divided", "divisors_of"]
+__all__ = ["check_divisors", "divided", "divisors_of", "unit_scaling"]
 
 #: Rows whose entries would exceed this when divided are left alone: 0.333 is a number of its own, not a third.
 LARGEST = 2**31
@@ -53,6 +54,44 @@ def divided(matrix: sp.csc_array, divisors: Mapping[int, Number]) -> sp.csc_arra
         require(all(value.denominator == 1 for value in values), f"row {row} is no multiple of {divisor}")
         by_row.data[part] = [int(value) for value in values]
     return canonical(by_row)
+
+
+def unit_scaling(matrix: sp.csc_array) -> tuple[dict[int, Number], dict[int, Number]] | None:
+    """Return positive factors r of rows and c of columns with ``abs(a[i, j]) == r[i] * c[j]``, where they are not 1.
+
+    None if there are no such. They are unique up to a constant for each connected part, taken so that most columns of
+    it are left alone.
+    """
+    if not matrix.nnz or np.all(np.abs(matrix.data) == 1):
+        return {}, {}
+    rows = int(matrix.shape[0])
+    sizes = sp.coo_array(matrix)
+    near: dict[int, list[tuple[int, Fraction]]] = {}
+    for row, column, value in zip(sizes.row.tolist(), sizes.col.tolist(), sizes.data.tolist(), strict=True):
+        size = abs(Fraction(exact(value)))
+        near.setdefault(row, []).append((rows + column, size))
+        near.setdefault(rows + column, []).append((row, size))
+    factor: dict[int, Fraction] = {}
+    for start in near:
+        if start in factor:
+            continue
+        factor[start] = Fraction(1)
+        part = [start]
+        for line in part:  # grows
+            for other, size in near[line]:
+                if other not in factor:
+                    factor[other] = size / factor[line]
+                    part.append(other)
+                elif factor[other] * factor[line] != size:
+                    return None
+        usual = Counter(factor[line] for line in part if line >= rows).most_common(1)[0][0]
+        for line in part:
+            factor[line] = factor[line] / usual if line >= rows else factor[line] * usual
+    named = {line: exact(value) for line, value in sorted(factor.items()) if value != 1}
+    return (
+        {line: value for line, value in named.items() if line < rows},
+        {line - rows: value for line, value in named.items() if line >= rows},
+    )
 
 
 def check_divisors(matrix: sp.csc_array, divisors: Mapping[int, Number]) -> None:

@@ -9,6 +9,9 @@ Dantzig 1968). With only inequalities and bounded variables that is total unimod
 One basis B and its tableau X with B X = M settle it: the determinant of B must be 1 or -1, and the rows of X whose
 basic variable is not free must be totally unimodular, since exchanging columns multiplies the determinant by a
 minor of them.
+
+Equations that follow from others are left out first: an integral combination of equations says nothing new, about
+vertices or about the sides that can be met.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.determinant import determinant
@@ -44,6 +48,7 @@ __all__ = ["Senses", "check_senses", "senses_of"]
 #: Entries that an elimination may visit before it gives up.
 MOST_WORK = 3_000_000
 
+Combination = tuple[int, tuple[tuple[int, int], ...]]
 Decide = Callable[[sp.csc_array], "Certificate | Witness | None"]
 
 
@@ -63,6 +68,9 @@ class Senses:
         With TU: proof for the rows of X whose basic variable is not free.
     determinant
         Of the basis, exact.
+    redundant
+        Equations left out, each with the multiples (row, factor) of other equations that it is the sum of; ``basis``
+        and ``entries`` speak of the other rows.
     """
 
     answer: Answer
@@ -70,6 +78,7 @@ class Senses:
     determinant: Number
     entries: tuple[tuple[int, int, int], ...] = ()
     certificate: Certificate | None = None
+    redundant: tuple[Combination, ...] = ()
 
     def __str__(self) -> str:
         if self.certificate is not None:
@@ -84,6 +93,7 @@ class Senses:
             "determinant": plain_number(self.determinant),
             "entries": [list(entry) for entry in self.entries],
             "certificate": None if self.certificate is None else self.certificate.to_document(),
+            "redundant": [[row, [list(term) for term in terms]] for row, terms in self.redundant],
         }
 
     @staticmethod
@@ -97,6 +107,7 @@ class Senses:
             determinant=read_number(document["determinant"]),
             entries=tuple((row, column, value) for row, column, value in triples),
             certificate=None if certificate is None else read_certificate(certificate),
+            redundant=tuple(_read_redundant(*pair) for pair in document.get("redundant", [])),
         )
 
 
@@ -114,33 +125,71 @@ def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: De
     """
     if named.program is None or matrix.dtype != np.int64:
         return None
-    solved = _Tableau(matrix, named.program.equations, named.program.free).solve(clock)
+    equations, free = named.program.equations, set(np.flatnonzero(named.program.free).tolist())
+    solved = _Tableau(matrix, equations, named.program.free).solve(clock)
     if solved is None:
         return None
-    basis, lines = solved
-    if not set(np.flatnonzero(named.program.free).tolist()) <= set(basis):
+    basis, lines, left_out = solved
+    if not free <= set(basis):
         return None  # a line of feasible points: there are no vertices to speak of
-    whole = extended(matrix)
+    kept = np.setdiff1d(np.arange(matrix.shape[0]), left_out)
+    whole = extended(matrix)[kept]
+    redundant = _combinations(matrix, kept, left_out, basis)
+    if redundant is None:
+        return None
     value = determinant(whole[:, basis])
     if value not in (-1, 1):
-        return Senses(Answer.NOT_TU, tuple(basis), value)
-    outside = np.setdiff1d(_labels(matrix, named.program.equations), basis)
+        return Senses(Answer.NOT_TU, tuple(basis), value, redundant=redundant)
+    outside = np.setdiff1d(_labels(matrix, equations), basis)
     place = {int(label): number for number, label in enumerate(outside)}
     entries = [
         (row, place[label], int(entry)) for row, line in enumerate(lines) for label, entry in line.items() if entry
     ]
-    bound = [row for row, label in enumerate(basis) if not (label < matrix.shape[1] and named.program.free[label])]
+    bound = [row for row, label in enumerate(basis) if label not in free]
     tableau = _sparse(entries, len(basis), len(outside))
     if not bound or not len(outside):
-        return Senses(Answer.TU, tuple(basis), value, tuple(entries), Certificate("reduction", (), ()))
+        none = Certificate("reduction", (), ())
+        return Senses(Answer.TU, tuple(basis), value, tuple(entries), none, redundant)
     found = decide(canonical(tableau.tocsr()[bound]))
     if isinstance(found, Certificate):
-        return Senses(Answer.TU, tuple(basis), value, tuple(entries), found)
+        return Senses(Answer.TU, tuple(basis), value, tuple(entries), found, redundant)
     if found is None:
         return None
     for row, column in zip(found.rows, found.columns, strict=True):
         basis[bound[row]] = int(outside[column])
-    return Senses(Answer.NOT_TU, tuple(basis), determinant(whole[:, basis]))
+    return Senses(Answer.NOT_TU, tuple(basis), determinant(whole[:, basis]), redundant=redundant)
+
+
+def _combinations(
+    matrix: sp.csc_array, kept: Any, left_out: list[int], basis: list[int]
+) -> tuple[Combination, ...] | None:
+    """Write rows as integral combinations of those kept; None where they are none.
+
+    Solved in doubles, rounded, then compared exactly.
+    """
+    if not left_out:
+        return ()
+    from scipy.sparse.linalg import splu
+
+    whole = extended(matrix)
+    lines = sp.csr_array(matrix)[left_out]
+    beside = sp.hstack([lines, sp.csr_array((len(left_out), matrix.shape[0]), dtype=np.int64)], format="csc")
+    solver = splu(sp.csc_array(whole[kept][:, basis].T, dtype=float))
+    right: NDArray[np.float64] = sp.csc_array(beside)[:, basis].toarray().T.astype(np.float64)
+    factors = np.rint(solver.solve(right).T)
+    combined = sp.csr_array(factors.astype(np.int64)) @ sp.csr_array(matrix)[kept]
+    if (combined - lines).count_nonzero():
+        return None
+    return tuple(
+        (row, tuple((int(kept[place]), int(line[place])) for place in np.flatnonzero(line)))
+        for row, line in zip(left_out, factors, strict=True)
+    )
+
+
+def _read_redundant(row: Any, terms: Any) -> Combination:
+    (number,) = indices([row])
+    pairs = [indices(term) for term in terms]
+    return number, tuple((other, factor) for other, factor in pairs)
 
 
 def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Senses) -> None:
@@ -149,10 +198,11 @@ def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Sen
     require(program is not None, "only a program has senses of rows")
     assert program is not None
     matrix = divided(named.matrix, divisors)
-    whole = extended(matrix)
+    kept = _check_redundant(matrix, program.equations, senses.redundant)
+    whole = extended(matrix)[kept]
     labels = _labels(matrix, program.equations)
     basis = list(indices(senses.basis))
-    require(len(set(basis)) == len(basis) == matrix.shape[0] and set(basis) <= set(labels.tolist()), "no basis")
+    require(len(set(basis)) == len(basis) == len(kept) and set(basis) <= set(labels.tolist()), "no basis")
     value = determinant(whole[:, basis])
     require(value == senses.determinant, f"the basis has determinant {value}, not {senses.determinant}")
     free = set(np.flatnonzero(program.free).tolist())
@@ -171,6 +221,21 @@ def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Sen
         require(senses.certificate is not None, "there is no proof for the tableau")
         assert senses.certificate is not None
         check_certificate(part, senses.certificate)
+
+
+def _check_redundant(matrix: sp.csc_array, equations: Any, redundant: tuple[Combination, ...]) -> Any:
+    """Raise unless the rows left out are the combinations of equations they are said to be; return those kept."""
+    left_out = [row for row, _ in redundant]
+    require(len(set(left_out)) == len(left_out) and set(left_out) <= set(range(matrix.shape[0])), "no row left out")
+    by_row = sp.csr_array(matrix)
+    for row, terms in redundant:
+        require(all(equations[other] and other not in left_out for other, _ in terms), f"row {row}: not of equations")
+        require(bool(equations[row]), f"row {row} is no equation")
+        off = -by_row[[row]]
+        for other, factor in terms:
+            off = off + factor * by_row[[other]]
+        require(not off.count_nonzero(), f"row {row} is not that combination of the others")
+    return np.setdiff1d(np.arange(matrix.shape[0]), left_out)
 
 
 def extended(matrix: sp.csc_array) -> sp.csc_array:
@@ -206,14 +271,16 @@ class _Tableau:
             for label in line:
                 self.holders.setdefault(label, set()).add(row)
 
-    def solve(self, clock: Clock) -> tuple[list[int], list[dict[int, Number]]] | None:
-        """Return the basis and the tableau without its unit columns; None if it takes too long or is singular."""
+    def solve(self, clock: Clock) -> tuple[list[int], list[dict[int, Number]], list[int]] | None:
+        """Return the basis, the tableau without its unit columns, and rows that follow from others; None if late."""
         missing = {row for row, label in enumerate(self.basis) if label is None}
+        redundant: list[int] = []
         while missing:
             row = min(missing, key=lambda row: len(self.lines[row]))
             missing.discard(row)
             if not self.lines[row]:
-                return None
+                redundant.append(row)
+                continue
             self._pivot(row, min(self.lines[row], key=lambda label: self._rank(row, label)))
             if self._late(clock):
                 return None
@@ -223,7 +290,8 @@ class _Tableau:
                 self._pivot(min(rows, key=lambda row: self._rank(row, label)), label)
             if self._late(clock):
                 return None
-        return [label for label in self.basis if label is not None], self.lines
+        kept = [(label, line) for label, line in zip(self.basis, self.lines, strict=True) if label is not None]
+        return [label for label, _ in kept], [line for _, line in kept], sorted(redundant)
 
     def _late(self, clock: Clock) -> bool:
         return self.work > MOST_WORK or clock.left() <= 0

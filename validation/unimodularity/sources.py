@@ -112,6 +112,7 @@ def _of_program(program: Any) -> NamedMatrix:
             bounds=np.stack([arrays.column_lower, arrays.column_upper]).astype(float),
             integer=np.asarray(arrays.integrality, dtype=bool),
             cost=np.asarray(arrays.cost, dtype=float) * (-1 if arrays.maximize else 1),
+            offset=float(arrays.offset) * (-1 if arrays.maximize else 1),
         ),
     )
 
@@ -145,6 +146,7 @@ def _of_pulp(problem: Any) -> NamedMatrix:
         ),
         integer=np.array([variable.cat == "Integer" for variable in variables], dtype=bool),
         cost=cost * int(problem.sense),
+        offset=float(getattr(problem.objective, "constant", 0.0)) * int(problem.sense),
         nonlinear="it has SOS constraints" if getattr(problem, "sos1", None) or getattr(problem, "sos2", None) else "",
     )
     return NamedMatrix(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowlex.validation.unimodularity.conclusion import conclude
 from flowlex.validation.unimodularity.extraction import Extraction, extract_network
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, fingerprint
+from flowlex.validation.unimodularity.network_part import NetworkPart, check_network_part
 from flowlex.validation.unimodularity.plotting import plot_proof
 from flowlex.validation.unimodularity.proof import (
     Answer,
@@ -82,6 +83,8 @@ class Verdict:
         What holds after dividing rows, when that is another matrix.
     senses
         Whether equations and free variables make the program unimodular, when the matrix is not TU.
+    network
+        The largest part of a program that is a network, by rows, when the matrix is not TU.
     steps
         What was tried, with the sizes after each reduction.
     conclusion
@@ -97,6 +100,7 @@ class Verdict:
     witness: Witness | None = None
     scaled: Scaled | None = None
     senses: Senses | None = None
+    network: NetworkPart | None = None
     steps: tuple[Step, ...] = ()
     conclusion: str = ""
 
@@ -149,6 +153,7 @@ class Verdict:
                 "certificate": _document(self.scaled.certificate),
             },
             "senses": _document(self.senses),
+            "network": _document(self.network),
             "steps": [vars(step).copy() for step in self.steps],
             "conclusion": self.conclusion,
         }
@@ -190,6 +195,7 @@ class Verdict:
                 witness=_read(read_witness, document["witness"]),
                 scaled=_read(_read_scaled, document["scaled"]),
                 senses=_read(Senses.from_document, document["senses"]),
+                network=_read(NetworkPart.from_document, document.get("network")),
                 steps=tuple(Step(**step) for step in document["steps"]),
                 conclusion=str(document["conclusion"]),
             )
@@ -208,6 +214,7 @@ class Verdict:
         if self.scaled is not None:
             lines += [*_proof_lines(self), f"once {_rows_divided(self.scaled)}: {_TITLE[self.scaled.answer]}"]
         lines += [*_proof_lines(self.scaled or self), "" if self.senses is None else str(self.senses), self.conclusion]
+        lines += [] if self.network is None or not self.network.rest else [str(self.network)]
         return "\n".join(line for line in lines if line)
 
     def _repr_html_(self) -> str:
@@ -245,6 +252,8 @@ def verification_error(verdict: Verdict, source: Any) -> str:
             if verdict.senses is not None:
                 require(verdict.answer is not Answer.TU, "a totally unimodular matrix needs no look at its senses")
                 check_senses(named, {} if verdict.scaled is None else verdict.scaled.divisors, verdict.senses)
+            if verdict.network is not None:
+                check_network_part(named, verdict.network)
         if verdict.answer is not Answer.UNDECIDED:
             true = conclusion_of(named, verdict)
             require(verdict.conclusion == true, f"what follows is: {true}")

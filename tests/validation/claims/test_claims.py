@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from flowlex.instances.generators.gpu_jobs import paper_jobs
 from flowlex.instances.generators.registry import generate
-from flowlex.validation.claims import jit_forest, jit_latest, jit_lemma_3, jit_lemmas, jit_weights, matrices, sirius
+from flowlex.models.gpu.greedy import base_shares
+from flowlex.validation.claims import (
+    gpu_paper,
+    jit_forest,
+    jit_latest,
+    jit_lemma_3,
+    jit_lemmas,
+    jit_weights,
+    matrices,
+    sirius,
+)
 from flowlex.validation.claims.base import Outcome
 from flowlex.validation.claims.gpu_paper import paper_sizes
 from flowlex.validation.claims.registry import CLAIMS
@@ -60,6 +73,39 @@ def test_matrices_can_come_out_any_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert matrices.judge([instance]).outcome is Outcome.FAILS
     monkeypatch.setattr(matrices, "check", lambda matrix: check(matrix, method="consecutive-ones"))
     assert matrices.judge([instance]).outcome is Outcome.NOT_REPRODUCIBLE
+
+
+#: Evidence changed so that a claim comes out the other way: claim, module, name there, what stands in its place.
+OTHER_EVIDENCE: list[tuple[str, Any, str, Any, Outcome]] = [
+    ("gpu-graph-size", gpu_paper, "paper_sizes", lambda gpus, tasks: (23, 79), Outcome.FAILS),
+    ("gpu-inputs", gpu_paper, "paper_jobs", lambda: paper_jobs()[:18], Outcome.FAILS),
+    ("gpu-figure-1", gpu_paper, "_gpu", lambda name, seed=0: generate("gpu-random", seed=1), Outcome.FAILS),
+    ("gpu-greedy-unfair", gpu_paper, "base_shares", lambda view: 0 * base_shares(view), Outcome.NOT_REPRODUCIBLE),
+    ("sirius-strict-weight", sirius, "search", lambda: None, Outcome.NOT_REPRODUCIBLE),
+    ("jit-lemma-2", jit_lemmas, "disorder", lambda entries, largest: ((1,), (0,)), Outcome.FAILS),
+    ("jit-lemma-3", jit_lemma_3, "lemma_3_verdict", lambda: check(jit_matrix(PAPER_TWO_SLOTS[:2], 2)), Outcome.HOLDS),
+    ("jit-weights", jit_weights, "first_inexact_level", lambda machines, slots: 10**6, Outcome.HOLDS),
+    ("jit-latest-feasible", jit_latest, "overload", lambda instance: None, Outcome.NOT_REPRODUCIBLE),
+    ("jit-no-delay", jit_latest, "end_of_jobs", lambda instance, arrival_s: np.zeros(1), Outcome.HOLDS),
+    ("jit-forest", jit_forest, "agreement", lambda samples: {"tu": 9, "disagree": 1, "unproven": 0}, Outcome.FAILS),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "place", "other", "outcome"), OTHER_EVIDENCE, ids=[case[0] for case in OTHER_EVIDENCE]
+)
+def test_other_evidence_gives_another_finding(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: Any, place: str, other: Any, outcome: Outcome
+) -> None:
+    monkeypatch.setattr(module, place, other)
+    finding = CLAIMS[name].check()
+    assert finding.outcome is outcome, finding.evidence
+
+
+def test_every_claim_is_seen_to_come_out_two_ways() -> None:
+    """Lemma 1 is arithmetic on integers: its check has nothing to put in the place of."""
+    two_ways = {case[0] for case in OTHER_EVIDENCE} | {"network-matrices", "transport-matrices"}
+    assert set(CLAIMS) - two_ways == {"jit-lemma-1"}
 
 
 def test_weights_can_hold() -> None:

@@ -91,14 +91,47 @@ def test_equations_can_make_up_for_a_two() -> None:
     assert "With equations (Ax = b) or free variables that need not be so" in check([[1, 2], [0, 1]]).conclusion
 
 
+def test_equations_that_follow_from_others_are_left_out() -> None:
+    """The third equation is the first plus twice the second; without it the two above make up for the 2."""
+    dense, sides = [[1, 2], [0, 1], [1, 4]], [(7, 7), (3, 3), (13, 13)]
+    named = program(dense, sides)
+    verdict = check(named)
+    assert verdict.senses is not None
+    assert len(verdict.senses.redundant) == 1
+    assert verdict.senses.answer is Answer.TU
+    assert "its 2 integer declaration(s) are not needed" in verdict.conclusion
+    assert verdict.verify(named)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    ((row, terms),) = verdict.senses.redundant
+    (other, factor), *rest = terms
+    for forged in (
+        ((row, ((other, factor + 1), *rest)),),
+        ((row, terms), (row, terms)),
+        ((7, terms),),
+        (),
+    ):
+        assert not replace(verdict, senses=replace(verdict.senses, redundant=forged)).verify(named)
+    loose = program(dense, [(7, 7), (3, 3), (-np.inf, 13)])
+    other_senses = check(loose).senses
+    assert other_senses is not None
+    assert other_senses.redundant == ()
+    # Half of an equation is no integral combination: what follows is left open.
+    open_ = check(program([[2, 2, 1], [2, 2, 1], [0, 0, 3]], [(2, 2), (2, 2), (3, 3)]))
+    assert open_.senses is None or open_.verify(program([[2, 2, 1], [2, 2, 1], [0, 0, 3]], [(2, 2), (2, 2), (3, 3)]))
+
+
 def bases(named: NamedMatrix) -> list[int]:
     """Determinants of all bases that hold every free variable, rows as equations with slacks for the others."""
     assert named.program is not None
     dense = named.matrix.toarray()
     slacks = np.eye(len(dense), dtype=int)[:, ~named.program.equations]
     whole = np.hstack([dense, slacks])
+    for row in reversed(range(len(whole))):  # rows that follow from others go
+        rest = np.delete(whole, row, axis=0)
+        if len(rest) and np.linalg.matrix_rank(rest) == np.linalg.matrix_rank(whole):
+            whole = rest
     free = set(np.flatnonzero(named.program.free).tolist())
-    chosen = (set(c) for c in combinations(range(whole.shape[1]), len(dense)))
+    chosen = (set(c) for c in combinations(range(whole.shape[1]), len(whole)))
     return [int(determinant(whole[:, sorted(columns)])) for columns in chosen if free <= columns]
 
 

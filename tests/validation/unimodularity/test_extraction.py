@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
@@ -16,8 +20,11 @@ from flowlex.instances.files import read_instance
 from flowlex.models.registry import model_for
 from flowlex.validation.unimodularity import zoo
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.extraction import extract_network, side_constraints
-from flowlex.validation.unimodularity.matrix import MatrixError
+from flowlex.validation.unimodularity.extraction import extract_network
+from flowlex.validation.unimodularity.matrix import MatrixError, canonical, ternary
+from flowlex.validation.unimodularity.network_matrix import network_matrix
+from flowlex.validation.unimodularity.network_part import Extent, network_part
+from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 
 
 def program(seed: int, budget: bool = False) -> LinearProgram:
@@ -94,18 +101,93 @@ def test_models_come_back_as_networks(tmp_path: Path) -> None:
 
 
 def test_side_constraints_are_named() -> None:
-    lp = program(3, budget=True)
-    rows = lp.row_names()
-    assert [rows[row] for row in side_constraints(lp)] == ["budget[0]"]
+    lp = program(4, budget=True)
+    verdict = check(lp)
+    assert verdict.network is not None
+    assert verdict.network.rest_names == ("budget[0]",)
+    assert verdict.network.extent is Extent.LARGEST
+    assert "a network but for budget[0] (no larger part is a network)" in str(verdict)
     with pytest.raises(MatrixError, match=r"a network but for budget"):
         extract_network(lp)
-    jit = zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3)
-    rest = side_constraints(jit)
-    kept = np.setdiff1d(np.arange(jit.shape[0]), rest)
-    assert 0 < len(rest) < jit.shape[0]
-    assert check(jit.tocsr()[kept], method="network").is_tu
-    for row in rest:  # none can be put back
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    assert verdict.verify(lp)
+    part = verdict.network
+    for forged, reason in (
+        (replace(part, rest_names=("cost",)), "other names"),
+        (replace(part, rest=(0,), rest_names=("r0[0]",)), "missing or told of twice"),
+        (replace(part, rest=(), rest_names=()), "missing or told of twice"),
+        (replace(part, certificate=replace(part.certificate, data={})), "malformed"),
+    ):
+        assert reason in verification_error(replace(verdict, network=forged), lp)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_no_larger_part_is_a_network_by_trying_all(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    shape = int(generator.integers(2, 7)), int(generator.integers(2, 8))
+    dense = generator.choice([0, 0, 1, -1, 1, -1, 2], shape)
+    if not dense.any():
+        return
+    part = network_part(dense)
+    even = [row for row in range(shape[0]) if len(set(np.abs(dense[row][dense[row] != 0]))) <= 1]
+    signs = np.sign(dense)
+    sizes = (k for k in range(len(even), 0, -1) for rows in combinations(even, k) if is_network(signs[list(rows)]))
+    largest = next(sizes, 0)
+    assert (0 if part is None else len(part.certificate.rows)) == largest
+    assert part is None or part.extent is Extent.LARGEST
+
+
+def is_network(dense: np.ndarray) -> bool:
+    return not dense.any() or network_matrix(ternary(canonical(dense))).status == "network"
+
+
+def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flowlex.validation.unimodularity import network_part as module
+
+    jit = zoo.jit_matrix(zoo.random_flows(12, 4, seed=1), 5)
+    monkeypatch.setattr(module, "MOST_TRIALS", 3)
+    early = network_part(jit)
+    assert early is not None
+    assert early.extent is Extent.FOUND
+    monkeypatch.setattr(module, "MOST_TRIALS", 120)
+    found = network_part(jit)
+    assert found is not None
+    assert found.extent is Extent.MAXIMAL
+    kept = np.array(found.certificate.rows)
+    for row in found.rest:  # none can be put back
         assert check(jit.tocsr()[np.sort([*kept, row])], method="network").answer.value != "tu"
+
+
+def test_columns_in_other_units_and_a_constant_in_the_objective() -> None:
+    """Crates of 12 and of 5: the columns are scaled, the constant is kept, also of a maximisation and from a file."""
+    lp = LinearProgram("crates")
+    x = lp.variables("x", 3, upper=[4, 6, 30])
+    lp.constrain("mill", x[:1].sum() * 12 + x[1:2].sum() * 5, "<=", 40)
+    lp.constrain("shop", x[:1].sum() * 24 - x[2:].sum() * 2, "==", 6)
+    lp.maximize((x * np.array([7.0, 2.0, 0.5])).sum() + 11)
+    assert check(lp).answer.value == "not_tu"
+    for source in (lp, lp.to_pulp()):
+        found = extract_network(source)
+        assert found.column_scales
+        assert "columns scaled" in str(found)
+        answer = solve(found.network, "network")
+        assert answer.values is not None
+        flow = np.asarray(answer.values, dtype=np.int64)
+        optimum = solve(lp, "highs").objective
+        assert -float(found.objective(found.network.total_cost(flow))) == pytest.approx(optimum)
+        assert lp.arrays().cost @ found.values(flow) + 11 == pytest.approx(optimum)
+    with pytest.raises(MatrixError, match="no network matrix"):
+        extract_network(crooked())
+
+
+def crooked() -> LinearProgram:
+    lp = LinearProgram("crooked")
+    x = lp.variables("x", 2, upper=4)
+    lp.constrain("one", x[:1].sum() * 2 + x[1:].sum() * 3, "<=", 4)
+    lp.constrain("two", x[:1].sum() * 5 + x[1:].sum() * 4, "<=", 4)
+    lp.minimize(x.sum())
+    return lp
 
 
 def test_what_is_no_program_is_refused() -> None:
@@ -125,7 +207,7 @@ def test_the_command_writes_dimacs(tmp_path: Path) -> None:
     assert cost is not None
     assert float(found.objective(round(cost))) == pytest.approx(solve(lp, "highs").objective)
     assert json.loads(CliRunner().invoke(app, ["tu", str(model), "--json", "--extract", str(net)]).stdout)["verdict"]
-    program(3, budget=True).to_pulp().writeMPS(str(model))
+    program(4, budget=True).to_pulp().writeMPS(str(model))
     result = CliRunner().invoke(app, ["tu", str(model), "--extract", str(net)])
     assert result.exit_code == 2
     assert "a network but for budget" in result.output
