@@ -6,6 +6,7 @@ other packages are found when they are asked for, see `flowlex.instances.extensi
 
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.dimacs import format_dimacs, parse_dimacs
 from flowlex.instances.extensions import kinds
 from flowlex.instances.files import json_schema, read_instance, write_instance
@@ -25,6 +26,7 @@ from flowlex.instances.scenario import Scenario
 __all__ = [
     "GENERATORS",
     "AllocationInstance",
+    "ClusterWorkload",
     "FlowInstance",
     "GpuInstance",
     "Instance",

@@ -110,8 +110,8 @@ def make_policy(of: str, choice: PolicyChoice) -> Any:
     """
     known, name = policies(of), choice.name
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = difflib.get_close_matches(name, known, 1, 0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         reason = f"the {of} simulator has no policy {name!r}{hint} It has: {', '.join(known)}"
         raise InstanceError(reason, place="policies")
     factory = _POLICIES[of].get(name) or added(f"flowlex.policies.{of}", name)

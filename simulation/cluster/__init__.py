@@ -1,1 +1,11 @@
-"""Jobs of tasks on the slots of a cluster, their data on its disks and links."""
+"""Jobs of tasks on the places of a cluster, their data on its disks and links.
+
+`ClusterRun` simulates, `state.Policy` is what decides, `policies` are those that come with the package, `figures` and
+`plots` read a run's log.
+"""
+
+from flowlex.simulation.cluster import policies  # noqa: F401  # they register themselves
+from flowlex.simulation.cluster.api import SIMULATOR, simulate_cluster
+from flowlex.simulation.cluster.state import Policy, Start, State, Stop
+
+__all__ = ["SIMULATOR", "Policy", "Start", "State", "Stop", "simulate_cluster"]

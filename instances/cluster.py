@@ -1,0 +1,195 @@
+"""A cluster over time: nodes with places for tasks, disks and links; jobs that arrive, each a graph of tasks.
+
+Sources: Tang et al. 2022 (jobs as graphs, shards with replicas, racks with uplinks); Chen et al. 2017 (slots, labels,
+priorities). A *place* is what tasks run on: a GPU, the cores of a node, a machine with so many slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+
+__all__ = ["ClusterJob", "ClusterNode", "ClusterTask", "ClusterWorkload", "Outage", "Place", "Read"]
+
+Amount = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+
+
+class Place(Part):
+    """Something that tasks run on, with whole amounts of its resources."""
+
+    name: Name
+    """Unique in the cluster."""
+    capacity: Mapping[Name, Annotated[int, Field(ge=1, le=10**9, strict=True)]]
+    """Amount by resource: ``{"gpu": 1}``, ``{"slot": 24}``, ``{"gpu_gb": 16, "core": 8, "gb": 32}``."""
+
+
+class Outage(Part):
+    """A time in which a node is down: its tasks stop, what they made on it is lost."""
+
+    from_s: NonNegative
+    """When it fails."""
+    until_s: Positive | None = None
+    """When it returns; null: never."""
+
+
+class ClusterNode(Part):
+    """A machine; one without places may still hold data."""
+
+    name: Name
+    """Unique among the nodes."""
+    rack: Name = "rack1"
+    """Nodes of a rack share its uplink."""
+    places: tuple[Place, ...] = ()
+    """What runs tasks here."""
+    labels: tuple[Name, ...] = ()
+    """What tasks may like or need, such as ``gpu``."""
+    outages: tuple[Outage, ...] = ()
+    """When it is down, in order of time."""
+
+
+class Read(Part):
+    """Data that a task needs before it computes: a shard with its replicas, or what another task made."""
+
+    size_mb: Positive
+    """In MB."""
+    replicas: tuple[Name, ...] = ()
+    """Nodes that hold it; the nearest that is up is read."""
+    task: Name | None = None
+    """The task that made it, of the same job; read from where that task ran."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Read:
+        if bool(self.replicas) == (self.task is not None):
+            raise ValueError("a read names the nodes that hold the data, or the task that made them, one of the two")
+        return self
+
+
+class ClusterTask(Part):
+    """A unit of work: it takes its demand of one place, reads, computes, and gives the place back."""
+
+    name: Name
+    """Unique among all tasks."""
+    demand: Mapping[Name, Annotated[int, Field(ge=1, le=10**9, strict=True)]]
+    """Amount by resource, all from one place."""
+    compute_s: NonNegative
+    """Seconds of computing once the data are there."""
+    reads: tuple[Read, ...] = ()
+    """Read at the same time."""
+    after: tuple[Name, ...] = ()
+    """Further tasks of the job that must have ended, without reading from them."""
+    slow: Mapping[Name, Positive] = Field(default_factory=dict)
+    """By label: computing takes so many times as long on a node *without* the label."""
+
+
+class ClusterJob(Part):
+    """Tasks of one user; the reads and ``after`` make a graph."""
+
+    name: Name
+    """Unique among the jobs."""
+    tasks: tuple[ClusterTask, ...] = Field(min_length=1)
+    """At least one, each after those that it needs."""
+    arrival_s: NonNegative = 0.0
+    """When it is submitted."""
+    user: Name = "user"
+    """Whose queue it joins."""
+    priority: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Smaller is more important."""
+
+
+class ClusterWorkload(Instance):
+    """Jobs over time on a cluster; bandwidths in MB/s (1 Gbit/s = 125 MB/s), sizes in MB (1 GB = 1000 MB)."""
+
+    kind: Literal["cluster-workload"] = "cluster-workload"
+    disk_mb_per_s: Positive = 200.0
+    """Of each node's disk, shared by all that read it."""
+    link_mb_per_s: Positive = 125.0
+    """Of each node's port, each way."""
+    uplink_mb_per_s: Positive = 125.0
+    """Of each rack, each way."""
+    aggregation_mb_per_s: Positive | None = None
+    """Of the switch between the racks, all together; null: it never limits."""
+    nodes: tuple[ClusterNode, ...]
+    """The cluster."""
+    jobs: tuple[ClusterJob, ...] = Field(min_length=1)
+    """What is to be done."""
+    jobs_at_once: Annotated[int, Field(ge=1)] | None = None
+    """So many run at a time, the others queue by arrival; null: all that have arrived."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ClusterWorkload:
+        require_unique((node.name for node in self.nodes), "nodes")
+        require_unique((place.name for place in self.places), "places")
+        require_unique((job.name for job in self.jobs), "jobs")
+        require_unique((task.name for task in self.tasks), "tasks")
+        for node in self.nodes:
+            _check_outages(node)
+        known = {node.name for node in self.nodes}
+        fits: set[tuple[tuple[str, int], ...]] = set()
+        for job in self.jobs:
+            _check_job(job, known)
+            for task in job.tasks:
+                self._check_demand(task, fits)
+        return self
+
+    def _check_demand(self, task: ClusterTask, fits: set[tuple[tuple[str, int], ...]]) -> None:
+        key = tuple(sorted(task.demand.items()))
+        if key not in fits:
+            if not any(all(place.capacity.get(name, 0) >= much for name, much in key) for place in self.places):
+                needs = ", ".join(f"{much} {name}" for name, much in key)
+                raise ValueError(f"task {task.name!r} needs {needs}; no place has as much")
+            fits.add(key)
+
+    @property
+    def places(self) -> Iterator[Place]:
+        """All places, node by node."""
+        return (place for node in self.nodes for place in node.places)
+
+    @property
+    def tasks(self) -> Iterator[ClusterTask]:
+        """All tasks, job by job."""
+        return (task for job in self.jobs for task in job.tasks)
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Sizes and totals, in the order they should be printed."""
+        tasks = list(self.tasks)
+        totals: dict[str, int] = {}
+        for place in self.places:
+            for name, much in place.capacity.items():
+                totals[name] = totals.get(name, 0) + much
+        shards = sum(read.size_mb for task in tasks for read in task.reads if read.task is None)
+        return {
+            "racks": len({node.rack for node in self.nodes}),
+            "nodes": len(self.nodes),
+            "resources": ", ".join(f"{much} {name}" for name, much in totals.items()),
+            "jobs": len(self.jobs),
+            "users": len({job.user for job in self.jobs}),
+            "tasks": len(tasks),
+            "input (GB)": round(shards / 1000.0, 6),
+            "computing (hours)": round(sum(task.compute_s for task in tasks) / 3600.0, 6),
+            "last arrival (s)": max(job.arrival_s for job in self.jobs),
+        }
+
+
+def _check_outages(node: ClusterNode) -> None:
+    free = -1.0
+    for outage in node.outages:
+        if outage.from_s <= free or (outage.until_s is not None and outage.until_s <= outage.from_s):
+            raise ValueError(f"node {node.name!r}: outages must follow each other, each ending after it begins")
+        free = float("inf") if outage.until_s is None else outage.until_s
+
+
+def _check_job(job: ClusterJob, nodes: set[str]) -> None:
+    earlier: set[str] = set()
+    for task in job.tasks:
+        needed = {*task.after, *(read.task for read in task.reads if read.task is not None)}
+        for name in sorted(needed - earlier):
+            raise ValueError(f"job {job.name!r}: task {task.name!r} needs {name!r}, no earlier task of the job")
+        for read in task.reads:
+            for name in read.replicas:
+                if name not in nodes:
+                    raise ValueError(f"task {task.name!r} reads from node {name!r}, which does not exist")
+        earlier.add(task.name)

@@ -1,0 +1,376 @@
+"""Clusters over time: two testbeds of papers, with jobs as graphs of tasks; queues of theory; random ones.
+
+Sources: Tang et al., Journal of Software 33(12), 2022; Chen et al., Journal of Software 28(3), 2017. Not printed there,
+so parameters: computing times, disk rate, replicas, the sizes of what tasks make, order of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.instances.base import InstanceError
+from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
+from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
+from flowlex.instances.generators.registry import generator
+
+__all__ = ["cluster_images", "cluster_queue", "cluster_random", "cluster_servers", "cluster_testbed"]
+
+_Positive = Annotated[int, Field(ge=1)]
+_Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_RACKS = (4, 4, 4, 3)
+#: How much longer a kind of job computes per GB than a matrix product (the paper: prime tests use the GPU most).
+_INTENSITY = {"prime test": 4.0}
+_KEY_RANGES = 8
+_ITERATIONS = 10
+#: 64 clusters of 2500 dimensions in double precision.
+_CENTRES_MB = 64 * 2500 * 8 / 1e6
+
+
+@generator("cluster-testbed")
+def cluster_testbed(
+    *,
+    seed: int = 0,
+    jobs: str = "",
+    count: Annotated[int, Field(ge=0)] = 0,
+    users: _Positive = 1,
+    jobs_at_once: _Positive = 6,
+    replicas: _Positive = 3,
+    aggregation: Literal["limited", "unlimited"] = "limited",
+    disk_mb_per_s: _Rate = 200.0,
+    compute_s_per_gb: _Seconds = 4.0,
+    output_share: Annotated[float, Field(gt=0, le=1)] = 0.1,
+    shuffled: bool = True,
+) -> ClusterWorkload:
+    """The GPU-assignment paper's testbed over time: 15 nodes of two GPUs in 4 racks, J1-J36 as graphs of tasks.
+
+    Parameters
+    ----------
+    seed
+        Order of jobs, replicas.
+    jobs, count
+        Names such as ``"J1,J9"``; else so many drawn at random from J1-J36 with replacement, dealt to the users in
+        turn; else, with both left out, all of J1-J36 once.
+    users
+        Whose queues the jobs join.
+    jobs_at_once
+        Jobs that run at a time.
+    replicas
+        Nodes that hold each shard.
+    aggregation
+        Uplink of each rack: 1 Gbit/s (``limited``) or 10 Gbit/s.
+    disk_mb_per_s, compute_s_per_gb
+        Disk of a node, seconds of computing per GB read (four times that for prime tests).
+    output_share
+        What a task makes, as a part of what it read.
+    shuffled
+        Jobs in random order, else as listed.
+    """
+    nodes = sum(_RACKS)
+    if replicas > nodes:
+        raise InstanceError(f"replicas={replicas}: the testbed has {nodes} nodes")
+    rng = np.random.default_rng(seed)
+    racks = [f"rack{rack}" for rack, size in enumerate(_RACKS, 1) for _ in range(size)]
+    cluster = tuple(_gpu_node(f"node{n:02}", rack) for n, rack in enumerate(racks, 1))
+    maker = _JobMaker(rng, [node.name for node in cluster], replicas, compute_s_per_gb, output_share)
+    chosen = _chosen(rng, jobs, count)
+    order = rng.permutation(len(chosen)) if shuffled else np.arange(len(chosen))
+    made = [maker.job(chosen[k], number, f"user{number % users + 1}") for number, k in enumerate(order.tolist())]
+    return ClusterWorkload(
+        name="cluster-testbed",
+        disk_mb_per_s=disk_mb_per_s,
+        uplink_mb_per_s=125.0 if aggregation == "limited" else 1250.0,
+        nodes=cluster,
+        jobs=tuple(made),
+        jobs_at_once=jobs_at_once,
+    )
+
+
+def _gpu_node(name: str, rack: str) -> ClusterNode:
+    gpus = tuple(Place(name=f"{name}.gpu{k}", capacity={"gpu": 1}) for k in (1, 2))
+    return ClusterNode(name=name, rack=rack, places=(*gpus, Place(name=f"{name}.cores", capacity={"core": 16})))
+
+
+def _chosen(rng: np.random.Generator, names: str, count: int) -> list[PaperJob]:
+    table = {job.name: job for job in paper_jobs()}
+    if names:
+        wanted = [name.strip() for name in names.split(",")]
+        for name in wanted:
+            if name not in table:
+                raise InstanceError(f"jobs={names!r}: no job is named {name!r}; they are J1 to J{len(table)}")
+        return [table[name] for name in wanted]
+    standard = list(table.values())[:36]
+    return [standard[k] for k in rng.integers(len(standard), size=count).tolist()] if count else standard
+
+
+class _JobMaker:
+    """Makes the graph of each kind of job."""
+
+    def __init__(
+        self, rng: np.random.Generator, nodes: Sequence[str], replicas: int, compute_s_per_gb: float, share: float
+    ) -> None:
+        self.rng, self.nodes, self.replicas = rng, nodes, replicas
+        self.per_mb, self.share = compute_s_per_gb / 1000.0, share
+
+    def job(self, job: PaperJob, number: int, user: str) -> ClusterJob:
+        name = f"{job.name}.{number}"
+        per_mb = self.per_mb * _INTENSITY.get(job.kind, 1.0)
+        tasks = [self._task(f"{name}.t{k}", self._shards(job.shards), per_mb) for k in range(job.tasks)]
+        if job.kind == "k-means":
+            tasks = self._iterations(name, tasks)
+        elif job.kind.startswith("matrix"):
+            tasks += self._adds(name, tasks)
+        elif job.kind == "string sort":
+            tasks += self._ranges(name, tasks)
+        last = [task for task in tasks if not any(task.name in _needs(other) for other in tasks)]
+        merge = self._task(f"{name}.merge", [Read(size_mb=1.0, task=task.name) for task in last], self.per_mb, "core")
+        return ClusterJob(name=name, tasks=(*tasks, merge), user=user)
+
+    def _task(self, name: str, reads: Sequence[Read], per_mb: float, kind: str = "gpu") -> ClusterTask:
+        compute_s = per_mb * sum(read.size_mb for read in reads)
+        return ClusterTask(name=name, demand={kind: 1}, compute_s=compute_s, reads=tuple(reads))
+
+    def _shards(self, sizes: Sequence[tuple[str, float]]) -> list[Read]:
+        return [Read(size_mb=size, replicas=self._holders()) for _, size in sizes]
+
+    def _holders(self) -> tuple[str, ...]:
+        return tuple(self.nodes[k] for k in self.rng.choice(len(self.nodes), self.replicas, replace=False).tolist())
+
+    def _made(self, task: ClusterTask, parts: int = 1) -> Read:
+        size = sum(read.size_mb for read in task.reads) * self.share / parts
+        return Read(size_mb=size, task=task.name)
+
+    def _adds(self, name: str, products: list[ClusterTask]) -> list[ClusterTask]:
+        """As many additions as products, each of two neighbours (reconstructed)."""
+        count = len(products)
+        pairs = [dict.fromkeys((k, (k + 1) % count)) for k in range(count)]
+        return [
+            self._task(f"{name}.add{k}", [self._made(products[p]) for p in pair], self.per_mb)
+            for k, pair in enumerate(pairs)
+        ]
+
+    def _ranges(self, name: str, sorts: list[ClusterTask]) -> list[ClusterTask]:
+        """One CPU task per range of keys, which reads its part of every sorted piece (whole pieces: sorting keeps)."""
+        return [
+            self._task(f"{name}.range{r}", [self._made(task, _KEY_RANGES) for task in sorts], self.per_mb, "core")
+            for r in range(_KEY_RANGES)
+        ]
+
+    def _iterations(self, name: str, points: list[ClusterTask]) -> list[ClusterTask]:
+        """Ten rounds through a parameter server: every task reads its points and the centres; the server collects."""
+        tasks: list[ClusterTask] = []
+        for turn in range(_ITERATIONS):
+            centres = [Read(size_mb=_CENTRES_MB, task=tasks[-1].name)] if tasks else []
+            mine = [
+                self._task(f"{name}.i{turn}.t{k}", [*task.reads, *centres], self.per_mb)
+                for k, task in enumerate(points)
+            ]
+            sent = [Read(size_mb=_CENTRES_MB, task=task.name) for task in mine]
+            tasks += [*mine, self._task(f"{name}.i{turn}.server", sent, self.per_mb, "core")]
+        return tasks
+
+
+def _needs(task: ClusterTask) -> set[str | None]:
+    return {*task.after, *(read.task for read in task.reads)}
+
+
+@generator("cluster-servers")
+def cluster_servers(
+    *,
+    seed: int = 0,
+    servers: _Positive = 20,
+    slots: _Positive = 24,
+    batches: Annotated[int, Field(ge=0)] = 3,
+    batch_tasks: _Positive = 480,
+    batch_s: _Rate = 60.0,
+    block_mb: _Rate = 1024.0,
+    replicas: _Positive = 3,
+    queries: Annotated[int, Field(ge=0)] = 0,
+    query_tasks: _Positive = 20,
+    query_s: _Rate = 1.0,
+    query_every_s: _Rate = 10.0,
+    batch_priorities: str = "",
+) -> ClusterWorkload:
+    """Sirius' testbed over time: 20 servers of 24 slots in 2 racks, batches that read blocks, and a stream of queries.
+
+    Parameters
+    ----------
+    seed
+        Blocks, computing times (log-normal around their mean, spread 0.5), arrivals of queries (Poisson).
+    servers, slots
+        The cluster; the first half is rack 1.
+    batches, batch_tasks, batch_s, block_mb, replicas
+        Batches at time 0; each task reads one block.
+    queries, query_tasks, query_s, query_every_s
+        Jobs of priority 0 of short tasks without data, as TPC-H's.
+    batch_priorities
+        Such as ``"1,2,5"``; all 0 (as important as the queries) if not given.
+    """
+    rng = np.random.default_rng(seed)
+    half = -(-servers // 2)
+    nodes = tuple(
+        ClusterNode(
+            name=f"s{k:03}",
+            rack=f"rack{1 + (k >= half)}",
+            places=(Place(name=f"s{k:03}.slots", capacity={"slot": slots}),),
+        )
+        for k in range(servers)
+    )
+    names = [node.name for node in nodes]
+    given = [int(part) for part in batch_priorities.split(",")] if batch_priorities else [0] * batches
+    if len(given) != batches:
+        raise InstanceError(f"batch_priorities={batch_priorities!r}: there are {batches} batches")
+    jobs = []
+    for b, priority in enumerate(given):
+        tasks = []
+        for k, seconds in enumerate(_times(rng, batch_s, batch_tasks)):
+            holders = tuple(names[h] for h in rng.choice(servers, min(replicas, servers), replace=False).tolist())
+            reads = (Read(size_mb=block_mb, replicas=holders),)
+            tasks.append(ClusterTask(name=f"b{b}.t{k}", demand={"slot": 1}, compute_s=seconds, reads=reads))
+        jobs.append(ClusterJob(name=f"batch{b}", tasks=tuple(tasks), priority=priority, user=f"batch{b}"))
+    arrivals = np.cumsum(rng.exponential(query_every_s, queries)).tolist()
+    for q, arrival_s in enumerate(arrivals):
+        short = tuple(
+            ClusterTask(name=f"q{q}.t{k}", demand={"slot": 1}, compute_s=seconds)
+            for k, seconds in enumerate(_times(rng, query_s, query_tasks))
+        )
+        jobs.append(ClusterJob(name=f"query{q}", tasks=short, arrival_s=arrival_s, user="queries"))
+    return ClusterWorkload(name="cluster-servers", uplink_mb_per_s=1250.0, nodes=nodes, jobs=tuple(jobs))
+
+
+def _times(rng: np.random.Generator, mean_s: float, count: int) -> list[float]:
+    """Log-normal with spread 0.5 and this mean."""
+    times: list[float] = (mean_s * np.exp(rng.normal(-0.125, 0.5, count))).tolist()
+    return times
+
+
+@generator("cluster-images")
+def cluster_images(
+    *,
+    seed: int = 0,
+    tasks: _Positive = 10,
+    servers: _Positive = 20,
+    compute_s: _Rate = 60.0,
+    slow: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4.0,
+) -> ClusterWorkload:
+    """Image tasks on Sirius' testbed with one slot per server; the first half of the servers has GPUs.
+
+    Parameters
+    ----------
+    seed
+        Computing times.
+    tasks
+        10: each can have a GPU server; 20: half of them cannot at once.
+    compute_s, slow
+        Mean seconds on a GPU server, and how many times as long it takes on another (not printed in the paper).
+    """
+    rng = np.random.default_rng(seed)
+    half = -(-servers // 2)
+    nodes = tuple(
+        ClusterNode(
+            name=f"s{k:02}",
+            rack=f"rack{1 + (k >= half)}",
+            labels=("gpu",) if k < half else (),
+            places=(Place(name=f"s{k:02}.slot", capacity={"slot": 1}),),
+        )
+        for k in rng.permutation(servers).tolist()  # queues that take the first place must not find GPUs by chance
+    )
+    made = tuple(
+        ClusterTask(name=f"image{k}", demand={"slot": 1}, compute_s=seconds, slow={"gpu": slow})
+        for k, seconds in enumerate(_times(rng, compute_s, tasks))
+    )
+    return ClusterWorkload(name="cluster-images", nodes=nodes, jobs=(ClusterJob(name="images", tasks=made),))
+
+
+@generator("cluster-queue")
+def cluster_queue(
+    *,
+    seed: int = 0,
+    servers: _Positive = 1,
+    load: Annotated[float, Field(gt=0, lt=1)] = 0.7,
+    tasks: _Positive = 10_000,
+    service: Literal["exponential", "constant", "uniform"] = "exponential",
+) -> ClusterWorkload:
+    """A queue of theory: Poisson arrivals, mean service one second, c servers: M/M/c, M/D/1, M/G/1.
+
+    Parameters
+    ----------
+    seed
+        Arrivals and services.
+    servers, load
+        c, and arrivals per second over c.
+    tasks
+        Arrivals in all, each a job of one task.
+    service
+        Law of the service time, with mean 1 s; ``uniform`` on (0, 2).
+    """
+    rng = np.random.default_rng(seed)
+    arrivals = np.cumsum(rng.exponential(1.0 / (load * servers), tasks))
+    spread = {"constant": (1.0, 1.0), "uniform": (0.0, 2.0)}
+    times = rng.exponential(1.0, tasks) if service == "exponential" else rng.uniform(*spread[service], tasks)
+    jobs = tuple(
+        ClusterJob(
+            name=f"j{k}", arrival_s=at_s, tasks=(ClusterTask(name=f"t{k}", demand={"slot": 1}, compute_s=seconds),)
+        )
+        for k, (at_s, seconds) in enumerate(zip(arrivals.tolist(), times.tolist(), strict=True))
+    )
+    node = ClusterNode(name="queue", places=(Place(name="servers", capacity={"slot": servers}),))
+    return ClusterWorkload(name="cluster-queue", nodes=(node,), jobs=jobs)
+
+
+@generator("cluster-random")
+def cluster_random(
+    *,
+    seed: int = 0,
+    nodes: _Positive = 5,
+    jobs: _Positive = 4,
+    most_tasks: _Positive = 6,
+    outages: _Share = 0.0,
+    resource: Literal["gpu", "slot"] = "gpu",
+) -> ClusterWorkload:
+    """A small cluster with random graphs of tasks, arrivals and, with ``outages``, nodes that fail and return.
+
+    Parameters
+    ----------
+    seed
+        Of everything.
+    nodes, jobs, most_tasks
+        Sizes; a node has one or two places.
+    outages
+        Chance of a node to fail once, for up to 20 s.
+    resource
+        What tasks take one of.
+    """
+    rng = np.random.default_rng(seed)
+    cluster = []
+    for n in range(nodes):
+        down = float(rng.integers(1, 40))
+        outage = (Outage(from_s=down, until_s=down + float(rng.integers(1, 20))),) if rng.random() < outages else ()
+        places = tuple(Place(name=f"n{n}.p{k}", capacity={resource: 1}) for k in range(int(rng.integers(1, 3))))
+        cluster.append(ClusterNode(name=f"n{n}", rack=f"r{n % 2}", places=places, outages=outage))
+    made = []
+    for j in range(jobs):
+        tasks: list[ClusterTask] = []
+        for t in range(int(rng.integers(1, most_tasks + 1))):
+            earlier = [task.name for task in tasks if rng.random() < 0.3]
+            reads = [Read(size_mb=float(rng.integers(1, 200)), task=name) for name in earlier[:2]]
+            for _ in range(int(rng.integers(0, 3))):
+                held = rng.choice(nodes, int(rng.integers(1, nodes + 1)), replace=False).tolist()
+                reads.append(Read(size_mb=float(rng.integers(1, 1000)), replicas=tuple(f"n{h}" for h in held)))
+            tasks.append(
+                ClusterTask(
+                    name=f"j{j}.t{t}",
+                    demand={resource: 1},
+                    compute_s=float(rng.integers(0, 10)),
+                    reads=tuple(reads),
+                    after=tuple(earlier[2:]),
+                )
+            )
+        arrival_s = float(rng.integers(0, 20))
+        made.append(ClusterJob(name=f"j{j}", tasks=tuple(tasks), arrival_s=arrival_s, user=f"u{j % 2}"))
+    return ClusterWorkload(name="cluster-random", nodes=tuple(cluster), jobs=tuple(made), jobs_at_once=3)

@@ -1,0 +1,83 @@
+"""The cluster simulator as scenarios and people call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.cluster import ClusterWorkload
+from flowlex.instances.scenario import Decision
+from flowlex.simulation.cluster.figures import figures
+from flowlex.simulation.cluster.simulator import ClusterRun
+from flowlex.simulation.cluster.state import Policy
+from flowlex.simulation.log import RunLog
+from flowlex.simulation.registry import Run
+
+__all__ = ["SIMULATOR", "ClusterSimulator", "simulate_cluster"]
+
+
+class ClusterSimulator:
+    """See `flowlex.simulation.registry.Simulator`."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("cluster-workload",)
+
+    def simulate(self, instance: Instance, policy: Policy, run: Run) -> RunLog:
+        """Run once."""
+        if not isinstance(instance, ClusterWorkload):
+            raise InstanceError(f"the cluster simulator takes cluster-workload instances, this is {instance.kind!r}")
+        if not isinstance(policy, Policy):
+            raise InstanceError(f"{type(policy).__name__} is no cluster policy; make it a subclass of cluster.Policy")
+        return ClusterRun(instance, policy, run).simulate()
+
+    def figures(self, log: RunLog) -> dict[str, float]:
+        """From the log alone."""
+        return figures(log)
+
+    def plots(self) -> Mapping[str, Callable[..., Any]]:
+        """Pictures by name."""
+        from flowlex.simulation.cluster.plots import PLOTS
+
+        return PLOTS
+
+
+SIMULATOR = ClusterSimulator()
+
+
+def simulate_cluster(
+    workload: ClusterWorkload,
+    policy: Policy,
+    *,
+    seed: int = 0,
+    horizon_s: float | None = None,
+    decision: Decision | None = None,
+    **parameters: Any,
+) -> RunLog:
+    """Simulate a cluster under a policy.
+
+    Parameters
+    ----------
+    workload
+        Cluster and jobs.
+    policy
+        Who decides; make a new one for each run.
+    seed
+        Of the random streams.
+    horizon_s
+        When time ends; None: when all jobs have ended.
+    decision
+        How long the policy thinks; not at all by default.
+    parameters
+        See `flowlex.simulation.cluster.simulator.ClusterParameters`.
+
+    Returns
+    -------
+    RunLog
+        What happened; `figures` reads it.
+
+    Raises
+    ------
+    SimulationError
+        The policy answers nonsense, or nothing more can happen though tasks are left.
+    """
+    return SIMULATOR.simulate(workload, policy, Run(seed, horizon_s, decision or Decision(), parameters))

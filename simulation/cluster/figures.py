@@ -1,0 +1,134 @@
+"""Figures of a run, from its log alone."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flowlex.simulation.cluster.reading import LEVELS
+from flowlex.simulation.log import RunLog
+
+__all__ = ["Stay", "figures", "job_spans", "megabytes", "stays"]
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A task on a place, from start to end or stop; ``computed_s`` is when its data were there (None: never)."""
+
+    task: str
+    job: str
+    place: str
+    node: str
+    start_s: float
+    end_s: float
+    ended: bool
+    computed_s: float | None
+
+
+def stays(log: RunLog) -> Iterator[Stay]:
+    """All stays, by their ends; those that the horizon cut end with the log."""
+    begun: dict[str, dict[str, Any]] = {}
+    computed: dict[str, float] = {}
+    for record in log.of("start", "compute", "end", "stop", "over"):
+        event, at_s = record["event"], record["at_s"]
+        if event == "start":
+            begun[record["task"]] = record
+        elif event == "compute":
+            computed[record["task"]] = at_s
+        else:
+            for name in [record["task"]] if event != "over" else list(begun):
+                start = begun.pop(name)
+                where = (start["job"], start["place"], start["node"])
+                yield Stay(name, *where, start["at_s"], at_s, event == "end", computed.pop(name, None))
+
+
+def job_spans(log: RunLog) -> dict[str, tuple[float, float]]:
+    """By job, the start of its first task and the end of its last; jobs that never ended are left out."""
+    first: dict[str, float] = {}
+    spans: dict[str, tuple[float, float]] = {}
+    for record in log.of("start", "finish"):
+        if record["event"] == "start":
+            first.setdefault(record["job"], record["at_s"])
+        else:
+            spans[record["job"]] = (first[record["job"]], record["at_s"])
+    return spans
+
+
+def megabytes(log: RunLog) -> dict[str, float]:
+    """MB read by level: the node itself, its rack, another rack."""
+    total = dict.fromkeys(LEVELS, 0.0)
+    for record in log.of("read"):
+        total[record["level"]] += record["mb"]
+    return total
+
+
+def figures(log: RunLog) -> dict[str, float]:
+    """What a table shows.
+
+    ``total_s`` is DT, from the first start to the last event; ``run_s`` the mean time of a task from ready to its end,
+    waiting included; ``wait_s`` the part before its last start; ``snp`` the geometric mean of ideal over actual run
+    time; ``utilisation`` the part of DT that tasks held of the resource that they held most.
+    """
+    ready: dict[str, float] = {}
+    started: dict[str, float] = {}
+    units: dict[str, dict[str, int]] = {}
+    held: defaultdict[str, float] = defaultdict(float)
+    waits, runs, logs = [], [], []
+    first, counts = math.inf, dict.fromkeys(("finish", "give-up", "stop", "lost", "round", "too-late"), 0)
+    decision_s, lost_s = 0.0, 0.0
+    for record in log.records:
+        event, at_s = record["event"], record["at_s"]
+        if event in counts:
+            counts[event] += 1
+        if event == "ready":
+            ready.setdefault(record["task"], at_s)
+        elif event == "start":
+            first = min(first, at_s)
+            started[record["task"]] = at_s
+            units[record["task"]] = record["units"]
+        elif event in ("end", "stop"):
+            begun = started.pop(record["task"])
+            _hold(held, units.pop(record["task"]), at_s - begun)
+            lost_s += record.get("lost_s", 0.0)
+            if event == "end":
+                arrived = ready.pop(record["task"])
+                waits.append(begun - arrived)
+                runs.append(at_s - arrived)
+                logs.append(math.log(max(record["ideal_s"], 1e-9) / max(at_s - arrived, 1e-9)))
+        elif event == "round":
+            decision_s += record["seconds"]
+    last = log.records[-1]["at_s"] if log.records else 0.0
+    for name, begun in started.items():
+        _hold(held, units[name], last - begun)
+    moved = megabytes(log)
+    all_mb = sum(moved.values())
+    total_s = last - first if first < math.inf else 0.0
+    return {
+        "total_s": total_s,
+        "tasks": float(len(runs)),
+        "jobs": float(counts["finish"]),
+        "given_up": float(counts["give-up"]),
+        "wait_s": _mean(waits),
+        "run_s": _mean(runs),
+        "snp": math.exp(_mean(logs)),
+        "utilisation": max(held[name] / much for name, much in log.header["units"].items()) / (total_s or 1.0),
+        **{f"{level}_gb": mb / 1000.0 for level, mb in moved.items()},
+        **{f"{level}_share": mb / all_mb if all_mb else 0.0 for level, mb in moved.items()},
+        "stops": float(counts["stop"]),
+        "lost_s": lost_s,
+        "rounds": float(counts["round"]),
+        "too_late": float(counts["too-late"]),
+        "decision_s": decision_s,
+    }
+
+
+def _hold(held: defaultdict[str, float], demand: dict[str, int], seconds: float) -> None:
+    for name, much in demand.items():
+        held[name] += much * seconds
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,85 @@
+"""Pictures of a run: who ran where, who waited, how busy the places were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flowlex.simulation.cluster.figures import stays
+from flowlex.simulation.log import RunLog
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["PLOTS", "plot_gantt", "plot_queue", "plot_utilisation"]
+
+#: Places that a Gantt chart shows; more would be no picture.
+_MOST_PLACES = 120
+
+
+def plot_gantt(log: RunLog, ax: Axes) -> Axes:
+    """One line per place, one bar per task, a colour per job; reading is pale, stopped tasks are hatched."""
+    found = list(stays(log))
+    places = list(dict.fromkeys(sorted(stay.place for stay in found)))[:_MOST_PLACES]
+    jobs = list(dict.fromkeys(stay.job for stay in sorted(found, key=lambda stay: stay.start_s)))
+    row = {place: k for k, place in enumerate(places)}
+    for stay in found:
+        if stay.place not in row:
+            continue
+        colour = f"C{jobs.index(stay.job) % 10}"
+        computed = stay.end_s if stay.computed_s is None else stay.computed_s
+        hatch = None if stay.ended else "///"
+        ax.barh(row[stay.place], computed - stay.start_s, left=stay.start_s, color=colour, alpha=0.4, hatch=hatch)
+        ax.barh(row[stay.place], stay.end_s - computed, left=computed, color=colour, hatch=hatch)
+    ax.set_yticks(range(len(places)), places, fontsize=6)
+    ax.set_xlabel("seconds")
+    ax.set_title("tasks by place (pale: reading; hatched: stopped)")
+    return ax
+
+
+def _steps(log: RunLog, up: str, down: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and a count that rises with one event and falls with others."""
+    changes = [(record["at_s"], 1 if record["event"] == up else -1) for record in log.of(up, *down)]
+    times = np.array([0.0, *(at_s for at_s, _ in changes)])
+    return times, np.concatenate([[0], np.cumsum([step for _, step in changes])])
+
+
+def plot_queue(log: RunLog, ax: Axes) -> Axes:
+    """Tasks that could run and wait, over time."""
+    ax.step(*_steps(log, "ready", ("start",)), where="post")
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("waiting tasks")
+    return ax
+
+
+def plot_utilisation(log: RunLog, ax: Axes) -> Axes:
+    """Part of each resource that tasks hold, over time."""
+    total: dict[str, int] = log.header["units"]
+    level = dict.fromkeys(total, 0)
+    held: dict[str, dict[str, int]] = {}
+    times, levels = [0.0], [dict(level)]
+    for record in log.of("start", "end", "stop"):
+        starts = record["event"] == "start"
+        demand = record["units"] if starts else held.pop(record["task"])
+        if starts:
+            held[record["task"]] = demand
+        for name, much in demand.items():
+            level[name] += much if starts else -much
+        times.append(record["at_s"])
+        levels.append(dict(level))
+    for name, much in total.items():
+        ax.step(times, [now[name] / much for now in levels], where="post", label=name)
+    ax.legend()
+    ax.set_ylim(0, 1.05)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("utilisation")
+    return ax
+
+
+PLOTS: Mapping[str, Callable[[RunLog, Axes], Axes]] = {
+    "gantt": plot_gantt,
+    "queue": plot_queue,
+    "utilisation": plot_utilisation,
+}

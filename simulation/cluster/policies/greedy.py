@@ -1,0 +1,166 @@
+"""GS, GSP, GSD: greedy baselines of the GPU-assignment paper, over time; and Alsched's greedy by utility.
+
+Source: Tang et al. 2022 (algorithm 1: all free GPUs are offered to the job that uses the fewest, which answers its
+cheapest pair of task and GPU); delay scheduling after Zaharia et al., EuroSys 2010.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from flowlex.simulation.cluster.policies.gpu import GPU, on_gpu
+from flowlex.simulation.cluster.policies.queues import start_where_cheapest
+from flowlex.simulation.cluster.state import Action, LiveJob, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.registry import policy
+
+__all__ = ["Delay", "Greedy", "PreemptiveGreedy"]
+
+_Limit = Annotated[float, Field(ge=0)]
+
+
+@policy("cluster", "GS")
+class Greedy(Policy):
+    """While a GPU is free, the job that uses the fewest starts its cheapest task that may start there."""
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """Offer until nobody takes."""
+        yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
+        yield from self._offer(state, frozenset())
+
+    def _offer(self, state: State, barred: frozenset[LiveTask]) -> Iterator[Action]:
+        free = [place for place in state.open_places() if place.free.get(GPU, 0) > 0]
+        held = Counter({job: sum(map(on_gpu, job.running)) for job in state.jobs.values()})
+        for task in barred:
+            held[task.job] -= 1
+        wanting = {
+            job: {task: state.seconds(task) for task in job.waiting if on_gpu(task)} for job in state.jobs.values()
+        }
+        self.work = float(sum(map(len, wanting.values())) * len(free))
+        while free:
+            for job in sorted(held, key=lambda job: (held[job], job.number)):
+                pair = self._choose(state, job, wanting[job], free, held[job])
+                if pair is not None:
+                    break
+            else:
+                return
+            task, place = pair
+            yield state.start(task, place)
+            held[job] += 1
+            del wanting[job][task]
+            if not place.free[GPU]:
+                free.remove(place)
+
+    def _choose(
+        self, state: State, job: LiveJob, wanting: dict[LiveTask, list[float]], free: list[LivePlace], held: int
+    ) -> tuple[LiveTask, LivePlace] | None:
+        """The job's cheapest pair of task and free GPU; the first of equals."""
+        pairs = ((seconds[place.node.number], task, place) for task, seconds in wanting.items() for place in free)
+        best = min(pairs, key=lambda pair: pair[0], default=None)
+        return None if best is None else best[1:]
+
+
+def base_share(state: State, job: LiveJob) -> int:
+    """``min(floor(Q / K), N_j)`` for Q GPUs that are up, K jobs and the job's N_j tasks that run or wait."""
+    gpus = sum(place.place.capacity.get(GPU, 0) for place in state.places if place.node.up)
+    mine = sum(map(on_gpu, job.running)) + sum(map(on_gpu, job.waiting))
+    return min(gpus // max(len(state.jobs), 1), mine)
+
+
+@policy("cluster", "GSP")
+class PreemptiveGreedy(Greedy):
+    """GS; but first, jobs above their base share lose shortest-running tasks to those below, as many as these lack."""
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """Stop, then offer."""
+        yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
+        share = {job: base_share(state, job) for job in state.jobs.values()}
+        held = {job: sum(map(on_gpu, job.running)) for job in share}
+        free = sum(place.free.get(GPU, 0) for place in state.open_places())
+        lacking = sum(max(share[job] - held[job], 0) for job in share) - free
+        stopped: list[LiveTask] = []
+        running = [task for task in state.running() if on_gpu(task)]
+        for task in sorted(running, key=lambda task: (-task.started_s, -task.number)):
+            if lacking > 0 and held[task.job] > share[task.job]:
+                held[task.job] -= 1
+                lacking -= 1
+                stopped.append(task)
+                yield state.stop(task)
+        yield from self._offer(state, frozenset(stopped))
+
+
+@policy("cluster", "GSD")
+class Delay(Greedy):
+    """Delay scheduling: a job that cannot get its cheapest level (node, rack, any) skips the offer, and so often.
+
+    Its patience starts at ``base share - running`` and grows by one with each skipped offer; past ``first`` it takes
+    the second level, past ``second`` anything. It starts anew when the job got what it wanted.
+
+    Parameters
+    ----------
+    first, second
+        The thresholds (not printed in the paper); in offers.
+    again_s
+        Seconds between offers while tasks wait.
+    """
+
+    def __init__(
+        self, first: _Limit = 5.0, second: _Limit = 10.0, again_s: Annotated[float, Field(gt=0)] = 1.0
+    ) -> None:
+        if second < first:
+            raise ValueError(f"the thresholds must not fall, got {first} and {second}")
+        self.first, self.second, self.again_s = first, second, again_s
+        self.skipped: Counter[str] = Counter()
+        self._asked: set[str] = set()
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """As GS; a job skips at most once a round."""
+        self._asked.clear()
+        yield from super().decide(state)
+
+    def _choose(
+        self, state: State, job: LiveJob, wanting: dict[LiveTask, list[float]], free: list[LivePlace], held: int
+    ) -> tuple[LiveTask, LivePlace] | None:
+        if not wanting:
+            return None
+        patience = self.skipped[job.name] + max(base_share(state, job) - held, 0)
+        allowed = 0 if patience <= self.first else 1 if patience <= self.second else 2
+        best: tuple[float, LiveTask, LivePlace] | None = None
+        for task, seconds in wanting.items():
+            levels = sorted(set(seconds))
+            limit = levels[min(allowed, len(levels) - 1)] if allowed < 2 else levels[-1]
+            for place in free:
+                cost = seconds[place.node.number]
+                if cost <= limit and (best is None or cost < best[0]):
+                    best = (cost, task, place)
+        if best is None:
+            if job.name not in self._asked:
+                self._asked.add(job.name)
+                self.skipped[job.name] += 1
+            return None
+        if best[0] <= min(wanting[best[1]]):
+            self.skipped[job.name] = 0
+        return best[1:]
+
+
+@policy("cluster", "Alsched")
+class Alsched(Policy):
+    """Greedy by utility of soft constraints: in order of arrival, each task takes the free place it likes best.
+
+    A place is worth more the fewer labels it lacks that the task's computing is slow without.
+    """
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """One pass over the queue."""
+        places = state.open_places()
+        for task in state.waiting():
+            fitting = [place for place in places if place.fits(task)]
+            if fitting:
+                yield state.start(task, max(fitting, key=lambda place: (_utility(task, place), -place.number)))
+
+
+def _utility(task: LiveTask, place: LivePlace) -> float:
+    return -sum(factor for label, factor in task.task.slow.items() if label not in place.node.labels)

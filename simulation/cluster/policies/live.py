@@ -1,0 +1,158 @@
+"""The live flow scheduler as a policy: what happened goes in as events, what it changed comes out as actions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from flowlex.instances.cluster import ClusterTask
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.models.flow.goals import Goal, Preset, preset
+from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.simulation.cluster.state import Action, LiveNode, LivePlace, LiveTask, Policy, State, reads_of
+from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.registry import policy
+
+__all__ = ["Flow", "flow_task", "machine_of"]
+
+#: What a place that a task's computing is slow without is worth to it, for each time that it is slower.
+_UTILITY = 10
+
+
+class Flow(Policy):
+    """`FlowScheduler` with any goals. A place is a machine; every task takes one unit of its one resource.
+
+    Parameters
+    ----------
+    goals
+        Of the scheduler.
+    lexicographic
+        Goals in strict order instead of their weighted sum.
+    certify
+        Prove every step.
+    """
+
+    def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: bool = True) -> None:
+        self.goals, self.lexicographic, self.certify = tuple(goals), lexicographic, certify
+        self.scheduler: FlowScheduler | None = None
+        self._known: dict[str, LiveTask] = {}
+        self._expected: list[tuple[LiveTask, LivePlace]] = []
+        self._places: dict[str, LivePlace] = {}
+        self._machines: set[str] = set()
+        self._waves = 0
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """One step of the scheduler."""
+        scheduler = self.scheduler = self.scheduler or self._begin(state)
+        self._correct(scheduler)
+        self._tell(state, scheduler)
+        delta = scheduler.step(state.now_s)
+        self.work = float(delta.events)
+        places = self._places
+        moves: list[tuple[str, str | None]] = [(name, None) for name, *_ in delta.stopped]
+        moves += [(name, to) for name, _, to, _ in delta.moved] + list(delta.placed)
+        self._expected = []
+        starts: list[tuple[LiveTask, LivePlace]] = []
+        for name, to in moves:
+            task = self._known[name]
+            if task.place is not None:
+                yield state.stop(task)
+            if to is not None:
+                starts.append((task, places[to]))
+        for task, place in starts:
+            self._expected.append((task, place))
+            yield state.start(task, place)
+
+    def _begin(self, state: State) -> FlowScheduler:
+        self._places = {place.name: place for place in state.places}
+        machines = tuple(machine_of(place) for place in state.places if place.node.up)
+        self._machines = {machine.name for machine in machines}
+        cluster = FlowInstance(name=state.workload.name, machines=machines)
+        return FlowScheduler(cluster, self.goals, lexicographic=self.lexicographic, certify=self.certify)
+
+    def _correct(self, scheduler: FlowScheduler) -> None:
+        """Starts that came too late, because the scheduler thought too long, did not happen: forget and ask anew."""
+        for task, place in self._expected:
+            if task.place is not place and task.made_on is None and task.name in self._known:
+                self._forget(scheduler, task)
+
+    def _forget(self, scheduler: FlowScheduler, task: LiveTask) -> None:
+        if self._known.pop(task.name, None) is not None:
+            scheduler.cancel(task=task.name)
+
+    def _tell(self, state: State, scheduler: FlowScheduler) -> None:
+        """All that happened since the last step."""
+        for what, thing in state.news:
+            if what == "ended":
+                assert isinstance(thing, LiveTask)
+                if self._known.pop(thing.name, None) is not None:
+                    scheduler.finish(thing.name)
+            elif what == "failed":
+                assert isinstance(thing, LiveTask)
+                self._forget(scheduler, thing)
+            elif what in ("down", "up"):
+                assert isinstance(thing, LiveNode)
+                self._node(scheduler, thing)
+        waiting = {job: [task for task in job.waiting if task.name not in self._known] for job in state.jobs.values()}
+        for job, tasks in waiting.items():
+            if tasks:
+                self._waves += 1
+                self._known.update((task.name, task) for task in tasks)
+                parts = tuple(flow_task(task, state) for task in tasks)
+                scheduler.submit(FlowJob(name=f"{job.name}/{self._waves}", tasks=parts, priority=job.job.priority))
+
+    def _node(self, scheduler: FlowScheduler, node: LiveNode) -> None:
+        """Let the scheduler know whether a node is up now, whatever happened in between."""
+        for place in node.places:
+            if node.up and place.name not in self._machines:
+                self._machines.add(place.name)
+                scheduler.add_machine(machine_of(place))
+            elif not node.up and place.name in self._machines:
+                self._machines.remove(place.name)
+                scheduler.remove_machine(place.name)
+
+
+def machine_of(place: LivePlace) -> Machine:
+    """A place as a machine of the flow model.
+
+    Raises
+    ------
+    SimulationError
+        It has several resources.
+    """
+    capacity = place.place.capacity
+    if len(capacity) != 1:
+        raise SimulationError(
+            f"place {place.name!r} has {len(capacity)} resources; the flow scheduler takes places with one, its slots"
+        )
+    node = place.node
+    return Machine(name=place.name, slots=next(iter(capacity.values())), rack=node.node.rack, labels=node.node.labels)
+
+
+def flow_task(task: LiveTask, state: State) -> FlowTask:
+    """A task as the flow model sees it: data on machines, labels it prefers."""
+    if list(task.task.demand.values()) != [1]:
+        raise SimulationError(f"task {task.name!r} does not take one slot; the flow scheduler knows no other demand")
+    blocks = []
+    for read, made in reads_of(task):
+        sources = made if made is not None else state.holders(read.replicas)
+        machines = tuple(dict.fromkeys(place.name for node in sources for place in node.places))
+        blocks.append(Block(size_mb=math.ceil(read.size_mb), machines=machines))
+    return FlowTask(name=task.name, data=tuple(blocks), constraints=tuple(_wishes(task.task)))
+
+
+def _wishes(task: ClusterTask) -> Iterator[Constraint]:
+    for label, factor in task.slow.items():
+        yield Constraint(kind="preferred", resources=(label,), utility=math.ceil(_UTILITY * factor))
+
+
+@policy("cluster", "FlowScheduler")
+def flow(goals: Preset = "borg", lexicographic: bool = False, certify: bool = True) -> Flow:
+    """The live flow scheduler with a named cost model."""
+    return Flow(preset(goals), lexicographic=lexicographic, certify=certify)
+
+
+@policy("cluster", "Quincy")
+def quincy() -> Flow:
+    """Quincy's cost model: data locality, and credit for going on (SOSP 2009)."""
+    return Flow(preset("quincy"))

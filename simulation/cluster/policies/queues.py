@@ -1,0 +1,223 @@
+"""Queue schedulers: first come first served, by priority, YARN's fair and capacity queues, GPU count, random, spread.
+
+They look at one task at a time and never at the whole: what the network models are compared with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.simulation.cluster.state import Action, LiveJob, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.registry import policy
+
+__all__ = ["Queue", "Where", "cheapest_place", "start_where_cheapest"]
+
+#: Where a task goes: to the cheapest free place for its data, to the node with the least that runs, to the one with
+#: the most that is free, to the first, or anywhere.
+Where = Literal["data", "spread", "most-free", "first", "random"]
+
+
+def cheapest_place(state: State, task: LiveTask, places: Iterable[LivePlace]) -> LivePlace | None:
+    """The place that fits and to which the task's data come soonest; the first of equals; None when none fits."""
+    fitting = [place for place in places if place.fits(task)]
+    if not fitting or not task.task.reads:
+        return fitting[0] if fitting else None
+    seconds = state.seconds(task)
+    return min(fitting, key=lambda place: (seconds[place.node.number], place.number))
+
+
+def start_where_cheapest(state: State, tasks: Iterable[LiveTask]) -> Iterator[Action]:
+    """Start tasks in order, each where its data come soonest."""
+    places = None
+    for task in tasks:
+        places = state.open_places() if places is None else places
+        place = cheapest_place(state, task, places)
+        if place is not None:
+            yield state.start(task, place)
+
+
+class Queue(Policy):
+    """Take tasks in an order, put each on a place by a rule.
+
+    Parameters
+    ----------
+    where
+        The rule.
+    """
+
+    def __init__(self, where: Where = "first") -> None:
+        self.where = where
+
+    def tasks(self, state: State) -> Iterable[LiveTask]:
+        """The waiting tasks in the order in which they get places; asked for one by one as places are given."""
+        return state.waiting()
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """Go through the queue once; what does not fit is passed over."""
+        places = state.open_places()
+        self.work = 0.0
+        full: set[tuple[tuple[str, int], ...]] = set()
+        for task in self.tasks(state):
+            if not places:
+                return
+            demand = tuple(sorted(task.task.demand.items()))
+            if demand in full:
+                continue
+            self.work += 1.0
+            place = self._place(state, task, places)
+            if place is None:
+                full.add(demand)  # what did not fit once does not fit later in this round
+                continue
+            yield state.start(task, place)
+            if not any(place.free.values()):
+                places.remove(place)
+
+    def _place(self, state: State, task: LiveTask, places: list[LivePlace]) -> LivePlace | None:
+        if self.where == "first":
+            return next((place for place in places if place.fits(task)), None)
+        if self.where == "data":
+            return cheapest_place(state, task, places)
+        fitting = [place for place in places if place.fits(task)]
+        if not fitting:
+            return None
+        if self.where == "random":
+            return fitting[int(state.random.integers(len(fitting)))]
+        free = Counter({place.node: 0 for place in fitting})
+        for place in fitting:
+            free[place.node] += sum(place.free.values())
+        busy = {node: sum(len(place.tasks) for place in node.places) for node in free}
+        if self.where == "most-free":
+            return min(fitting, key=lambda place: (-free[place.node], place.number))
+        return min(fitting, key=lambda place: (busy[place.node] - free[place.node], place.number))
+
+
+@policy("cluster", "FIFO")
+class Fifo(Queue):
+    """First come, first served; later tasks that fit fill what is left."""
+
+
+@policy("cluster", "GPU-count")
+class GpuCount(Queue):
+    """First come, first served, onto the node with the most free GPUs, wherever the data are (Tang et al. 2022)."""
+
+    def __init__(self) -> None:
+        super().__init__("most-free")
+
+
+@policy("cluster", "random")
+class Random(Queue):
+    """Waiting tasks in random order, each anywhere it fits."""
+
+    def __init__(self) -> None:
+        super().__init__("random")
+
+    def tasks(self, state: State) -> Iterable[LiveTask]:
+        """Shuffled."""
+        waiting = list(state.waiting())
+        return (waiting[k] for k in state.random.permutation(len(waiting)).tolist())
+
+
+@policy("cluster", "spread")
+class Spread(Queue):
+    """Docker Swarm's: first come, first served, onto the node that runs least."""
+
+    def __init__(self) -> None:
+        super().__init__("spread")
+
+
+@policy("cluster", "priority")
+class PriorityQueue(Queue):
+    """A queue by priority, then by arrival, onto the node that runs least, as Kubernetes has it."""
+
+    def __init__(self, where: Where = "spread") -> None:
+        super().__init__(where)
+
+    def tasks(self, state: State) -> Iterable[LiveTask]:
+        """By priority of the job (smaller first); the sort keeps the order of arrival."""
+        jobs = sorted(state.jobs.values(), key=lambda job: job.job.priority)
+        return (task for job in jobs for task in list(job.waiting))
+
+
+class _UserQueues(Queue):
+    """A queue per user; whichever is worst off is served next."""
+
+    def __init__(self, where: Where = "data", inside: Literal["fifo", "fair"] = "fifo") -> None:
+        super().__init__(where)
+        self.inside = inside
+
+    def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
+        """The smaller, the sooner a user is served; from what each holds and what each waits for."""
+        raise NotImplementedError
+
+    def tasks(self, state: State) -> Iterator[LiveTask]:
+        """Ask again after every task that got a place, since shares have changed."""
+        held: Counter[LiveJob] = Counter({job: len(job.running) for job in state.jobs.values()})
+        queues: dict[str, dict[LiveJob, list[LiveTask]]] = {}
+        for job in state.jobs.values():
+            queues.setdefault(job.job.user, {})[job] = list(job.waiting)[::-1]
+        total = sum(sum(place.place.capacity.values()) for place in state.places if place.node.up)
+        while True:
+            waiting = {user: sum(map(len, jobs.values())) for user, jobs in queues.items()}
+            if not any(waiting.values()):
+                return
+            users = {user: sum(held[job] for job in jobs) for user, jobs in queues.items()}
+            order = self.badness(users, waiting, total)
+            user = min((user for user in users if waiting[user]), key=lambda name: order[name])
+            jobs = [job for job in queues[user] if queues[user][job]]
+            job = jobs[0] if self.inside == "fifo" else min(jobs, key=lambda job: held[job])
+            task = queues[user][job].pop()
+            before = len(state.tried)
+            yield task
+            held[job] += len(state.tried) - before
+
+
+@policy("cluster", "YARN-fair")
+class YarnFair(_UserQueues):
+    """The queue furthest below its max-min fair share is served first."""
+
+    def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
+        """What a user holds less its fair share of the places."""
+        demand = np.array([users[name] + waiting[name] for name in users])
+        share = _fair_shares(demand, total)
+        return {name: users[name] - much for name, much in zip(users, share.tolist(), strict=True)}
+
+
+@policy("cluster", "YARN-capacity")
+class YarnCapacity(_UserQueues):
+    """Each queue is guaranteed a part of the cluster; idle capacity is lent. Least used of its guarantee goes first.
+
+    Parameters
+    ----------
+    guarantees
+        Part of the cluster by user, in any unit; users that are not named share alike (1 each).
+    """
+
+    def __init__(
+        self,
+        guarantees: Mapping[str, Annotated[float, Field(gt=0)]] | None = None,
+        where: Where = "data",
+        inside: Literal["fifo", "fair"] = "fifo",
+    ) -> None:
+        super().__init__(where, inside)
+        self.guarantees = dict(guarantees or {})
+
+    def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
+        """Held over guaranteed."""
+        return {name: held / self.guarantees.get(name, 1.0) for name, held in users.items()}
+
+
+def _fair_shares(
+    demand: np.ndarray[tuple[int], np.dtype[np.int64]], total: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Water filling of ``total`` over the demands."""
+    share, left = np.zeros(len(demand)), float(total)
+    order = np.argsort(demand, kind="stable")
+    for rank, k in enumerate(order.tolist()):
+        share[k] = min(float(demand[k]), left / (len(demand) - rank))
+        left -= share[k]
+    return share

@@ -1,0 +1,344 @@
+"""Jobs arrive, tasks read and compute, nodes fail and return; a policy decides who runs where."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from flowlex.instances.cluster import ClusterWorkload
+from flowlex.simulation.cluster.reading import Reading
+from flowlex.simulation.cluster.rounds import Rounds
+from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask, Policy, Start, State, Stop
+from flowlex.simulation.kernel import Kernel, Planned, SimulationError
+from flowlex.simulation.log import RunLog
+from flowlex.simulation.registry import Run, checked
+from flowlex.simulation.streams import Streams
+
+__all__ = ["ClusterParameters", "ClusterRun"]
+
+_RATE_RANK = 2
+_Chance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class ClusterParameters:
+    """What a scenario may set.
+
+    Attributes
+    ----------
+    round_s
+        Rounds happen at whole multiples of this; 0: whenever something has happened.
+    fail
+        Chance that an attempt of a task fails while it computes.
+    most_attempts
+        A job is given up when one of its tasks failed so often.
+    certify
+        Check the rates of transfers by their definition whenever they change.
+    most_events
+        The run ends with an error after so many.
+    """
+
+    round_s: _Seconds = 0.0
+    fail: _Chance = 0.0
+    most_attempts: Annotated[int, Field(ge=1)] = 4
+    certify: bool = True
+    most_events: Annotated[int, Field(ge=1)] = 20_000_000
+
+
+class ClusterRun:
+    """One run.
+
+    Parameters
+    ----------
+    workload
+        Cluster and jobs.
+    policy
+        Who decides.
+    run
+        Seed, horizon, decision time, parameters.
+    """
+
+    def __init__(self, workload: ClusterWorkload, policy: Policy, run: Run) -> None:
+        self.run = run
+        self.parameters = ClusterParameters(**checked(ClusterParameters, run.parameters, "parameters"))
+        self.streams = Streams(run.seed)
+        self.kernel = Kernel()
+        units: Counter[str] = Counter()
+        for place in workload.places:
+            units.update(place.capacity)
+        header = {"simulator": "cluster", "workload": workload.fingerprint, "seed": run.seed, "units": dict(units)}
+        self.log = RunLog(header)
+        self.state = State(workload, self.streams.of("policy"))
+        self.reading = Reading(self.state, self.log, self._compute, certify=self.parameters.certify)
+        self.rounds = Rounds(self.kernel, self.state, self.log, run, policy, self._carry_out, self.parameters.round_s)
+        self.queue: deque[LiveJob] = deque()
+        self.computing: dict[LiveTask, Planned] = {}
+        self._sharing: Planned | None = None
+        self._next: Planned | None = None
+        self._left = len(workload.jobs)
+        number = 0
+        for position, job in enumerate(workload.jobs):
+            live = LiveJob(job, position)
+            for task in job.tasks:
+                live.tasks.append(LiveTask(task, live, number))
+                number += 1
+            _link(live)
+            self._plan(job.arrival_s, lambda live=live: self._submit(live))
+        for node in self.state.nodes:
+            for outage in node.node.outages:
+                self._plan(outage.from_s, lambda node=node: self._down(node))
+                if outage.until_s is not None:
+                    self._plan(outage.until_s, lambda node=node: self._up(node))
+
+    def simulate(self) -> RunLog:
+        """Let everything happen.
+
+        Raises
+        ------
+        SimulationError
+            The policy answers nonsense, or nothing more can happen though tasks are left.
+        """
+        horizon = math.inf if self.run.horizon_s is None else self.run.horizon_s
+        while self._left and self.kernel.next_s() <= horizon and self.kernel.step():
+            if self.kernel.events > self.parameters.most_events:
+                reason = f"over {self.parameters.most_events} events; raise most_events if the run is that long"
+                raise SimulationError(reason, at_s=self.kernel.now_s)
+        if self._left and not math.isfinite(horizon):
+            raise self._stuck()
+        if self._left:
+            self.state.now_s = self.kernel.now_s = horizon
+            self._move()
+            for task in list(self.reading.fetches):
+                self.reading.abort(task)  # so that the log holds all bytes that moved
+        self.log.add(self.kernel.now_s, "over", jobs_left=self._left, events=self.kernel.events)
+        return self.log
+
+    def _stuck(self) -> SimulationError:
+        now_s = self.kernel.now_s
+        for task in self.reading.stalled():
+            return SimulationError(f"task {task.name!r} waits for data whose nodes are down for good", at_s=now_s)
+        waiting = [task.name for task in self.state.waiting()]
+        reason = f"nothing runs and nothing will happen, yet {len(waiting)} tasks wait ({waiting[0]!r} first)"
+        return SimulationError(f"{reason}; the policy starts none of them", at_s=now_s, event="end")
+
+    # Time ------------------------------------------------------------------------------------------------------
+    def _plan(self, at_s: float, call: object) -> Planned:
+        """Plan an event; before it, transfers are brought up to its time."""
+
+        def happen() -> None:
+            self.state.now_s = self.kernel.now_s
+            self._move()
+            call()  # type: ignore[operator]
+
+        return self.kernel.at(at_s, happen)
+
+    def _move(self) -> None:
+        for transfer in self.reading.transfers.advance(self.kernel.now_s):
+            self._rates_change()
+            transfer.done()
+
+    def _rates_change(self) -> None:
+        if self._sharing is None:
+            self._sharing = self.kernel.after(0.0, self._share, _RATE_RANK)
+
+    def _share(self) -> None:
+        self._sharing = None
+        if self._next is not None:
+            self._next.cancel()
+        seconds = self.reading.transfers.share()
+        self._next = self._plan(self.kernel.now_s + seconds, lambda: None) if math.isfinite(seconds) else None
+
+    # Jobs ------------------------------------------------------------------------------------------------------
+    def _submit(self, job: LiveJob) -> None:
+        self.log.add(self.state.now_s, "submit", job=job.name, user=job.job.user)
+        self.queue.append(job)
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let queued jobs in, as many as may run at once."""
+        most = self.state.workload.jobs_at_once
+        while self.queue and (most is None or len(self.state.jobs) < most):
+            job = self.queue.popleft()
+            self.state.jobs[job.name] = job
+            self.state.news.append(("submitted", job))
+            self.log.add(self.state.now_s, "admit", job=job.name)
+            for task in job.tasks:
+                if not task.missing:
+                    self._ready(task)
+            self.rounds.due()
+
+    def _finish(self, job: LiveJob, event: str) -> None:
+        del self.state.jobs[job.name]
+        self.state.news.append(("finished", job))
+        self.log.add(self.state.now_s, event, job=job.name)
+        self._left -= 1
+        self._admit()
+
+    def _give_up(self, job: LiveJob) -> None:
+        for task in list(job.running):
+            self._halt(task, "given up")
+        job.waiting.clear()
+        self._finish(job, "give-up")
+
+    # Tasks -----------------------------------------------------------------------------------------------------
+    def _ready(self, task: LiveTask) -> None:
+        task.job.waiting[task] = None
+        self.state.news.append(("ready", task))
+        self.log.add(self.state.now_s, "ready", task=task.name, job=task.job.name)
+
+    def _may_run(self, task: LiveTask) -> None:
+        """A task is ready when nothing is missing, and it neither runs nor has ended."""
+        if not task.missing and task.place is None and task.made_on is None:
+            self._ready(task)
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        self.state.now_s = self.kernel.now_s
+        self._move()
+        for action in actions:
+            if isinstance(action, Stop):
+                self._halt(action.task, "policy")
+                self._may_run(action.task)
+        for action in actions:
+            if isinstance(action, Start):
+                self._start(action)
+
+    def _start(self, action: Start) -> None:
+        task, place = action.task, action.place
+        del task.job.waiting[task]
+        task.job.running[task] = None
+        task.place, task.started_s = place, self.state.now_s
+        task.attempts += 1
+        place.tasks[task] = None
+        for name, much in task.task.demand.items():
+            place.free[name] -= much
+        self.log.add(
+            self.state.now_s,
+            "start",
+            task=task.name,
+            job=task.job.name,
+            place=place.name,
+            node=place.node.name,
+            units=dict(task.task.demand),
+        )
+        self.reading.begin(task)
+        self._rates_change()
+
+    def _compute(self, task: LiveTask) -> None:
+        """All data are there."""
+        assert task.place is not None
+        seconds = task.task.compute_s
+        for label, factor in task.task.slow.items():
+            if label not in task.place.node.labels:
+                seconds *= factor
+        self.log.add(self.state.now_s, "compute", task=task.name, seconds=seconds)
+        if self.parameters.fail:
+            chance, part = self.streams.of(f"failure of {task.name}").random(2)
+            if chance < self.parameters.fail:
+                self.computing[task] = self._plan(self.state.now_s + seconds * part, lambda: self._fail(task))
+                return
+        self.computing[task] = self._plan(self.state.now_s + seconds, lambda: self._end(task))
+
+    def _release(self, task: LiveTask) -> None:
+        place = task.place
+        assert place is not None
+        task.place = None
+        del place.tasks[task], task.job.running[task]
+        for name, much in task.task.demand.items():
+            place.free[name] += much
+        planned = self.computing.pop(task, None)
+        if planned is not None:
+            planned.cancel()
+        self.rounds.due()
+
+    def _halt(self, task: LiveTask, why: str) -> None:
+        """A task stops before its end; it is nowhere then."""
+        self.reading.abort(task)
+        self._release(task)
+        self._rates_change()
+        self.log.add(
+            self.state.now_s,
+            "stop",
+            task=task.name,
+            job=task.job.name,
+            why=why,
+            lost_s=self.state.now_s - task.started_s,
+        )
+
+    def _fail(self, task: LiveTask) -> None:
+        self._halt(task, "failed")
+        if task.attempts >= self.parameters.most_attempts:
+            self._give_up(task.job)
+        else:
+            self.state.news.append(("failed", task))
+            self._may_run(task)
+
+    def _end(self, task: LiveTask) -> None:
+        assert task.place is not None
+        node = task.place.node
+        self._release(task)
+        task.made_on = node
+        self.state.news.append(("ended", task))
+        ideal_s = task.task.compute_s + sum(read.size_mb for read in task.task.reads) / self.state.nominal[0]
+        self.log.add(self.state.now_s, "end", task=task.name, job=task.job.name, ideal_s=ideal_s)
+        task.job.left -= 1
+        for other in task.needed_by:
+            other.missing -= 1
+            self._may_run(other)
+        if not task.job.left:
+            self._finish(task.job, "finish")
+
+    # Nodes -----------------------------------------------------------------------------------------------------
+    def _down(self, node: LiveNode) -> None:
+        node.up = False
+        self.state.news.append(("down", node))
+        self.log.add(self.state.now_s, "down", node=node.name)
+        for place in node.places:
+            for task in list(place.tasks):
+                self._halt(task, "node down")
+                self.state.news.append(("failed", task))
+                self._may_run(task)
+        for job in list(self.state.jobs.values()):
+            for task in reversed(job.tasks):  # whoever is lost needs what it was made from
+                gone = task.made_on is not None and not task.made_on.up
+                if gone and any(other.made_on is None for other in task.needed_by):
+                    self._lose(task)
+        self.reading.node_down(node)
+        self._rates_change()
+        self.rounds.due()
+
+    def _lose(self, task: LiveTask) -> None:
+        """What a task made is gone while others still need it: it must run again, and so must they wait."""
+        self.log.add(self.state.now_s, "lost", task=task.name, job=task.job.name)
+        task.made_on = None
+        task.job.left += 1
+        for other in task.needed_by:
+            other.missing += 1
+            if other.place is not None and other in self.reading.fetches:
+                self._halt(other, "data lost")
+                self.state.news.append(("failed", other))
+            other.job.waiting.pop(other, None)
+        self._may_run(task)
+
+    def _up(self, node: LiveNode) -> None:
+        node.up = True
+        self.state.news.append(("up", node))
+        self.log.add(self.state.now_s, "up", node=node.name)
+        self.reading.node_up()
+        self._rates_change()
+        self.rounds.due()
+
+
+def _link(job: LiveJob) -> None:
+    """Let each task know whom it needs and who needs it."""
+    by_name = {task.name: task for task in job.tasks}
+    for task in job.tasks:
+        names = dict.fromkeys([*task.task.after, *(read.task for read in task.task.reads if read.task is not None)])
+        task.needs = tuple(by_name[name] for name in names)
+        task.missing = len(task.needs)
+        for other in task.needs:
+            other.needed_by.append(task)
