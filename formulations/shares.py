@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Integers
 
-__all__ = ["Shares", "max_min_shares", "whole_shares"]
+__all__ = ["Shares", "max_min_shares", "shares_of_claims", "whole_shares"]
 
 #: Sums of units and claims stay below this in 64 bits; larger ones are added up as Python integers.
 _SAFE = 2**61
@@ -100,8 +100,20 @@ def max_min_shares(demand: ArrayLike, supply: ArrayLike, floor: ArrayLike = 0) -
     if (claims < 0).any() or (units < 0).any() or (held < 0).any():
         raise ValueError("demand, supply and floor must not be negative")
     job, of = np.nonzero(claims)
-    amount = claims[job, of]
-    if (claims.sum(axis=1, dtype=np.float64) + held >= 2**62).any():
+    return shares_of_claims(job, of, claims[job, of], units, held)
+
+
+def shares_of_claims(job: Integers, of: Integers, amount: Integers, units: Integers, held: Integers) -> Shares:
+    """`max_min_shares` where few jobs ask for few of many classes.
+
+    Parameters
+    ----------
+    job, of, amount
+        (K,) claims sorted by job, then by class: ``amount`` units of class ``of`` for ``job``, each pair once.
+    units, held
+        (C,) units by class; (J,) units that each job holds already.
+    """
+    if (np.bincount(job, weights=amount, minlength=len(held)) + held >= 2**62).any():
         raise ValueError("a job's demand and floor sum to more than 2**62; use a coarser unit")
     before = np.cumsum(amount) - amount  # may leave 64 bits and come back: only differences within a job count
     below = held[job] + before - before[np.searchsorted(job, job)]

@@ -33,11 +33,10 @@ def optimal_face(network: FlowNetwork, outcome: Outcome) -> FlowNetwork:
 
     Duals that are no integers are refused: rounded ones would prove nothing.
     """
-    assert outcome.values is not None and outcome.duals is not None
-    potentials = outcome.duals
-    if potentials.dtype.kind != "i":
+    reduced = outcome.reduced_costs
+    assert outcome.values is not None and reduced is not None
+    if reduced.dtype.kind not in "iO":
         raise ValueError("the duals are not whole numbers; solve the stages with engine='network'")
-    reduced = network.reduced_costs(potentials)
     lower = np.where(reduced < 0, network.upper, network.lower)
     upper = np.where(reduced > 0, network.lower, network.upper)
     return replace(network, lower=lower, upper=upper)

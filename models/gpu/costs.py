@@ -1,9 +1,8 @@
 """Transfer costs of the GPU-assignment problem, exact in integers.
 
-A task reads each shard from the nearest replica: its own node (``size / disk``), its rack
-(``a1 * size / rack``) or another rack (``a2 * size / between``). All of these are rational numbers; a common
-unit makes every cost an integer. Only when that unit is so small that 64-bit sums could overflow are costs
-rounded to a decimal unit, and the error this can cause is stated.
+A task reads each shard from the nearest replica: its own node (``size / disk``), its rack (``a1 * size / rack``) or
+another rack (``a2 * size / between``). All of these are rational numbers, and so is the price of waiting; a common unit
+makes each of them an integer, of Python's where 64 bits do not suffice. Nothing is rounded.
 
 Source: Tang et al. 2022, transfer cost.
 """
@@ -11,11 +10,12 @@ Source: Tang et al. 2022, transfer cost.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,10 @@ __all__ = ["LEVELS", "Penalties", "TransferCosts", "exact"]
 #: Where a shard is read from, nearest first.
 LEVELS = ("node", "rack", "between")
 
-#: Sums of exact costs stay below this, so that they are exact in floating-point engines too.
-_EXACT_TOTAL = 2**52
-_COARSEST = Fraction(1, 1000)
+#: Sums of costs below this are made in 64 bits.
+_WIDE = 2**62
+#: Whole numbers below this are told apart by floats that are a decimal fraction of them.
+_DECIMAL = 2**51
 
 
 @dataclass(frozen=True)
@@ -64,77 +65,58 @@ class TransferCosts:
 
     Attributes
     ----------
-    cost
-        Three (S,) int64 arrays: cost of each shard from each level of ``LEVELS``.
+    size, per_mb
+        (S,) sizes of the shards in the largest part that they share, and how many such parts are one MB.
     rates
         Weighted seconds per MB from each level of ``LEVELS``, exact.
+    waiting_s
+        Seconds that a waiting task costs (alpha), exact.
     unit_s
         What a cost of 1 stands for, in (weighted) seconds; exact.
-    rounded_s
-        Largest error that rounding can cause in any assignment's total, in seconds; 0 when exact.
     """
 
     view: GpuArrays
-    cost: tuple[Integers, Integers, Integers]
+    size: NDArray[Any]
+    per_mb: Fraction
     rates: tuple[Fraction, Fraction, Fraction]
+    waiting_s: Fraction
     unit_s: Fraction
-    rounded_s: float
 
     @classmethod
     def of(cls, instance: GpuInstance, penalties: Penalties) -> TransferCosts:
-        """Find the unit and the integer cost of each shard at each level.
-
-        Raises
-        ------
-        ModelError
-            Even milliseconds overflow; the largest shard is named.
-        """
-        view = instance.arrays
-        rates = _rates(instance, penalties)
+        """Find the unit of which the cost of each shard at each level, and alpha, are whole multiples."""
+        view, rates = instance.arrays, _rates(instance, penalties)
         size, per_mb = _whole_sizes(view.shard_size_mb)
-        if size is not None:
-            common = math.lcm(*(rate.denominator for rate in rates))
-            whole = [int(rate * common) for rate in rates]
-            shared = math.gcd(*whole) or 1
-            factor = int(np.gcd.reduce(size)) if len(size) else 1
-            size = size // factor
-            whole = [w // shared for w in whole]
-            unit = Fraction(shared * factor, common * per_mb)
-            if int(sum(size.tolist())) * max(*whole, 1) < _EXACT_TOTAL:
-                costs = (size * whole[0], size * whole[1], size * whole[2])
-                return cls(view, costs, rates, unit, 0.0)
-        return cls._rounded(view, rates)
+        dearest = int(_summed(view, size).max(initial=0)) * rates[2] / per_mb
+        waiting = exact(penalties.waiting) * dearest
+        return cls(view, size, per_mb, rates, waiting, _largest_unit([_largest_unit(rates) / per_mb, waiting]))
 
-    @classmethod
-    def _rounded(cls, view: GpuArrays, rates: tuple[Fraction, Fraction, Fraction]) -> TransferCosts:
-        sizes = view.shard_size_mb
-        total = float(sizes.sum()) * float(max(rates))
-        digits = math.floor(math.log10(_EXACT_TOTAL / max(total, 1e-300))) if math.isfinite(total) else -400
-        unit = Fraction(10) ** -min(digits, 12)
-        if unit > _COARSEST:
-            shard = int(np.argmax(sizes))
-            task = view.task_names[view.shard_task[shard]]
-            raise ModelError(
-                f"integer overflow in costs: transfers sum to {total:.3g} s; the largest shard has "
-                f"{sizes[shard]:g} MB (task {task!r}). Check its size and the bandwidths"
-            )
-        node, rack, between = (np.rint(sizes * float(rate / unit)).astype(np.int64) for rate in rates)
-        error = float(unit) * len(sizes) / 2
-        return cls(view, (node, rack, between), rates, unit, error)
+    @property
+    def waiting(self) -> int:
+        """Cost of a waiting task."""
+        return int(self.waiting_s / self.unit_s)
+
+    @cached_property
+    def cost(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Three (S,) arrays: cost of each shard from each level of ``LEVELS``."""
+        weights = [int(rate / (self.per_mb * self.unit_s)) if len(self.size) else 0 for rate in self.rates]
+        wide = int(self.size.sum()) * max(weights) >= _WIDE
+        size = self.size.astype(object) if wide else self.size
+        node, rack, between = (size * weight for weight in weights)
+        return node, rack, between
 
     @property
     def nearer_is_cheaper(self) -> bool:
         """Whether node <= rack <= between racks for every shard, so that racks may be merged."""
-        node, rack, between = self.cost
-        return bool((node <= rack).all() and (rack <= between).all())
+        return self.rates[0] <= self.rates[1] <= self.rates[2]
 
     @cached_property
-    def remote(self) -> Integers:
+    def remote(self) -> NDArray[Any]:
         """(T,) cost of each task in a rack that holds none of its data."""
-        return self._sum(self.view.shard_task, self.cost[2])
+        return _summed(self.view, self.cost[2])
 
     @cached_property
-    def in_rack(self) -> tuple[Integers, Integers, Integers]:
+    def in_rack(self) -> tuple[Integers, Integers, NDArray[Any]]:
         """Tasks, racks and costs: each task in each rack that holds a replica, on a node that holds none."""
         view = self.view
         racks = len(view.rack_names)
@@ -142,7 +124,7 @@ class TransferCosts:
         return self._grouped(view.shard_task[shard], rack, racks, (self.cost[1] - self.cost[2])[shard], None)
 
     @cached_property
-    def on_node(self) -> tuple[Integers, Integers, Integers]:
+    def on_node(self) -> tuple[Integers, Integers, NDArray[Any]]:
         """Tasks, nodes and costs: each task on each node that holds a replica of one of its shards."""
         view = self.view
         nodes, racks = len(view.node_names), len(view.rack_names)
@@ -152,10 +134,9 @@ class TransferCosts:
         row = np.searchsorted(rack_task * racks + rack, task * racks + view.node_rack[node])
         return task, node, rack_cost[row] + saving
 
-    def dense(self) -> Integers:
+    def dense(self) -> NDArray[Any]:
         """(T, N) cost of every task on every node."""
         view = self.view
-        table = np.repeat(self.remote[:, None], len(view.node_names), axis=1)
         task, rack, cost = self.in_rack
         by_rack = np.repeat(self.remote[:, None], len(view.rack_names), axis=1)
         by_rack[task, rack] = cost
@@ -168,24 +149,17 @@ class TransferCosts:
         """(T, 3) MB that each task reads from each level when it runs on a node (-1: reads nothing)."""
         level, view = self._levels(node_of_task), self.view
         placed = level >= 0
-        table = np.zeros((len(node_of_task), 3))
-        np.add.at(table, (view.shard_task[placed], level[placed]), view.shard_size_mb[placed])
-        return table
+        where = view.shard_task[placed] * 3 + level[placed]
+        table = np.bincount(where, weights=view.shard_size_mb[placed], minlength=3 * len(node_of_task))
+        return table.reshape(-1, 3).astype(np.float64)
 
     def seconds(self, node_of_task: Integers) -> Fraction:
-        """Weighted seconds that tasks take on their nodes, exact even where costs were rounded."""
-        parts = Counter(zip(self.view.shard_size_mb.tolist(), self._levels(node_of_task).tolist(), strict=True))
-        return sum((exact(mb) * self.rates[k] * n for (mb, k), n in parts.items() if k >= 0), Fraction(0))
-
-    @cached_property
-    def dearest(self) -> Fraction:
-        """Seconds of the dearest transfer of any task: all its shards from another rack."""
-        if not self.rounded_s:
-            return int(self.remote.max(initial=0)) * self.unit_s
-        size = [Fraction(0)] * len(self.view.task_job)
-        for task, mb in zip(self.view.shard_task.tolist(), self.view.shard_size_mb.tolist(), strict=True):
-            size[task] += exact(mb)
-        return max(size) * self.rates[2]
+        """Weighted seconds that tasks take on their nodes, exact."""
+        level = self._levels(node_of_task)
+        read = (sum(self.size[level == k].tolist()) for k in range(3))
+        return sum(
+            (Fraction(size, self.per_mb) * rate for size, rate in zip(read, self.rates, strict=True)), Fraction()
+        )
 
     def _levels(self, node_of_task: Integers) -> Integers:
         """(S,) the level from which each shard is read, -1 when it is not."""
@@ -197,17 +171,12 @@ class TransferCosts:
         near[view.replica_shard[view.node_rack[view.replica_node] == view.node_rack[at]]] = True
         return np.where(host < 0, -1, np.where(local, 0, np.where(near, 1, 2)))
 
-    def _sum(self, task: Integers, amount: Integers) -> Integers:
-        total = np.zeros(len(self.view.task_job), np.int64)
-        np.add.at(total, task, amount)
-        return total
-
     def _grouped(
-        self, task: Integers, place: Integers, places: int, amount: Integers, base: int | None
-    ) -> tuple[Integers, Integers, Integers]:
+        self, task: Integers, place: Integers, places: int, amount: NDArray[Any], base: int | None
+    ) -> tuple[Integers, Integers, NDArray[Any]]:
         """Sum amounts by (task, place), on top of ``base`` or of the task's remote cost."""
         key, inverse = np.unique(task * places + place, return_inverse=True)
-        total = np.zeros(len(key), np.int64)
+        total = np.zeros(len(key), dtype=amount.dtype)
         np.add.at(total, inverse, amount)
         tasks, where = np.divmod(key, places)
         return tasks, where, total + (self.remote[tasks] if base is None else base)
@@ -226,12 +195,36 @@ def _rates(instance: GpuInstance, penalties: Penalties) -> tuple[Fraction, Fract
     return 1 / disk, within / rack, across / between
 
 
-def _whole_sizes(size_mb: NDArray[np.float64]) -> tuple[Integers | None, int]:
-    """Sizes as integers of a power of ten of a MB, or None when no power up to 10**6 is exact."""
-    for per_mb in (1, 10, 100, 1000, 10**4, 10**5, 10**6):
-        scaled = np.rint(size_mb * per_mb)
-        if not (scaled < 2.0**53).all():
-            return None, 1
-        if (scaled / per_mb == size_mb).all():
-            return scaled.astype(np.int64), per_mb
-    return None, 1
+def _summed(view: GpuArrays, amount: NDArray[Any]) -> NDArray[Any]:
+    """(T,) amounts of the shards of each task."""
+    total = np.zeros(len(view.task_job), dtype=amount.dtype)
+    np.add.at(total, view.shard_task, amount)
+    return total
+
+
+def _largest_unit(numbers: Iterable[Fraction]) -> Fraction:
+    """The largest number of which all are whole multiples; 1 when all are 0."""
+    some = [number for number in numbers if number]
+    below = math.lcm(*(number.denominator for number in some))
+    above = math.gcd(*(number.numerator * (below // number.denominator) for number in some))
+    return Fraction(above or 1, below)
+
+
+def _whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
+    """Sizes as whole numbers of the largest part of a MB that they share, and how many such parts a MB has."""
+    size, parts = _decimal_sizes(size_mb)
+    shared = int(np.gcd.reduce(size)) if len(size) else 1
+    return size // shared, Fraction(parts, shared)
+
+
+def _decimal_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
+    """Sizes as whole numbers of a power of ten of a MB where that is exact."""
+    for digits in range(16):
+        scaled = np.rint(size_mb * 10.0**digits)
+        if not (scaled < _DECIMAL).all() or float(scaled.sum()) >= _WIDE:
+            break
+        if (scaled / 10.0**digits == size_mb).all():
+            return scaled.astype(np.int64), 10**digits
+    numbers = [exact(size) for size in size_mb.tolist()]
+    parts = math.lcm(*(number.denominator for number in numbers))
+    return np.array([int(number * parts) for number in numbers], dtype=object), parts

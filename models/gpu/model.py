@@ -14,25 +14,31 @@ odd GPUs of a fractional share go where they cost least; the compact network; ti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.engines import solve
+from flowlex.formulations.engines.rounding import exact_potentials
+from flowlex.formulations.engines.wide import fits, solve_wide
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.lexicographic.network import optimal_face
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import Dual, Equation, Model, Symbol
-from flowlex.models.gpu.costs import Penalties, TransferCosts, exact
-from flowlex.models.gpu.network import AssignmentNetwork, Earnings, build_compact, build_paper
+from flowlex.models.base import Dual, Equation, Model, ModelError, Symbol
+from flowlex.models.gpu.compact import build_compact
+from flowlex.models.gpu.costs import Penalties, TransferCosts
+from flowlex.models.gpu.network import AssignmentNetwork, build_paper
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.proof import proof_of
 from flowlex.models.gpu.round import Policy, Round, plan_round
 from flowlex.models.gpu.search import GpuRun, Leaf, search
 from flowlex.models.gpu.solution import GpuSolution
+from flowlex.models.gpu.ties import Ties
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
@@ -53,7 +59,7 @@ _VERTICES = {
 
 def _vertex(name: str, says: str) -> Equation:
     def exists(model: GpuAssignment) -> bool:
-        return name in model.assignment.network.node_blocks
+        return name in model.assignment.shape.node_blocks
 
     flow = r"\sum_{a \in \delta^+(v)} f_a - \sum_{a \in \delta^-(v)} f_a = b_v"
     return Equation(name, flow, says, when="where the network has this vertex", exists=exists)
@@ -73,11 +79,20 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         ``compact`` or ``paper``: the same optimum, a fraction of the arcs or the published graph.
     penalties
         Weights a1, a2, a3 of the transfer cost.
+    waiting
+        ``least``: as many tasks run as can. ``priced``: a task also waits where that is cheaper, at alpha, than to run
+        it; a job's fair share is then the most that it runs. (FSU, which knows no waiting, has ``least`` only.)
+    stage
+        Whose program `formulation`, `compile` and ``flowlex export`` give, where an answer is chosen in stages (see
+        ``solution.stages``): least ``transfer``, of those the fewest ``stops``, of those (``priced``) the fewest
+        ``waiting``. Solving goes through all whatever it says.
     """
 
     policy: Policy = Policy.FSP
     network: Literal["compact", "paper"] = "compact"
     penalties: Penalties = field(default_factory=Penalties)
+    waiting: Literal["least", "priced"] = "least"
+    stage: str = "transfer"
 
     name: ClassVar[str] = "gpu-assignment"
     title: ClassVar[str] = "GPU assignment"
@@ -99,37 +114,40 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     )
     objective_latex: ClassVar[str] = r"\sum_{t \in T} \sum_{g \in G} c_{tg}\, x_{tg} + \alpha \sum_{j \in J} w_j"
     equations: ClassVar[tuple[Equation, ...]] = (
-        Equation(
-            "task",
-            r"\sum_{g \in G} x_{tg} \le 1 \quad \forall t \in T",
-            "a task runs at most once",
-            "value of the task's claim",
-            "s",
-        ),
+        Equation("task", r"\sum_{g \in G} x_{tg} \le 1 \quad \forall t \in T", "a task runs at most once"),
         Equation(
             "gpu_out",
             r"\sum_{t \in T} x_{tg} \le 1 \quad \forall g \in G",
             "a GPU runs at most one task",
-            "price of a GPU at a fixed total: what the GPUs there cost others while as many tasks run; not what one "
-            "more GPU saves, which `value_of` says",
+            "price of a GPU at a fixed total, by node (and memory): what a GPU there would save if no more tasks ran; "
+            "`value_of` says what one more GPU saves",
             "s",
         ),
         Equation(
-            "job",
-            r"\sum_{t \in T_j} \sum_{g \in G} x_{tg} + w_j = N_j \quad \forall j \in J",
-            "a task runs or waits",
-            "what one more task of the job costs",
-            "s per task",
+            "job", r"\sum_{t \in T_j} \sum_{g \in G} x_{tg} + w_j = N_j \quad \forall j \in J", "a task runs or waits"
         ),
         Equation(
             "share",
             r"N_j - A^{\max}_j \le w_j \le N_j - A^{\min}_j \quad \forall j \in J",
-            "a job runs its fair share",
-            "price of the share: what one GPU more for this job costs (negative: saves)",
+            "a job runs its fair share (with waiting=priced at most that: no upper bound on w_j)",
+            "price of the share at a fixed total: what one GPU more for this job, taken from others, costs at least",
             "s per GPU",
         ),
         *(_vertex(name, says) for name, says in _VERTICES.items()),
     )
+
+    def _check(self) -> None:
+        if self.waiting == "priced" and self.policy is Policy.FSU:
+            raise ModelError("policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS")
+        if self.stage not in self.stages:
+            names = ", ".join(self.stages)
+            raise ModelError(f"there is no stage {self.stage!r}; the stages are: {names}")
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What is minimised, one after the other, once shares are fair."""
+        stops = self.policy is Policy.FSP and bool((self.instance.arrays.task_running_gpu >= 0).any())
+        return ("transfer", *(["stops"] if stops else []), *(["waiting"] if self.waiting == "priced" else []))
 
     @cached_property
     def costs(self) -> TransferCosts:
@@ -139,47 +157,95 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @cached_property
     def round(self) -> Round:
         """Who keeps running, who may start, and the shares."""
-        return plan_round(self.instance.arrays, self.policy)
+        return plan_round(self.instance.arrays, self.policy, priced=self.waiting == "priced")
 
     @cached_property
-    def earnings(self) -> Earnings:
-        """Weights of transfer, stops and elapsed time."""
-        return Earnings.of(self.instance.arrays, preemptive=self.policy is Policy.FSP)
+    def ties(self) -> Ties:
+        """Weights of transfer, stops, starts and elapsed time."""
+        preemptive, priced = self.policy is Policy.FSP, self.waiting == "priced"
+        return Ties.of(self.instance.arrays, preemptive=preemptive, priced=priced)
 
     @cached_property
     def assignment(self) -> AssignmentNetwork:
-        """The flow network and the way back from its flow."""
+        """The flow network of the round, and the way back from its flow."""
         return self._build(self.round)
 
+    def _plan(self, kept: Any, stopped: Any) -> Round:
+        """The round when some running tasks are kept and some stopped; shares that are limits stay what they are."""
+        plan = plan_round(self.instance.arrays, self.policy, kept, stopped)
+        return replace(plan, shares=self.round.shares, priced=True) if self.round.priced else plan
+
     def _build(self, plan: Round) -> AssignmentNetwork:
-        build = build_compact if self.network == "compact" else build_paper
-        return build(plan, self.costs, exact(self.penalties.waiting), self.earnings)
+        return (build_compact if self.network == "compact" else build_paper)(plan, self.costs)
+
+    def _prepare(self) -> None:
+        _ = self.assignment
+
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the network, which all stages share."""
+        shape = self.assignment.shape
+        return {"formulation": "flow network", "nodes": shape.node_count, "arcs": shape.arc_count}
 
     def _formulate(self) -> FlowNetwork:
-        return self.assignment.network
+        """The program of the stage. Where running tasks may stop it is that of the part with the best answer."""
+        if self.stages == ("transfer",):
+            return self.assignment.network
+        leaf = self._run("network", SolveOptions()).leaf
+        assert leaf is not None, "some round is always possible"
+        if self.stage == "transfer":
+            return leaf.built.network
+        built, plan = leaf.built, leaf.plan
+        saved = {"stops": (built.keep, len(plan.optional) + plan.stopped_count)}
+        saved["waiting"] = built.start, len(plan.startable)
+        network = optimal_face(built.shape, solve_wide(built.shape, built.cost, "network"))
+        for stage in self.stages[1:]:
+            arcs, constant = saved[stage]
+            cost = np.zeros(network.arc_count, np.int64)
+            cost[arcs] = -1
+            network = replace(network, cost=cost, constant=Fraction(constant))
+            if stage == self.stage:
+                break
+            network = optimal_face(network, solve(network, "network"))
+        return network
 
     def _run(self, engine: EngineName, options: SolveOptions) -> GpuRun:
         """Solve the round; under FSP search over who may stop, as long as a job stops the wrong ones."""
-        view = self.instance.arrays
+        view, ties = self.instance.arrays, self.ties
 
-        def solve_round(kept: Any, stopped: Any) -> Leaf | Outcome:
+        def solve_round(kept: Any, stopped: Any) -> Leaf | Outcome | None:
+            if (kept & stopped).any():
+                return None
             first = not kept.any() and not stopped.any()
-            plan = self.round if first else plan_round(view, self.policy, kept, stopped)
+            plan = self.round if first else self._plan(kept, stopped)
+            if not plan.is_possible:
+                return None
             built = self.assignment if first else self._build(plan)
-            outcome = solve(built.network, engine, options)
-            if outcome.values is None or outcome.status is not Status.OPTIMAL:
+            outcome = solve_wide(built.shape, self._weighted(built, plan), engine, options)
+            if outcome.values is None or outcome.status is not Status.OPTIMAL or outcome.objective is None:
                 return outcome
             gpu = np.full(len(view.task_job), -1)
             gpu[plan.kept] = view.task_running_gpu[plan.kept]
             gpu[plan.candidates] = built.gpus_of_flow(outcome.values)
-            waiting = 0 if plan.shares is None else len(plan.candidates) - plan.total
-            constant = waiting * built.waiting_cost * self.earnings.factor + int(self.earnings.keep[plan.kept].sum())
-            return Leaf(plan, built, outcome, gpu, stopped, constant)
+            cost = int(outcome.objective) + ties.factor * built.constant - int(ties.keep[plan.kept].sum())
+            counts = np.bincount(view.task_job[gpu >= 0], minlength=len(view.job_names))
+            fairness = () if plan.priced else tuple(-n for n in np.sort(counts).tolist())
+            return Leaf(plan, built, outcome, gpu, stopped, (fairness, cost))
 
         best, root, proven = search(solve_round, len(view.task_job))
         if isinstance(best, Outcome):
             return GpuRun(best)
         return GpuRun(best.outcome, best, root, proven)
+
+    def _weighted(self, built: AssignmentNetwork, plan: Round) -> Any:
+        """Costs with what tasks earn that go on or start."""
+        ties, cost = self.ties, built.cost
+        if ties.factor == 1:
+            return cost
+        wide = (int(cost.max()) + 1) * ties.factor >= 2**62
+        cost = cost.astype(object) * ties.factor if wide else cost * ties.factor
+        cost[built.keep] -= ties.keep[plan.optional]
+        cost[built.start] -= ties.start
+        return cost
 
     def _interpret(self, run: GpuRun) -> GpuSolution:
         leaf, view = run.leaf, self.instance.arrays
@@ -190,35 +256,46 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             return GpuSolution(**facts, placement=place, round=self.round)
         placement = Placement(view, self.costs, leaf.gpu)
         waiting = 0 if leaf.plan.shares is None else int(np.count_nonzero(leaf.gpu < 0))
-        objective = placement.exact_transfer_s + waiting * exact(self.penalties.waiting) * self.costs.dearest
-        proven = run.proven and not self.costs.rounded_s
+        objective = plain(placement.exact_transfer_s + waiting * self.costs.waiting_s)
+        values = {"transfer": objective, "stops": len(placement.preempted), "waiting": len(placement.waiting)}
         stated = {
-            "status": Status.OPTIMAL if proven else Status.FEASIBLE,
-            "objective": plain(objective),
-            "bound": plain(objective) if proven else None,
-            "gap": 0.0 if proven else None,
+            "status": Status.OPTIMAL if run.proven else Status.FEASIBLE,
+            "objective": objective,
+            "bound": objective if run.proven else None,
+            "gap": 0.0 if run.proven else None,
+            "stages": {name: values[name] for name in self.stages} if len(self.stages) > 1 else {},
         }
         return GpuSolution(
             **{**self._facts(run), **stated},
             duals=self._duals(leaf),
             placement=placement,
             round=leaf.plan,
-            proof=proof_of(run, self.costs, self.earnings) if proven else {},
+            proof=proof_of(run, self.costs, self.ties) if run.proven else {},
         )
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:
-        """Duals in seconds, by the names of the equation table; prices of capacities are not negative."""
-        outcome, network = leaf.outcome, leaf.built.network
-        if outcome.duals is None or outcome.reduced_costs is None:
-            return {}
-        second = float(self.costs.unit_s) / self.earnings.factor
-        nodes, arcs = network.split_nodes(outcome.duals), network.split_arcs(outcome.reduced_costs)
-        blocks = {**network.arc_blocks, **network.node_blocks}
-        duals = {"job": nodes["job"] * second, "task": nodes["task"] * second}
-        duals["gpu_out"] = np.maximum(-arcs["gpu_out"], 0) * second
-        if "share" in arcs:
-            duals["share"] = -arcs["share"] * second
-        return {name: Dual.of_block(blocks[name], values) for name, values in duals.items()}
+        """Prices in seconds at a fixed total, ties left out; prices of GPUs are not negative."""
+        built, second = leaf.built, float(leaf.built.unit_s)
+        reduced = built.shape.split_arcs(_reduced_costs(leaf, self.ties.factor))
+        values = {"gpu_out": np.maximum(-reduced["gpu_out"], 0)}
+        if "share" in reduced:
+            values["share"] = -reduced["share"]
+        blocks = built.shape.arc_blocks
+        return {name: Dual.of_block(blocks[name], v.astype(np.float64) * second) for name, v in values.items()}
+
+
+def _reduced_costs(leaf: Leaf, factor: int) -> NDArray[Any]:
+    """(A,) reduced costs of transfer alone, for which the flow is optimal too."""
+    built, outcome = leaf.built, leaf.outcome
+    assert outcome.values is not None and outcome.duals is not None and outcome.reduced_costs is not None
+    if factor == 1:
+        return outcome.reduced_costs
+    if fits(built.shape, built.cost):
+        network, start = built.network, (outcome.duals // factor).astype(np.int64)
+        return network.reduced_costs(exact_potentials(network, outcome.values, start))
+    wide = solve_wide(built.shape, built.cost, "network").reduced_costs
+    assert wide is not None
+    return wide
 
 
 def plain(value: Fraction) -> float | int:

@@ -1,4 +1,4 @@
-"""What proves a round: a cut per level of fairness and prices of GPUs and jobs, for every part of the search.
+"""What proves a round: fair shares or cuts that show fairness, prices of GPUs and jobs, for every part of the search.
 
 `flowlex.validation.certificates.gpu` says how they are read; nothing here is believed there.
 """
@@ -11,66 +11,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.network import Earnings
 from flowlex.models.gpu.search import GpuRun, Leaf, Node
+from flowlex.models.gpu.ties import Ties
 
 __all__ = ["proof_of"]
 
 
-def proof_of(run: GpuRun, costs: TransferCosts, earnings: Earnings) -> dict[str, Any]:
+def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> dict[str, Any]:
     """The proof of a run that is proven best, by names of the instance; empty when a network gave no prices."""
     if run.root is None or run.leaf is None:
         return {}
-    view = run.leaf.plan.view
-    keep = {view.task_names[t]: int(earnings.keep[t]) for t in np.flatnonzero(earnings.keep).tolist()}
-    parts = _tree(run.root)
+    plan = run.leaf.plan
+    names = plan.view.task_names
+    parts = _tree(run.root, names)
     if parts is None:
         return {}
+    levels = zip(plan.view.job_names, plan.shares.level, strict=True) if plan.shares is not None and plan.priced else ()
     return {
         "unit_s": str(costs.unit_s),
-        "factor": earnings.factor,
-        "base": earnings.base,
-        "keep": keep,
+        "factor": ties.factor,
+        "base": ties.base,
+        "keep": {names[t]: int(ties.keep[t]) for t in np.flatnonzero(ties.keep).tolist()},
+        "shares": {name: str(level) for name, level in levels},
         "search": parts,
     }
 
 
-def _tree(node: Node) -> dict[str, Any] | None:
-    if node.task is None:
-        return _leaf(node.leaf)
-    kept, stopped = map(_tree, node.parts)
-    if kept is None or stopped is None:
-        return None
-    return {"task": node.leaf.plan.view.task_names[node.task], "kept": kept, "stopped": stopped}
-
-
-def _leaf(leaf: Leaf) -> dict[str, Any] | None:
-    prices = _prices(leaf)
-    return None if prices is None else {"cuts": _cuts(leaf), **prices}
+def _tree(node: Node, names: tuple[str, ...]) -> dict[str, Any] | None:
+    if node.task is not None:
+        kept, stopped = (_tree(part, names) for part in node.parts)
+        return None if kept is None or stopped is None else {"task": names[node.task], "kept": kept, "stopped": stopped}
+    if node.leaf is None:
+        return {"cuts": [], "gpu_price": {}, "job_price": {}}
+    prices = _prices(node.leaf)
+    return None if prices is None else {"cuts": [] if node.leaf.plan.priced else _cuts(node.leaf), **prices}
 
 
 def _prices(leaf: Leaf) -> dict[str, Any] | None:
     """Prices of GPUs (not negative) and what a unit of each job is worth, from the potentials of the network."""
-    plan, network, potential = leaf.plan, leaf.built.network, leaf.outcome.duals
-    if potential is None or potential.dtype.kind != "i":
+    plan, network, potential = leaf.plan, leaf.built.shape, leaf.outcome.duals
+    if potential is None or potential.dtype.kind not in "iO":
         return None
     view, nodes = plan.view, network.split_nodes(potential)
     sink = int(nodes["E"][0])
     if "gpu" in nodes:
         price = nodes["gpu"] - sink
     else:
-        price = np.zeros(len(plan.free_gpu), np.int64)
         own = np.full(len(view.gpu_node), -1)
         own[view.task_running_gpu[plan.optional]] = np.arange(len(plan.optional))
         memory = np.unique(view.gpu_memory[plan.free_gpu])
         key = view.gpu_node[plan.free_gpu] * len(memory) + np.searchsorted(memory, view.gpu_memory[plan.free_gpu])
         vertex = np.searchsorted(np.unique(key), key)
-        price = nodes["node"][vertex] - sink if len(key) else price
+        price = nodes["node"][vertex] - sink
         mine = own[plan.free_gpu] >= 0
         price[mine] = nodes["own_gpu"][own[plan.free_gpu][mine]] - sink
     worth = nodes["job"] - sink if plan.shares is not None else np.full(len(view.job_names), nodes["S"][0] - sink)
     used = np.isin(plan.free_gpu, leaf.gpu)
-    if used.all() and len(used):  # every GPU is used whatever happens, so all prices may rise together
+    if used.all() and len(used) and not plan.priced:  # every GPU is used whatever happens: all prices may rise together
         lift = max(0, -int(price.min()))
         price, worth = price + lift, worth + lift
     price = np.maximum(price, 0)

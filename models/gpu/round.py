@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.expression import Integers
-from flowlex.formulations.shares import Shares, max_min_shares
+from flowlex.formulations.shares import Shares, shares_of_claims
 from flowlex.instances.gpu import GpuArrays
 
 __all__ = ["Policy", "Round", "plan_round"]
@@ -47,7 +47,11 @@ class Round:
     shares
         Fair shares counting kept tasks; None without fairness.
     total
-        How many of the candidates will run: as many as can.
+        How many of the candidates can run.
+    stopped_count
+        Running tasks that certainly stop.
+    priced
+        Whether tasks may wait by choice, at a price: shares are then what a job may run at most.
     """
 
     view: GpuArrays
@@ -58,6 +62,8 @@ class Round:
     free_gpu: Integers
     shares: Shares | None
     total: int
+    stopped_count: int = 0
+    priced: bool = False
 
     @cached_property
     def candidates(self) -> Integers:
@@ -70,69 +76,83 @@ class Round:
         return np.bincount(self.view.task_job[self.kept], minlength=len(self.view.job_names))
 
     @cached_property
+    def waiting_by_job(self) -> tuple[Integers, Integers]:
+        """(J,) candidates of each job that must wait, and that wait at most in a fair round."""
+        assert self.shares is not None
+        have = self.candidates_by_job + self.kept_by_job
+        return np.maximum(have - self.shares.most, 0), np.maximum(have - self.shares.least, 0)
+
+    @cached_property
+    def waiting_by_group(self) -> Integers:
+        """(groups,) of the latter, how many must wait: all but the odd units of the group."""
+        assert self.shares is not None
+        group, total = self.shares.group, self.shares.group_total.copy()
+        np.subtract.at(total, group, self.shares.least)
+        waiting = -total
+        np.add.at(waiting, group, self.waiting_by_job[1])
+        return np.maximum(waiting, 0)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether kept tasks leave room for shares that are limits."""
+        if self.shares is None or not self.priced:
+            return True
+        have, (must, fair) = self.candidates_by_job, self.waiting_by_job
+        can = np.zeros_like(self.waiting_by_group)
+        np.add.at(can, self.shares.group, np.minimum(have, fair))
+        return bool((must <= have).all() and (can >= self.waiting_by_group).all())
+
+    @cached_property
     def candidates_by_job(self) -> Integers:
         """(J,) tasks of the network."""
         return np.bincount(self.view.task_job[self.candidates], minlength=len(self.view.job_names))
 
 
 def plan_round(
-    view: GpuArrays, policy: Policy, kept: NDArray[np.bool_] | None = None, stopped: NDArray[np.bool_] | None = None
+    view: GpuArrays,
+    policy: Policy,
+    kept: NDArray[np.bool_] | None = None,
+    stopped: NDArray[np.bool_] | None = None,
+    *,
+    without: int | None = None,
+    priced: bool = False,
 ) -> Round:
     """Apply a policy to the running tasks and find the shares of what remains.
 
     FSP leaves open which running tasks go on, but for those that are already decided (``kept``, ``stopped``): each may
     stay on the GPU that it holds. FS and FSU keep all. Shares count kept tasks as floors, so that the GPUs there are go
     to the jobs furthest below their share (an addition to the paper, whose caps alone let one of two needy jobs take
-    everything).
+    everything). A waiting task may be left out (``without``).
     """
     running = view.task_running_gpu >= 0
     keep = running if policy is not Policy.FSP else np.zeros(len(running), bool) if kept is None else kept
-    out = ~running | keep if stopped is None else ~running | keep | stopped
-    return _with_shares(view, policy, keep, np.flatnonzero(~out), np.flatnonzero(~running))
+    stop = np.zeros(len(running), bool) if stopped is None else stopped
+    optional, startable = np.flatnonzero(running & ~keep & ~stop), np.flatnonzero(~running)
+    if without is not None:
+        startable = startable[startable != without]
+    free = np.setdiff1d(np.arange(len(view.gpu_node)), view.task_running_gpu[keep])
+    kept_by_job = np.bincount(view.task_job[keep], minlength=len(view.job_names))
+    shares = _shares(view, policy, free, kept_by_job, optional, startable)
+    total = shares.total - (0 if policy is Policy.FSU else int(kept_by_job.sum()))
+    fair = None if policy is Policy.FSU else shares
+    return Round(
+        view, policy, keep, optional, startable, free, fair, total, int(np.count_nonzero(stop & ~keep)), priced
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _Classes:
-    """Distinct GPU memories, ascending, and how many GPUs have each."""
-
-    memory: NDArray[np.float64]
-    units: Integers
-
-    def needed(self, memory: NDArray[np.float64]) -> Integers:
-        """Smallest class that suffices; the number of classes when none does."""
-        return np.searchsorted(self.memory, memory)
-
-
-def _classes(view: GpuArrays, memory: NDArray[np.float64]) -> _Classes:
-    if not len(memory):
-        return _Classes(np.array([np.inf]), np.zeros(1, np.int64))
-    distinct, units = np.unique(memory, return_counts=True)
-    return _Classes(distinct, units.astype(np.int64))
-
-
-def _demand(view: GpuArrays, classes: _Classes, tasks: Integers, memory: NDArray[np.float64]) -> Integers:
-    """(J, C) tasks of each job by the class they need; tasks that no GPU here can hold do not count."""
-    need = classes.needed(memory)
-    fits = need < len(classes.memory)
-    table = np.zeros((len(view.job_names), len(classes.memory)), np.int64)
-    np.add.at(table, (view.task_job[tasks[fits]], need[fits]), 1)
-    return table
-
-
-def _with_shares(
-    view: GpuArrays, policy: Policy, kept: NDArray[np.bool_], optional: Integers, startable: Integers
-) -> Round:
-    held_gpus = view.task_running_gpu[kept]
-    free = np.setdiff1d(np.arange(len(view.gpu_node)), held_gpus)
-    classes = _classes(view, view.gpu_memory[free])
-    tasks = np.concatenate([startable, optional])
+def _shares(
+    view: GpuArrays, policy: Policy, free: Integers, kept_by_job: Integers, optional: Integers, startable: Integers
+) -> Shares:
+    """Shares of jobs in free GPUs by memory; one job that stands for all where fairness does not count."""
     # An optional task can use its own GPU only. Whoever serves it by another that is as large can put it back on its
     # own, and the task found there on the other: so it counts as needing a GPU of its own class.
-    memory = np.concatenate([view.task_memory[startable], view.gpu_memory[view.task_running_gpu[optional]]])
-    demand = _demand(view, classes, tasks, memory)
-    kept_by_job = np.bincount(view.task_job[kept], minlength=len(view.job_names))
-    if policy is Policy.FSU:
-        pooled = max_min_shares(demand.sum(axis=0)[None, :], classes.units)
-        return Round(view, policy, kept, optional, startable, free, None, pooled.total)
-    shares = max_min_shares(demand, classes.units, kept_by_job)
-    return Round(view, policy, kept, optional, startable, free, shares, shares.total - int(kept_by_job.sum()))
+    tasks = np.concatenate([startable, optional])
+    need = np.concatenate([view.task_memory[startable], view.gpu_memory[view.task_running_gpu[optional]]])
+    memory, units = np.unique(view.gpu_memory[free], return_counts=True)
+    needed = np.searchsorted(memory, need)
+    fits = needed < len(memory)  # tasks that no GPU here can hold do not count
+    job = np.zeros(len(tasks), np.int64) if policy is Policy.FSU else view.task_job[tasks]
+    held = np.zeros(1, np.int64) if policy is Policy.FSU else kept_by_job
+    key, amount = np.unique(job[fits] * len(memory) + needed[fits], return_counts=True)
+    of_job, of_class = np.divmod(key, max(len(memory), 1))
+    return shares_of_claims(of_job, of_class, amount, units, held)

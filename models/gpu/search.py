@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,18 @@ from flowlex.models.gpu.round import Round
 
 __all__ = ["GpuRun", "Leaf", "Node", "search"]
 
+#: Solves a round in which some tasks are kept and some stopped; None when that leaves no answer.
+SolveRound: TypeAlias = Callable[[NDArray[np.bool_], NDArray[np.bool_]], "Leaf | Outcome | None"]
 #: Arcs that may be solved in all: rounds are solved until their networks together have so many.
 MOST_ARCS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """One solved round: plan, network, (T,) the GPU of each task, and those it was told to stop.
+    """One solved round: plan, network, (T,) the GPU of each task, those it was told to stop, and its value.
 
-    ``constant`` is what its objective holds beside transfer and stops: waiting tasks, and what kept tasks do not earn.
+    ``value`` is what is minimised: fairness (negated, sorted counts of running tasks; nothing where shares are given),
+    then transfer, waiting and ties.
     """
 
     plan: Round
@@ -41,14 +44,7 @@ class Leaf:
     outcome: Outcome
     gpu: Integers
     stopped: NDArray[np.bool_]
-    constant: int
-
-    @property
-    def value(self) -> tuple[tuple[int, ...], int]:
-        """What is minimised: fairness (negated, sorted counts of running tasks), then transfer and stops."""
-        counts = np.bincount(self.plan.view.task_job[self.gpu >= 0], minlength=len(self.plan.view.job_names))
-        assert self.outcome.objective is not None
-        return tuple(-n for n in np.sort(counts).tolist()), int(self.outcome.objective) - self.constant
+    value: tuple[tuple[int, ...], int]
 
     def unruly(self) -> int | None:
         """A stopped task whose job keeps one that runs shorter; the shortest-running such; None when the rule holds."""
@@ -63,9 +59,9 @@ class Leaf:
 
 @dataclass(eq=False)
 class Node:
-    """A node of the search: a leaf, or the task on which it was split in two."""
+    """A node of the search: a leaf (None where a part has no answer), or the task on which it was split in two."""
 
-    leaf: Leaf
+    leaf: Leaf | None
     task: int | None = None
     parts: tuple[Node, ...] = field(default=())
 
@@ -79,40 +75,31 @@ class GpuRun(Run):
     proven: bool = False
 
 
-def search(
-    solve_round: Callable[[NDArray[np.bool_], NDArray[np.bool_]], Leaf | Outcome], tasks: int
-) -> tuple[Leaf | Outcome, Node | None, bool]:
+def search(solve_round: SolveRound, tasks: int) -> tuple[Leaf | Outcome, Node | None, bool]:
     """Best leaf, search tree, and whether it is proven best; an outcome when the first round has no answer."""
     nobody = np.zeros(tasks, bool)
     first = solve_round(nobody, nobody)
+    assert first is not None, "the first round keeps and stops nobody by force"
     if isinstance(first, Outcome):
         return first, None, False
-    root, best, work = Node(first), None, first.built.network.arc_count
-    queue: list[tuple[Any, int, Node]] = [(first.value, 0, root)]
+    root, work = Node(first), first.built.shape.arc_count
+    queue: list[tuple[Any, int, Node, Leaf]] = [(first.value, 0, root, first)]
     number = 0
-    while queue:
-        value, _, node = heapq.heappop(queue)
-        if best is not None and best.value <= value:
-            return best, root, True
-        wrong = node.leaf.unruly()
+    while True:
+        _, _, node, leaf = heapq.heappop(queue)
+        wrong = leaf.unruly()
         if wrong is None:
-            best = node.leaf
-            continue
+            return leaf, root, True
         if work > MOST_ARCS:
-            return best or _dive(solve_round, node.leaf), root, False
-        parts = []
-        for kept, stopped in _split(node.leaf, wrong):
-            part = solve_round(kept, stopped)
-            if isinstance(part, Outcome):
-                return best or _dive(solve_round, first), root, False
-            work += part.built.network.arc_count
-            parts.append(Node(part))
-        node.task, node.parts = wrong, tuple(parts)
-        for part_node in parts:
-            number += 1
-            heapq.heappush(queue, (part_node.leaf.value, number, part_node))
-    assert best is not None, "the last split leaves no task open"
-    return best, root, True
+            return _dive(solve_round, leaf), root, False
+        parts = [solve_round(kept, stopped) for kept, stopped in _split(leaf, wrong)]
+        if any(isinstance(part, Outcome) for part in parts):
+            return _dive(solve_round, leaf), root, False
+        node.task, node.parts = wrong, tuple(Node(part) for part in parts if not isinstance(part, Outcome))
+        for part_node in node.parts:
+            if part_node.leaf is not None:
+                work, number = work + part_node.leaf.built.shape.arc_count, number + 1
+                heapq.heappush(queue, (part_node.leaf.value, number, part_node, part_node.leaf))
 
 
 def _split(leaf: Leaf, task: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
@@ -126,7 +113,7 @@ def _split(leaf: Leaf, task: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bo
     return [(leaf.plan.kept | longer, leaf.stopped), (leaf.plan.kept, leaf.stopped | shorter)]
 
 
-def _dive(solve_round: Callable[[NDArray[np.bool_], NDArray[np.bool_]], Leaf | Outcome], leaf: Leaf) -> Leaf | Outcome:
+def _dive(solve_round: SolveRound, leaf: Leaf) -> Leaf | Outcome:
     """An answer that keeps the rule: every job keeps as many as in this leaf, its longest-running ones."""
     view = leaf.plan.view
     running = np.flatnonzero(view.task_running_gpu >= 0)
@@ -138,6 +125,7 @@ def _dive(solve_round: Callable[[NDArray[np.bool_], NDArray[np.bool_]], Leaf | O
     kept[order[rank < count[job]]] = True
     stopped = (view.task_running_gpu >= 0) & ~kept
     found = solve_round(kept, stopped)
+    assert found is not None, "each job keeps as many as in an answer"
     if isinstance(found, Outcome):
         return found
     return replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE))

@@ -79,14 +79,15 @@ class GpuSolution(Solution):
                 reasons[task] = f"job {view.job_names[job]} runs {running[job]}, its fair share"
             elif not len(idle):
                 reasons[task] = "all GPUs are taken"
+            elif self.round.priced and need <= largest_idle:
+                price = float(self.placement.costs.waiting_s)
+                reasons[task] = f"to wait costs {price:.6g} s, less than to run it"
             else:
                 reasons[task] = f"needs {need:g} GB; the largest idle GPU has {largest_idle:g} GB"
         return reasons
 
     def _metrics(self) -> dict[str, float | int | str]:
-        """Figures of the placement, and the rounding of costs where there was any."""
-        rounded = self.placement.costs.rounded_s
-        return {**self.placement.metrics(), **({"cost_rounding_at_most_s": rounded} if rounded else {})}
+        return dict(self.placement.metrics())
 
     def _answer(self) -> dict[str, Any]:
         """Placements, preempted and waiting tasks with reasons, jobs."""

@@ -30,7 +30,7 @@ TINY = {
 
 
 #: Families whose helpers still give them stages.
-EXPORTS_IN_WORK = ("gpu-assignment", "pod-placement")
+EXPORTS_IN_WORK = ("pod-placement",)
 
 
 def rows_of(model: Any) -> set[str]:
@@ -133,6 +133,9 @@ STAGED = [
     ("flow-random", {"lexicographic": True, "preset": "quincy"}),
     ("jit-figure4", {"share": 1.0, "load": "port"}),
     ("jit-random", {"share": 1.0, "horizon": "intervals"}),
+    ("gpu-testbed", {}),
+    ("gpu-testbed", {"waiting": "priced", "network": "paper"}),
+    ("gpu-figure4", {"waiting": "priced"}),
 ]
 
 

@@ -2,7 +2,9 @@
 
 The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or (FSP only) stops, the
 shortest-running of a job first, ties free. First the sorted numbers of running tasks per job are lexicographically
-greatest (FSU: their sum), then weighted transfer is least, then the fewest tasks stop. The proof: see `gpu_search`.
+greatest (FSU: their sum), then weighted transfer is least, then the fewest tasks stop. With waiting at a price nobody
+runs more than a fair share; transfer and the price of waiting are least together, then the fewest tasks stop, then the
+most start. The proof: see `gpu_search`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from numpy.typing import NDArray
 
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs
-from flowlex.validation.certificates.gpu_search import Cluster, GpuProof, SearchProof, none
+from flowlex.validation.certificates.gpu_search import GpuProof, SearchProof
 from flowlex.validation.certificates.numbers import exact
 
 __all__ = ["VERIFIER"]
@@ -41,33 +44,44 @@ def _judge(claimed: Claimed) -> Finding:
     cluster = Cluster(instance, answer.placements)
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
-    policy, weights = _options(document.options)
+    policy, weights, priced = _options(document.options)
     costs = Costs.of(instance, weights)
     checks = [*_feasible(cluster, answer, policy)]
     started = (cluster.at >= 0) & (cluster.own < 0)
     level = costs.levels(started, cluster.gpu_node[cluster.at])
-    transfer = costs.seconds(level)
     waits = 0 if policy == "FSU" else int(np.count_nonzero(cluster.at < 0))
-    objective = transfer + weights[2] * costs.dearest * waits
+    transfer = costs.seconds(level)
+    objective = transfer + costs.waiting_s * waits
     checks += [*_tables(cluster, answer, costs.by_task(level))]
-    metrics = _metrics(cluster, costs, level, transfer)
+    figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read(level), transfer)}
+    figures["stages"] = _stages(cluster, policy, priced, objective)
     if document.status != "optimal" or not all(check.ok for check in checks):
-        return Finding("feasible", tuple(checks), objective, metrics=metrics)
+        return Finding("feasible", tuple(checks), objective, **figures)
     if claimed.proof.search is None:
         checks.append(Check("nothing is fairer or moves less", True, detail=f"says {document.engine}", how="quoted"))
-        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
-    proof = SearchProof(cluster, costs, claimed.proof, policy, transfer)
-    return Finding("optimal", (*checks, *proof.checks()), objective, objective, metrics=metrics)
+        return Finding("feasible", tuple(checks), objective, objective, **figures)
+    proof = SearchProof(cluster, costs, claimed.proof, policy, objective, priced)
+    return Finding("optimal", (*checks, *proof.checks()), objective, objective, **figures)
 
 
-def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction]]:
-    policy, penalties = str(options["policy"]), options["penalties"]
+def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction], bool]:
+    policy, penalties, waiting = str(options["policy"]), options["penalties"], options.get("waiting", "least")
     if policy not in ("FSP", "FS", "FSU"):
         raise ValueError(f"policy {policy!r} is none of FSP, FS, FSU")
+    if waiting not in ("least", "priced") or (waiting == "priced" and policy == "FSU"):
+        raise ValueError(f"waiting {waiting!r} is neither least nor (FSP, FS) priced")
     a1, a2, a3 = (exact(penalties[name]) for name in ("rack", "between_racks", "waiting"))
     if min(a1, a2, a3) < 0:
         raise ValueError("penalties must not be negative")
-    return policy, (a1, a2, a3)
+    return policy, (a1, a2, a3), waiting == "priced"
+
+
+def _stages(cluster: Cluster, policy: str, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
+    """What is minimised one after the other, where it is more than the objective."""
+    out, running = cluster.at < 0, cluster.own >= 0
+    stops = {"stops": int(np.count_nonzero(out & running))} if policy == "FSP" and running.any() else {}
+    waits = {"waiting": int(np.count_nonzero(out & ~running))} if priced else {}
+    return {"transfer": objective, **stops, **waits} if stops or waits else {}
 
 
 def _feasible(cluster: Cluster, answer: GpuAnswer, policy: str) -> Iterator[Check]:
@@ -113,9 +127,8 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     yield none("the table of jobs", wrong)
 
 
-def _metrics(cluster: Cluster, costs: Costs, level: NDArray[np.int64], transfer: Fraction) -> dict[str, Any]:
+def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) -> dict[str, Any]:
     at, own = cluster.at, cluster.own
-    megabytes = [sum((costs.size[s] for s in np.flatnonzero(level == k).tolist()), Fraction(0)) for k in range(3)]
     total, running = sum(megabytes), int(np.count_nonzero(at >= 0))
     count = cluster.counts(at >= 0)
     square = int((count**2).sum())

@@ -1,8 +1,14 @@
-"""Transfer costs of GPU assignment recomputed from shards and replicas, in exact rationals of the decimal text."""
+"""Transfer costs of GPU assignment recomputed from shards and replicas, in whole multiples of a unit; nothing rounded.
+
+Nodes that hold none of a task's data cost the same within a rack that holds some, and the same in all other racks. So
+the cheapest way to run a task is found among the nodes that hold its data, and the cheapest GPUs of racks and cluster,
+which is as good as a look at every pair of task and GPU (unless nearer is dearer: then every pair is looked at).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,9 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.gpu import GpuInstance
-from flowlex.validation.certificates.numbers import exact, whole
+from flowlex.validation.certificates.numbers import exact
 
-__all__ = ["Costs"]
+__all__ = ["Costs", "largest_unit"]
+
+Whole = NDArray[Any]
+Index = NDArray[np.int64]
+Floats = NDArray[np.float64]
+_WIDE = 2**60
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,111 +34,210 @@ class Costs:
 
     Attributes
     ----------
-    size
-        MB of each shard.
+    size, parts
+        (S,) whole sizes, the largest part that they share being their unit, and how many such parts are a MB.
     task
-        (S,) whose it is.
+        (S,) whose each shard is.
+    held_shard, held_node
+        (R,) which shard lies on which node.
+    node_rack
+        (N,) rack of each node.
     rate
         Weighted seconds per MB from the task's node, its rack, another rack.
-    holds, near
-        (S, nodes) bool: the node, or its rack, has a replica.
+    waiting_s
+        What a waiting task costs: a3 times the dearest transfer of any task, all its shards from another rack.
     """
 
-    size: list[Fraction]
-    task: NDArray[np.int64]
+    size: Whole
+    parts: Fraction
+    task: Index
+    held_shard: Index
+    held_node: Index
+    node_rack: Index
     rate: tuple[Fraction, Fraction, Fraction]
-    holds: NDArray[np.bool_]
-    near: NDArray[np.bool_]
+    waiting_s: Fraction
     tasks: int
 
     @classmethod
     def of(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction]) -> Costs:
-        """Read the instance; ``weights`` are a1, a2 (and a3)."""
+        """Read the instance; ``weights`` are a1, a2, a3."""
+        sizes: list[float] = []
+        owner: list[int] = []
+        copies: list[int] = []
+        held: list[str] = []
         tasks = [task for job in instance.jobs for task in job.tasks]
-        shards = [(t, shard) for t, task in enumerate(tasks) for shard in task.shards]
-        node = {n.name: i for i, n in enumerate(instance.nodes)}
-        racks = sorted({n.rack for n in instance.nodes})
-        rack = np.array([racks.index(n.rack) for n in instance.nodes])
-        holds = np.zeros((len(shards), len(node)), bool)
-        for s, (_, shard) in enumerate(shards):
-            holds[s, [node[name] for name in shard.replicas]] = True
-        in_rack = np.stack([holds[:, rack == r].any(axis=1) for r in range(len(racks))], axis=1)
-        disk, within, between = (
-            exact(x) for x in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
+        for t, task in enumerate(tasks):
+            for shard in task.shards:
+                sizes.append(shard.size_mb)
+                owner.append(t)
+                copies.append(len(shard.replicas))
+                held += shard.replicas
+        size, parts = _whole_sizes(np.array(sizes, dtype=np.float64))
+        number = {node.name: i for i, node in enumerate(instance.nodes)}
+        racks = {node.rack: 0 for node in instance.nodes}
+        racks = {rack: i for i, rack in enumerate(racks)}
+        disk, within, between = map(
+            exact, (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
         )
+        rate = 1 / disk, weights[0] / within, weights[1] / between
+        by_task = np.zeros(len(tasks), dtype=size.dtype)
+        np.add.at(by_task, np.array(owner, dtype=np.int64), size)
         return cls(
-            [exact(shard.size_mb) for _, shard in shards],
-            np.array([t for t, _ in shards], dtype=np.int64),
-            (1 / disk, weights[0] / within, weights[1] / between),
-            holds,
-            in_rack[:, rack],
+            size,
+            parts,
+            np.array(owner, dtype=np.int64),
+            np.repeat(np.arange(len(sizes)), np.array(copies, dtype=np.int64)),
+            np.array([number[name] for name in held], dtype=np.int64),
+            np.array([racks[node.rack] for node in instance.nodes]),
+            rate,
+            weights[2] * rate[2] * int(by_task.max(initial=0)) / parts,
             len(tasks),
         )
 
-    @property
-    def dearest(self) -> Fraction:
-        """The dearest transfer of any task: all its shards from another rack."""
-        parts, sizes = self._whole_sizes
-        total: dict[int, int] = {}
-        for t, size in zip(self.task.tolist(), sizes, strict=True):
-            total[t] = total.get(t, 0) + size
-        return Fraction(max(total.values(), default=0), parts) * self.rate[2]
-
     @cached_property
-    def _whole_sizes(self) -> tuple[int, list[int]]:
-        """Parts of a MB, and every size in such parts."""
-        parts = math.lcm(*{size.denominator for size in self.size})
-        return parts, [size.numerator * (parts // size.denominator) for size in self.size]
+    def unit(self) -> Fraction:
+        """A unit of which every cost is a whole multiple."""
+        return largest_unit([largest_unit(self.rate) / self.parts, self.waiting_s])
 
-    def levels(self, started: NDArray[np.bool_], node: NDArray[np.int64]) -> NDArray[np.int64]:
+    def levels(self, started: NDArray[np.bool_], node: Index) -> Index:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""
-        host = node[self.task]
-        row = np.arange(len(host))
-        level = np.where(self.holds[row, host], 0, np.where(self.near[row, host], 1, 2))
-        found: NDArray[np.int64] = np.where(started[self.task], level, -1)
+        at = node[self.task][self.held_shard]
+        level = np.full(len(self.task), 2)
+        level[self.held_shard[self.node_rack[self.held_node] == self.node_rack[at]]] = 1
+        level[self.held_shard[self.held_node == at]] = 0
+        found: Index = np.where(started[self.task], level, -1)
         return found
 
-    def seconds(self, level: NDArray[np.int64]) -> Fraction:
-        """Weighted seconds in all."""
-        parts, sizes = self._whole_sizes
-        read = [0, 0, 0]
-        for size, k in zip(sizes, level.tolist(), strict=True):
-            if k >= 0:
-                read[k] += size
-        return sum((Fraction(size, parts) * rate for size, rate in zip(read, self.rate, strict=True)), Fraction(0))
+    def read(self, level: Index) -> list[Fraction]:
+        """MB read from each level."""
+        return [Fraction(sum(self.size[level == k].tolist()), self.parts) for k in range(3)]
 
-    def by_task(self, level: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, level: Index) -> Fraction:
+        """Weighted seconds in all."""
+        return sum((size * rate for size, rate in zip(self.read(level), self.rate, strict=True)), Fraction(0))
+
+    def by_task(self, level: Index) -> Floats:
         """(T,) weighted seconds of each task, in floating point."""
         rate = np.array([float(rate) for rate in self.rate])
-        each = np.where(level >= 0, np.array([float(size) for size in self.size]) * rate[level], 0.0)
-        found: NDArray[np.float64] = np.bincount(self.task, weights=each, minlength=self.tasks).astype(np.float64)
+        each = np.where(level >= 0, (self.size / self.parts).astype(np.float64) * rate[level], 0.0)
+        found: Floats = np.bincount(self.task, weights=each, minlength=self.tasks).astype(np.float64)
         return found
 
-    def common(self, unit: Fraction) -> Fraction:
-        """A unit of which every cost and ``unit`` itself are whole multiples."""
-        sizes = {(size.numerator, size.denominator) for size in self.size}
-        below = {unit.denominator}
-        for rate in self.rate:
-            for top, bottom in sizes:
-                cost, parts = top * rate.numerator, bottom * rate.denominator
-                below.add(parts // math.gcd(cost, parts))
-        return Fraction(1, math.lcm(*below))
+    def ways(self, unit: Fraction, factor: int) -> Ways:
+        """Cost of each task in each kind of place, in whole multiples of ``unit``, ``factor`` times."""
+        weights = [int(rate / unit / self.parts) * factor for rate in self.rate] if len(self.size) else [0, 0, 0]
+        wide = int(self.size.sum()) * max(weights) >= _WIDE
+        here, near, far = ((self.size.astype(object) if wide else self.size) * weight for weight in weights)
+        nodes, racks = len(self.node_rack), int(self.node_rack.max()) + 1
+        beyond = np.zeros(self.tasks, dtype=far.dtype)
+        np.add.at(beyond, self.task, far)
+        pairs = np.unique(self.held_shard * racks + self.node_rack[self.held_node])  # a shard is near once in a rack
+        shard, rack = pairs // racks, pairs % racks
+        rack_key, in_rack = _sums(self.task[shard] * racks + rack, (near - far)[shard])
+        in_rack = in_rack + beyond[rack_key // racks]
+        saved = (here - near)[self.held_shard]
+        node_key, on_node = _sums(self.task[self.held_shard] * nodes + self.held_node, saved)
+        task, node = node_key // nodes, node_key % nodes
+        on_node = on_node + in_rack[np.searchsorted(rack_key, task * racks + self.node_rack[node])]
+        nearer = self.rate[0] <= self.rate[1] <= self.rate[2]
+        racked = rack_key // racks, rack_key % racks, in_rack
+        return Ways(self.node_rack, beyond, racked, (task, node, on_node), nearer)
 
-    def dense(self, unit: Fraction) -> NDArray[Any]:
-        """(T, nodes) cost of every task on every node in whole units."""
-        per_mb = [rate / unit for rate in self.rate]
-        each = [
-            whole(size.numerator * rate.numerator // (size.denominator * rate.denominator) for size in self.size)
-            for rate in per_mb
-        ]
-        if sum(int(column.max(initial=0)) for column in each) * max(1, len(self.size)) >= 2**60:
-            each = [column.astype(object) for column in each]
-        here, near, far = (column[:, None] for column in each)
-        cost = np.where(self.holds, here, np.where(self.near, near, far))
-        table = np.zeros((self.tasks, self.holds.shape[1]), dtype=cost.dtype)
-        first = np.searchsorted(self.task, self.task)  # the shards of a task stand together
-        nth = np.arange(len(self.task)) - first
-        for k in range(int(nth.max(initial=-1)) + 1):
-            rows = np.flatnonzero(nth == k)
-            table[self.task[rows]] += cost[rows]
-        return table
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """What tasks cost: anywhere else; (task, rack, cost) near their data; (task, node, cost) with their data."""
+
+    node_rack: Index
+    beyond: Whole
+    in_rack: tuple[Index, Index, Whole]
+    on_node: tuple[Index, Index, Whole]
+    nearer_is_cheaper: bool
+
+    def cheapest(self, chosen: Index, need: Floats, gpus: tuple[Index, Floats, Whole]) -> Whole:
+        """(k,) least cost plus price of a GPU that fits, for tasks that fit one; ``need`` is memory by (T,) task.
+
+        ``gpus`` are node, memory and price of each GPU.
+        """
+        node, memory, price = gpus
+        dearest = max(int(cost.max(initial=0)) for cost in (self.beyond, self.in_rack[2], self.on_node[2]))
+        large = dearest + int(price.max())
+        wide = large >= _WIDE or price.dtype == object or self.beyond.dtype == object
+        best = np.full(len(self.beyond), large, dtype=object if wide else np.int64)
+        if not self.nearer_is_cheaper:
+            self._every_pair(best, chosen, need, gpus)
+            return best[chosen]
+        mine = np.zeros(len(self.beyond), bool)
+        mine[chosen] = True
+        everywhere = chosen, np.zeros_like(chosen), self.beyond[chosen]
+        places = (np.zeros_like(node), everywhere), (self.node_rack[node], self.in_rack), (node, self.on_node)
+        for place, (task, where, cost) in places:
+            open_ = mine[task]
+            fits, least = _least_price(place, memory, price, where[open_], need[task[open_]])
+            np.minimum.at(best, task[open_][fits], cost[open_][fits] + least)
+        return best[chosen]
+
+    def _every_pair(self, best: Whole, chosen: Index, need: Floats, gpus: tuple[Index, Floats, Whole]) -> None:
+        node, memory, price = gpus
+        for t in chosen.tolist():
+            cost = np.full(len(self.node_rack), self.beyond[t], dtype=self.beyond.dtype)
+            low, high = np.searchsorted(self.in_rack[0], [t, t + 1])
+            for rack, value in zip(self.in_rack[1][low:high].tolist(), self.in_rack[2][low:high].tolist(), strict=True):
+                cost[self.node_rack == rack] = value
+            low, high = np.searchsorted(self.on_node[0], [t, t + 1])
+            cost[self.on_node[1][low:high]] = self.on_node[2][low:high]
+            fits = memory >= need[t]
+            if fits.any():
+                best[t] = min(best[t], int((cost[node] + price)[fits].min()))
+
+
+def _least_price(place: Index, memory: Floats, price: Whole, where: Index, need: Floats) -> tuple[Index, Whole]:
+    """Queries (a place and a need of memory) that some GPU there satisfies, and its least price."""
+    classes = np.unique(memory)
+    values, rank = np.unique(price, return_inverse=True)
+    key = place * len(classes) + len(classes) - 1 - np.searchsorted(classes, memory)  # the largest of a place first
+    order = np.argsort(key, kind="stable")
+    key, shift = key[order], place[order] * len(values)
+    best = np.minimum.accumulate(rank[order] - shift) + shift  # each place begins anew, below all before it
+    wanted = np.searchsorted(classes, need)
+    at = np.searchsorted(key, where * len(classes) + len(classes) - 1 - wanted, side="right") - 1
+    there = (wanted < len(classes)) & (at >= 0)
+    fits = np.flatnonzero(there)[place[order][at[there]] == where[there]]
+    return fits, values[best[at[fits]]]
+
+
+def _sums(key: Index, amount: Whole) -> tuple[Index, Whole]:
+    """Distinct keys, and the sum of what each has."""
+    distinct, at = np.unique(key, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=amount.dtype)
+    np.add.at(total, at, amount)
+    return distinct, total
+
+
+def _whole_sizes(sizes: Floats) -> tuple[Whole, Fraction]:
+    """Sizes in parts of a MB, and how many are one."""
+    size, parts = _decimal_sizes(sizes)
+    shared = int(np.gcd.reduce(size)) if len(size) else 1
+    return size // shared, Fraction(parts, shared)
+
+
+def _decimal_sizes(sizes: Floats) -> tuple[Whole, int]:
+    """Sizes in a power of ten of a MB where that is exact: a decimal with few digits is the float nearest to it."""
+    for digits in range(10):
+        whole = np.rint(sizes * 10.0**digits)
+        if float(whole.sum()) >= 2.0**50:
+            break
+        if np.array_equal(whole / 10.0**digits, sizes):
+            return whole.astype(np.int64), 10**digits
+    numbers = [exact(size) for size in sizes.tolist()]
+    parts = math.lcm(*(number.denominator for number in numbers))
+    return np.array([number.numerator * (parts // number.denominator) for number in numbers], dtype=object), parts
+
+
+def largest_unit(numbers: Iterable[Fraction]) -> Fraction:
+    """The largest number of which all are whole multiples; 1 when there are none but 0."""
+    found = Fraction(0)
+    for number in numbers:
+        below = found.denominator * number.denominator
+        found = Fraction(math.gcd(found.numerator * number.denominator, number.numerator * found.denominator), below)
+    return found or Fraction(1)

@@ -4,14 +4,15 @@ The proof is a search tree: an inner node splits on a running ``task`` (it and a
 ``kept``; or it and all that run shorter are ``stopped``), so that the leaves cover every answer. A leaf holds
 
 ``cuts``
-    Sets of jobs R and of free GPUs X (those of at least ``memory_gb``, and ``gpus``). Whatever runs, for every v ::
+    Where as many run as can: sets of jobs R and of free GPUs X (those of at least ``memory_gb``, and ``gpus``).
+    Whatever runs, for every v ::
 
         sum_j min(n_j, v)  <=  v |J - R|  +  sum_(j in R) kept_j  +  tasks of R that fit a GPU outside X  +  |X|
 
 ``gpu_price`` (not negative) and ``job_price``
     With costs ``factor c - keep`` (``keep`` for a running task that goes on, ``factor`` above their sum), whatever runs
     costs at least  ``sum_j price_j n_j - sum_g price_g - sum_t max(0, price_j(t) - min over all fitting g of (cost +
-    price_g))``. The cuts that are tight bound ``n_j`` and its sums.
+    price_g))``. The cuts that are tight bound ``n_j`` and its sums; with waiting at a price, fair shares do.
 
 A leaf is done when its cuts show that it is less fair, or its prices that it is dearer (or no better).
 """
@@ -26,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.gpu_costs import Costs
+from flowlex.validation.certificates.gpu_cluster import Cluster, none
+from flowlex.validation.certificates.gpu_costs import Costs, largest_unit
+from flowlex.validation.certificates.gpu_shares import Limits, fair_limits
 from flowlex.validation.certificates.numbers import exact, whole
 
-__all__ = ["Cluster", "GpuProof", "SearchProof", "none"]
+__all__ = ["GpuProof", "SearchProof"]
 
 
 class GpuProof(Strict):
@@ -42,87 +44,60 @@ class GpuProof(Strict):
     factor: int = 1
     base: int = 1
     keep: dict[str, int] = Field(default_factory=dict)
+    shares: dict[str, str] = Field(default_factory=dict)
     search: dict[str, Any] | None = None
-
-
-class Cluster:
-    """The instance as columns in its own order, and the answer placed in them."""
-
-    def __init__(self, instance: GpuInstance, placements: dict[str, str]) -> None:
-        gpus = [(gpu, node) for node in instance.nodes for gpu in node.gpus]
-        tasks = [(task, j) for j, job in enumerate(instance.jobs) for task in job.tasks]
-        self.gpu = {gpu.name: g for g, (gpu, _) in enumerate(gpus)}
-        self.task = {task.name: t for t, (task, _) in enumerate(tasks)}
-        self.job = {job.name: j for j, job in enumerate(instance.jobs)}
-        self.gpu_memory = np.array([gpu.memory_gb for gpu, _ in gpus])
-        node = {n.name: i for i, n in enumerate(instance.nodes)}
-        self.gpu_node = np.array([node[n.name] for _, n in gpus])
-        self.need = np.array([task.memory_gb for task, _ in tasks])
-        self.job_of = np.array([j for _, j in tasks])
-        self.own = np.array([-1 if t.running is None else self.gpu[t.running.gpu] for t, _ in tasks])
-        self.elapsed = np.array([0.0 if t.running is None else t.running.elapsed_s for t, _ in tasks])
-        self.names = list(self.task)
-        self.at = np.full(len(tasks), -1)
-        self.strange = [f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu]
-        if not self.strange:
-            for t, g in placements.items():
-                self.at[self.task[t]] = self.gpu[g]
-
-    def counts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(self.job_of[chosen], minlength=len(self.job))
-
-
-def none(name: str, offenders: list[str]) -> Check:
-    return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
 @dataclass(eq=False)
 class SearchProof:
-    """The search tree against the answer."""
+    """The search tree against the answer; ``priced`` where tasks may wait at a price."""
 
     cluster: Cluster
     costs: Costs
     proof: GpuProof
     policy: str
-    transfer: Fraction
+    objective: Fraction
+    priced: bool
 
     def checks(self) -> list[Check]:
-        cluster, proof = self.cluster, self.proof
-        count = cluster.counts(cluster.at >= 0)
-        self.sorted = sorted(count.tolist())
-        keep = np.zeros(len(cluster.names), dtype=object)
-        keep[:] = [proof.keep.get(name, 0) for name in cluster.names]
-        running = cluster.own >= 0
+        cluster, proof, running = self.cluster, self.proof, self.cluster.own >= 0
+        on = cluster.at >= 0
+        self.sorted = sorted(cluster.counts(on).tolist())
         wrong = [name for name in proof.keep if name not in cluster.task]
-        preemptive = self.policy == "FSP" and running.any()
-        if preemptive:
-            extra = [int(k) - proof.base for k in keep[running].tolist()]
-            fair = proof.base > sum(extra) and min(extra) >= 0 and proof.factor > sum(keep.tolist())
-        else:
-            fair = proof.factor >= 1 and not proof.keep
+        keep = whole(proof.keep.get(name, 0) for name in cluster.names)
+        # A task that goes on counts more than all that could start; where their number is given, starts do not count.
+        steps = int(np.count_nonzero(~running)) + 1 if self.priced else 1
+        kept = running if self.policy == "FSP" else np.zeros(len(running), bool)
+        sound = proof.factor >= 1 and proof.base >= 1 and all(k >= proof.base * steps for k in keep[kept].tolist())
+        unit = exact(proof.unit_s)
         checks = [
             none("weights of tasks of this instance", wrong),
-            Check("weights put transfer before stops", bool(fair), detail=f"factor {proof.factor}, base {proof.base}"),
+            Check(
+                "weights put transfer before stops",
+                sound and not keep[~kept].any() and unit > 0,
+                detail=f"factor {proof.factor}, base {proof.base}, unit {proof.unit_s}",
+            ),
         ]
+        self.limits: Limits | None = None
+        if self.priced:
+            shares, self.limits = fair_limits(cluster, self.policy, proof.shares)
+            checks += shares
+        if not all(check.ok for check in checks):
+            return checks
         # Everything in one unit: true costs and the prices, which are in units of ``unit_s / factor``.
-        unit = exact(proof.unit_s)
-        if unit <= 0:
-            return [*checks, Check("a positive unit of cost", False, detail=proof.unit_s)]
-        common = self.costs.common(unit)
-        self.price_unit, self.factor, self.keep = int(unit / common), proof.factor, keep
-        self.cost = self.costs.dense(common)
-        kept_now = int(np.count_nonzero(running & (cluster.at >= 0)))
-        # An answer with less transfer, or as much and fewer stops, would cost no more than this.
-        self.limit = proof.factor * int(self.transfer / common) - proof.base * (kept_now + 1) * self.price_unit
+        common = largest_unit([self.costs.unit, unit])
+        self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0
+        self.keep, self.waiting = keep, int(self.costs.waiting_s / common) * proof.factor
+        self.ways = self.costs.ways(common, proof.factor)
+        score = int(np.count_nonzero(on & kept)) * steps + int(np.count_nonzero(on & ~running)) * self.priced
+        # An answer with a lesser objective, or the same and a better score, would cost no more than this.
+        better = min(proof.factor, proof.base * (score + 1) * self.price_unit)
+        self.limit = proof.factor * int(self.objective / common) - better
         self.leaves = 0
         nobody = np.zeros(len(cluster.names), bool)
-        kept = running if self.policy != "FSP" else nobody
-        failed = "" if not wrong and fair else "not looked at"
-        failed = failed or self._node(proof.search, kept, nobody)
-        return [
-            *checks,
-            Check("nothing is fairer, moves less or stops less", not failed, detail=failed or self._said()),
-        ]
+        failed = self._node(proof.search, running if self.policy != "FSP" else nobody, nobody)
+        said = failed or self._said()
+        return [*checks, Check("nothing is fairer, moves less or stops less", not failed, detail=said)]
 
     def _said(self) -> str:
         return f"{self.leaves} part{'s' if self.leaves > 1 else ''} of the search"
@@ -159,6 +134,41 @@ class SearchProof:
         free = np.ones(len(cluster.gpu), bool)
         free[cluster.own[kept]] = False
         candidate = ~kept & ~stopped
+        low, high = self._between(kept, candidate)
+        job = self._prices(leaf["job_price"], cluster.job)
+        gpu = self._prices(leaf["gpu_price"], cluster.gpu)
+        if job is None or gpu is None or (gpu < 0).any():
+            return "prices of what is not there, or of GPUs below zero"
+        if self.limits is not None:
+            each = [price - self.waiting for price in job.tolist()]
+            least = self.limits.least(each, low.tolist(), high.tolist())
+            rest = self.waiting * len(cluster.names)
+        else:
+            found = self._fair(leaf, kept, candidate, free, low, high)
+            if isinstance(found, str):
+                return found
+            least = _least(job.tolist(), *found)
+            rest = 0 if self.policy == "FSU" else self.waiting * (len(cluster.names) - sum(self.sorted))
+        if least is None:
+            return ""  # no answer of this part is as fair as ours
+        bound = least + rest - sum(gpu[free].tolist()) - sum(self.keep[kept].tolist()) * self.price_unit
+        bound -= sum(price * int(n) for price, n in zip(job.tolist(), cluster.counts(kept).tolist(), strict=True))
+        bound -= self._claims(candidate, free, gpu, job)
+        if bound <= self.limit:
+            return f"a part may cost {float(Fraction(self.limit - bound, self.proof.factor)):.6g} cost units less"
+        return ""
+
+    def _fair(
+        self,
+        leaf: dict[str, Any],
+        kept: NDArray[np.bool_],
+        candidate: NDArray[np.bool_],
+        free: NDArray[np.bool_],
+        low: Any,
+        high: Any,
+    ) -> str | tuple[list[int], list[int], list[tuple[NDArray[np.bool_], int]]]:
+        """What the cuts say of answers as fair as ours; or why there may be a fairer one (empty: none is as fair)."""
+        cluster = self.cluster
         cuts = [self._cut(cut, kept, candidate, free) for cut in leaf["cuts"]]
         if self.policy == "FSU":
             total = min((c for _, slope, c in cuts if not slope), default=None)
@@ -166,13 +176,12 @@ class SearchProof:
                 return f"a part may run {total} tasks, here {sum(self.sorted)} run"
             if total < sum(self.sorted):
                 return ""
-            low, high, sums = *self._between(kept, candidate), [(np.ones(len(cluster.job), bool), total)]
-        else:
-            fairness = self._fairness(cuts)
-            if fairness is not None:
-                return fairness
-            low, high, sums = self._tight(cuts, *self._between(kept, candidate))
-        return self._priced(leaf, candidate, kept, free, low, high, sums)
+            return low.tolist(), high.tolist(), [(np.ones(len(cluster.job), bool), total)]
+        fairness = self._fairness(cuts)
+        if fairness is not None:
+            return fairness
+        low, high, sums = self._tight(cuts, low, high)
+        return low.tolist(), high.tolist(), sums
 
     def _between(self, kept: NDArray[np.bool_], candidate: NDArray[np.bool_]) -> tuple[Any, Any]:
         low = self.cluster.counts(kept)
@@ -231,54 +240,27 @@ class SearchProof:
                     sums.append((inside, most - slope * v))
         return low, high, sums
 
-    def _priced(
-        self,
-        leaf: dict[str, Any],
-        candidate: NDArray[np.bool_],
-        kept: NDArray[np.bool_],
-        free: NDArray[np.bool_],
-        low: Any,
-        high: Any,
-        sums: list[tuple[NDArray[np.bool_], int]],
-    ) -> str:
-        cluster = self.cluster
-        scale = self.price_unit
-        gpu = whole(leaf["gpu_price"].get(name, 0) * scale for name in cluster.gpu)
-        job = whole(leaf["job_price"].get(name, 0) * scale for name in cluster.job)
-        strange = [*(leaf["gpu_price"].keys() - cluster.gpu.keys()), *(leaf["job_price"].keys() - cluster.job.keys())]
-        if strange or (gpu < 0).any():
-            return f"prices of {strange[:1] or 'GPUs below zero'}"
-        least = _least(job.tolist(), low.tolist(), high.tolist(), sums)
-        if least is None:
-            return ""  # no answer of this part is as fair as ours
-        bound = least - sum(gpu[free].tolist()) - int(self.keep[kept].sum() if kept.any() else 0) * scale
-        bound -= sum(price * int(n) for price, n in zip(job.tolist(), cluster.counts(kept).tolist(), strict=True))
-        bound -= self._claims(candidate, free, gpu, job)
-        if bound <= self.limit:
-            return f"a part may cost {float(Fraction(self.limit - bound, self.factor)):.6g} cost units less"
-        return ""
+    def _prices(self, stated: dict[str, int], names: dict[str, int]) -> Any:
+        """Prices in the common unit; None when one is of nothing in the instance."""
+        if stated.keys() - names.keys():
+            return None
+        return whole(stated.get(name, 0) * self.price_unit for name in names)
 
     def _claims(self, candidate: NDArray[np.bool_], free: NDArray[np.bool_], gpu: Any, job: Any) -> int:
         """Sum over tasks of what their job's price exceeds the cheapest way to run them, over all GPUs that fit."""
-        cluster, total = self.cluster, 0
+        cluster = self.cluster
+        worth = job[cluster.job_of]
         mine = np.flatnonzero(candidate & (cluster.own >= 0))
-        for t in mine.tolist():
-            price = int(job[cluster.job_of[t]]) + int(self.keep[t]) * self.price_unit - int(gpu[cluster.own[t]])
-            total += max(0, price)
-        waiting = np.flatnonzero(candidate & (cluster.own < 0))
-        # On a node only the cheapest GPU of each memory or more matters: take classes from large to small.
-        for need in np.unique(cluster.need[waiting]).tolist():
-            tasks = waiting[cluster.need[waiting] == need]
-            large = np.flatnonzero(free & (cluster.gpu_memory >= need))
-            if not len(large):
-                continue
-            order = np.argsort(cluster.gpu_node[large], kind="stable")
-            node, first = np.unique(cluster.gpu_node[large][order], return_index=True)
-            cheapest = np.minimum.reduceat(gpu[large][order], first)
-            for part in np.array_split(tasks, max(1, len(tasks) * len(node) // 2_000_000)):
-                way = (self.cost[part][:, node] * self.factor + cheapest).min(axis=1)
-                total += sum(np.maximum(job[cluster.job_of[part]] - way, 0).tolist())
-        return total
+        earned = worth[mine] + self.keep[mine].astype(object) * self.price_unit - gpu[cluster.own[mine]]
+        total = sum(int(price) for price in earned.tolist() if price > 0)
+        if not free.any():
+            return total
+        fits = cluster.need <= cluster.gpu_memory[free].max()
+        waiting = np.flatnonzero(candidate & (cluster.own < 0) & fits)
+        gpus = cluster.gpu_node[free], cluster.gpu_memory[free], gpu[free]
+        way = self.ways.cheapest(waiting, cluster.need, gpus)
+        earned = worth[waiting].astype(object) - way + self.start * self.price_unit
+        return total + sum(int(price) for price in earned.tolist() if price > 0)
 
 
 def _least(price: list[int], low: list[int], high: list[int], sums: list[tuple[NDArray[np.bool_], int]]) -> int | None:

@@ -1,0 +1,103 @@
+"""Random rounds of GPU assignment, and every way to answer one, shared by the tests of this room."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from flowlex.instances.gpu import GpuInstance
+
+#: Tasks by job, transfer, stops, waiting tasks that go on waiting.
+Way = tuple[tuple[int, ...], Fraction, int, int]
+
+
+def random_round(seed: int) -> GpuInstance:
+    """Two to five GPUs of 8 or 16 GB on two nodes in one or two racks; up to three jobs, half of the tasks running."""
+    rng = np.random.default_rng(seed)
+    memory = rng.choice([8.0, 16.0], size=int(rng.integers(2, 6))).tolist()
+    host = [int(x) for x in rng.integers(0, 2, len(memory))]
+    racks = ["r0", "r1"] if rng.integers(2) else ["r0", "r0"]
+    nodes = [
+        {
+            "name": f"n{k}",
+            "rack": racks[k],
+            "gpus": [{"name": f"g{i}", "memory_gb": m} for i, m in enumerate(memory) if host[i] == k],
+        }
+        for k in range(2)
+    ]
+    free, jobs = rng.permutation(len(memory)).tolist(), []
+    for j in range(int(rng.integers(1, 4))):
+        tasks = []
+        for t in range(int(rng.integers(1, 4))):
+            need, running = float(rng.choice([6.0, 12.0])), None
+            fitting = [g for g in free if memory[g] >= need]
+            if fitting and rng.random() < 0.6:
+                free.remove(fitting[0])
+                running = {"gpu": f"g{fitting[0]}", "elapsed_s": float(rng.integers(1, 4))}
+            need = min(need, max(memory))
+            shards = [{"size_mb": float(rng.integers(1, 4)) * 100, "replicas": [f"n{int(rng.integers(2))}"]}]
+            tasks.append({"name": f"t{j}.{t}", "memory_gb": need, "shards": shards, "running": running})
+        jobs.append({"name": f"j{j}", "tasks": tasks})
+    speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
+    return GpuInstance.model_validate({"nodes": nodes, "jobs": jobs, **speeds})
+
+
+def ways(instance: GpuInstance, *, shortest_first: bool = True, stop: bool = True) -> Iterator[Way]:
+    """Every way to keep running tasks (a job's longest-running ones, ties free, unless told) and to start others."""
+    gpus = [(gpu.name, gpu.memory_gb, node) for node in instance.nodes for gpu in node.gpus]
+    rack = {node.name: node.rack for node in instance.nodes}
+
+    def seconds(task: Any, node: Any) -> Fraction:
+        total = Fraction(0)
+        for shard in task.shards:
+            near = node.rack in {rack[name] for name in shard.replicas}
+            speed = 200 if node.name in shard.replicas else 100 if near else 50
+            total += Fraction(int(shard.size_mb), speed)
+        return total
+
+    choices = []
+    for job in instance.jobs:
+        running = [task for task in job.tasks if task.running is not None]
+        subsets = [
+            set(kept)
+            for n in range(len(running) + 1)
+            for kept in itertools.combinations([task.name for task in running], n)
+            if not shortest_first
+            or all(
+                a.running.elapsed_s >= b.running.elapsed_s
+                for a in running
+                for b in running
+                if a.name in kept and b.name not in kept
+            )
+        ]
+        choices.append(subsets if stop else [max(subsets, key=len)])
+    tasks = [(j, task) for j, job in enumerate(instance.jobs) for task in job.tasks]
+    waiting = [(j, task) for j, task in tasks if task.running is None]
+
+    def place(i: int, left: list[Any], count: list[int], cost: Fraction) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+        if i == len(waiting):
+            yield tuple(count), cost
+            return
+        yield from place(i + 1, left, count, cost)
+        j, task = waiting[i]
+        for gpu in left:
+            if task.memory_gb <= gpu[1]:
+                more = [n + (k == j) for k, n in enumerate(count)]
+                yield from place(i + 1, [g for g in left if g is not gpu], more, cost + seconds(task, gpu[2]))
+
+    for chosen in itertools.product(*choices):
+        kept = set().union(*chosen)
+        held = {t.running.gpu for _, t in tasks if t.name in kept and t.running is not None}
+        stops = len(tasks) - len(waiting) - len(kept)
+        base = [len(part) for part in chosen]
+        for count, cost in place(0, [gpu for gpu in gpus if gpu[0] not in held], base, Fraction(0)):
+            yield count, cost, stops, len(waiting) - (sum(count) - len(kept))
+
+
+def fairness(way: Way) -> list[int]:
+    """What fair answers have least of: sorted numbers of tasks, negated."""
+    return [-n for n in sorted(way[0])]

@@ -1,0 +1,143 @@
+"""Waiting at a price: exhaustive search, and what the paper says of a1, a2 and a3."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.instances import generate
+from flowlex.instances.gpu import GpuInstance
+from flowlex.models import ModelError
+from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
+from flowlex.validation.certificates import verify
+from tests.models.gpu.cases import fairness, random_round, ways
+
+WEIGHTS = [0.0, 0.3, 0.5, 1.0, 50.0]
+
+
+def priced(instance: Any, weight: float = 1.0, **options: Any) -> Any:
+    """Proven answer when waiting costs so many of the dearest transfers."""
+    penalties = options.pop("penalties", Penalties(waiting=weight))
+    solution = GpuAssignment(instance, waiting="priced", penalties=penalties, **options).solve("network")
+    assert solution.status == "optimal"
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
+    return solution
+
+
+def best_by_hand(instance: GpuInstance, policy: str, weight: float) -> tuple[Fraction, int, int]:
+    """Least transfer and waiting, then stops, then waiting, where no job has more than in some fair answer.
+
+    Fair shares are those of a round in which any running task may stop.
+    """
+    stop = policy == "FSP"
+    free = list(ways(instance, shortest_first=False, stop=stop))
+    fairest = min(map(fairness, free))
+    fair = {way[0] for way in free if fairness(way) == fairest}
+    sizes = [sum(int(shard.size_mb) for shard in task.shards) for job in instance.jobs for task in job.tasks]
+    alpha = Fraction(str(weight)) * Fraction(max(sizes), 50)
+    tasks = len(sizes)
+    return min(
+        (transfer + alpha * (tasks - sum(count)), stops, waiting)
+        for count, transfer, stops, waiting in ways(instance, stop=stop)
+        if any(all(n <= m for n, m in zip(count, most, strict=True)) for most in fair)
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    policy=st.sampled_from(["FSP", "FS"]),
+    network=st.sampled_from(["compact", "paper"]),
+    weight=st.sampled_from(WEIGHTS),
+)
+def test_exhaustive_search_finds_nothing_better(seed: int, policy: str, network: str, weight: float) -> None:
+    instance = random_round(seed)
+    solution = priced(instance, weight, policy=policy, network=network)
+    place = solution.placement
+    value = place.exact_transfer_s + (len(place.waiting) + len(place.preempted)) * solution.placement.costs.waiting_s
+    assert (value, len(place.preempted), len(place.waiting)) == best_by_hand(instance, policy, weight)
+    assert verify(solution.to_dict(), instance).ok
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([Policy.FSP, Policy.FS]))
+def test_a_price_beyond_all_transfers_is_waiting_as_little_as_can_be(seed: int, policy: Policy) -> None:
+    """Fairness and transfer of ``least``, where no rule on who may stop stands in the way."""
+    instance = generate("gpu-random", seed=seed, running=0.0)
+    least = GpuAssignment(instance, policy=policy, penalties=Penalties(waiting=1e6)).solve("network")
+    most = priced(instance, 1e6, policy=policy)
+    assert most.objective == least.objective
+    assert sorted(most.placement.running_by_job) == sorted(least.placement.running_by_job)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31))
+def test_what_a3_does(seed: int) -> None:
+    """A higher price of waiting never runs fewer tasks and never moves less; with ``least`` it changes nothing."""
+    instance = generate("gpu-random", seed=seed)
+    answers = [priced(instance, weight).placement for weight in WEIGHTS[1:]]
+    running = [int(place.running_by_job.sum()) for place in answers]
+    transfer = [place.exact_transfer_s for place in answers]
+    assert running == sorted(running)
+    assert transfer == sorted(transfer)
+    fixed = [
+        GpuAssignment(instance, penalties=Penalties(waiting=weight)).solve("network").placement.exact_transfer_s
+        for weight in WEIGHTS
+    ]
+    assert len(set(fixed)) == 1
+
+
+def two_nodes(*, idle: str, a: float = 100.0) -> GpuInstance:
+    """One free GPU, on A or on B (in another rack); a task with data on A."""
+    free = {"A": [], "B": []} | {idle: [{"name": "g", "memory_gb": 8.0}]}
+    nodes = [{"name": n, "rack": f"r{n}", "gpus": gpus} for n, gpus in free.items()]
+    task = {"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": a, "replicas": ["A"]}]}
+    speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
+    return GpuInstance.model_validate({"nodes": nodes, "jobs": [{"name": "j", "tasks": [task]}], **speeds})
+
+
+def test_a_task_whose_transfer_is_too_dear_waits_until_a_suitable_gpu_appears() -> None:
+    """The paper: FSP delays tasks whose transfer is too dear until a suitable resource appears."""
+    solution = priced(two_nodes(idle="B"), 0.5)
+    assert solution.waiting == ("t",)
+    assert solution.to_frame().loc["t", "reason"] == "to wait costs 1 s, less than to run it"
+    assert solution.objective == 1.0
+    assert priced(two_nodes(idle="A"), 0.5).waiting == ()
+    assert GpuAssignment(two_nodes(idle="B"), penalties=Penalties(waiting=0.5)).solve("network").waiting == ()
+
+
+def test_of_equal_price_a_task_runs() -> None:
+    assert priced(two_nodes(idle="B"), 1.0).waiting == ()
+
+
+def test_large_a1_and_a2_favour_locality() -> None:
+    """The paper: the larger a1 and a2, the more data are read where they lie."""
+    local = []
+    for weight in (1.0, 4.0, 16.0):
+        answers = [
+            priced(generate("gpu-testbed", seed=seed, replicas=1), penalties=Penalties(weight, weight, 1 / weight))
+            for seed in range(4)
+        ]
+        read = [answer.placement.metrics() for answer in answers]
+        local.append(sum(m["node_gb"] for m in read) / sum(m["node_gb"] + m["rack_gb"] + m["between_gb"] for m in read))
+    assert local == sorted(local)
+    assert local[-1] > local[0]
+
+
+def test_a_very_large_a3_does_not_harm_fairness_here() -> None:
+    """The paper says that it harms fairness; with shares as limits a large a3 comes ever closer to fair shares."""
+    spread = []
+    for weight in (0.2, 1.0, 1e6):
+        answers = [priced(generate("gpu-testbed", seed=seed, running=0.0), weight) for seed in range(4)]
+        fair = [GpuAssignment(answer.source).solve("network").placement.running_by_job for answer in answers]
+        spread.append(sum(int(abs(a.placement.running_by_job - f).sum()) for a, f in zip(answers, fair, strict=True)))
+    assert spread == sorted(spread, reverse=True)
+
+
+def test_what_has_no_price_refuses_one() -> None:
+    with pytest.raises(ModelError, match="policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS"):
+        GpuAssignment(generate("gpu-figure1"), policy=Policy.FSU, waiting="priced")

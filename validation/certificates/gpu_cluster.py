@@ -1,0 +1,43 @@
+"""A GPU-assignment instance as columns in its own order, read for certificates, and the answer placed in them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.gpu import GpuInstance
+from flowlex.validation.certificates.certificate import Check
+
+__all__ = ["Cluster", "none"]
+
+
+class Cluster:
+    """The instance as columns in its own order, and the answer placed in them."""
+
+    def __init__(self, instance: GpuInstance, placements: dict[str, str]) -> None:
+        gpus = [(gpu, node) for node in instance.nodes for gpu in node.gpus]
+        tasks = [(task, j) for j, job in enumerate(instance.jobs) for task in job.tasks]
+        self.gpu = {gpu.name: g for g, (gpu, _) in enumerate(gpus)}
+        self.task = {task.name: t for t, (task, _) in enumerate(tasks)}
+        self.job = {job.name: j for j, job in enumerate(instance.jobs)}
+        self.gpu_memory = np.array([gpu.memory_gb for gpu, _ in gpus])
+        node = {n.name: i for i, n in enumerate(instance.nodes)}
+        self.gpu_node = np.array([node[n.name] for _, n in gpus])
+        self.need = np.array([task.memory_gb for task, _ in tasks])
+        self.job_of = np.array([j for _, j in tasks])
+        self.own = np.array([-1 if t.running is None else self.gpu[t.running.gpu] for t, _ in tasks])
+        self.elapsed = np.array([0.0 if t.running is None else t.running.elapsed_s for t, _ in tasks])
+        self.names = list(self.task)
+        self.names_of_jobs = list(self.job)
+        self.at = np.full(len(tasks), -1)
+        self.strange = [f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu]
+        if not self.strange:
+            for t, g in placements.items():
+                self.at[self.task[t]] = self.gpu[g]
+
+    def counts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(self.job_of[chosen], minlength=len(self.job))
+
+
+def none(name: str, offenders: list[str]) -> Check:
+    return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
