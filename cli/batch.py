@@ -12,10 +12,26 @@ from flowlex.cli.output import note
 from flowlex.cli.pool import Finished, solve_all
 from flowlex.cli.record import SOLVED
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Work"]
 
 #: Runs of at most this many instances print each answer as a table.
 _DISPLAYED = 1
+
+
+class Work:
+    """What is done with a file: it is solved. A subclass says otherwise."""
+
+    def mark(self, path: Path) -> Fingerprint:
+        """What a result is bound to."""
+        return Fingerprint.of(path)
+
+    def task(self, path: Path) -> dict[str, Any]:
+        """What a worker needs to know beyond the options; ``job`` names what it does."""
+        return {}
+
+    def file(self, path: Path, taken: set[str]) -> str:
+        """Name of the file that holds the answer, not one of those taken."""
+        return solution_name(path, taken)
 
 
 class Batch:
@@ -36,6 +52,8 @@ class Batch:
         Skip what the journal holds.
     log
         Show the solvers' logs on standard error.
+    work
+        What is done with each of ``files`` (which then name the runs) instead of solving it.
     """
 
     def __init__(
@@ -47,12 +65,14 @@ class Batch:
         jobs: int,
         resume: bool,
         log: bool = False,
+        work: Work | None = None,
     ) -> None:
         self.options = options
         self.journal = journal
         self.before: list[Finished] = []
         self.tasks: list[dict[str, Any]] = []
-        self.marks: dict[Path, Fingerprint] = {path: Fingerprint.of(path) for path in files}
+        self.work = work or Work()
+        self.marks: dict[Path, Fingerprint] = {path: self.work.mark(path) for path in files}
         self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
         for path, mark in self.marks.items():
@@ -77,6 +97,7 @@ class Batch:
                     "solution": None if journal is None else str(journal.folder / str(solution)),
                     "display": self.total <= _DISPLAYED,
                     "mark": vars(self.marks[path]),
+                    **self.work.task(path),
                 }
             )
 
@@ -126,6 +147,6 @@ class Batch:
             note(f"{self.journal.path}: dropped {torn} half-written line(s); their instances are solved again")
         taken = {str(record["solution"]) for record in self.journal.records.values() if record.get("solution")}
         for path in todo:
-            name = solution_name(path, taken)
+            name = self.work.file(path, taken)
             taken.add(name)
             self._solutions[path] = name

@@ -66,6 +66,8 @@ LAZY: dict[str, Lazy] = {
     "run-partition": Lazy(
         "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."
     ),
+    "simulate": Lazy("flowlex.cli.simulate", "simulate", "Let time pass: run scenarios of clusters and networks."),
+    "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure again what the papers state, beside theirs."),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }
 
@@ -109,9 +111,10 @@ def explanation(error: Exception) -> str | None:
     from flowlex.formulations.outcome import EngineError
     from flowlex.instances.base import InstanceError
     from flowlex.models.base import ModelError
+    from flowlex.simulation.kernel import SimulationError
     from flowlex.validation.certificates import CertificateError
 
-    if isinstance(error, (InstanceError, ModelError, EngineError, CertificateError)):
+    if isinstance(error, (InstanceError, ModelError, EngineError, CertificateError, SimulationError)):
         return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""

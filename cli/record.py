@@ -8,7 +8,8 @@ key              value
 ``kind``         kind of instance; null when the file could not be read
 ``model``        name of the model
 ``engine``       ``pulp``, ``highs`` or ``network``
-``status``       ``optimal``, ``feasible``, ``infeasible``, ``unbounded``, ``time_limit`` or ``error``
+``status``       ``optimal``, ``feasible``, ``infeasible``, ``unbounded``, ``time_limit`` or ``error``;
+                 of simulations ``simulated``, of experiments ``measured``
 ``objective``    number or null
 ``bound``        proven bound on the objective, or null
 ``gap``          relative gap, or null
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SOLVED", "blank", "fill", "plain"]
 
 #: Statuses that come with an answer.
-SOLVED = ("optimal", "feasible")
+SOLVED = ("optimal", "feasible", "simulated", "measured")
 
 
 def blank(instance: str, engine: str) -> dict[str, Any]:

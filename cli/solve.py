@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flowlex.cli.batch import Batch
     from flowlex.cli.pool import Finished
 
-__all__ = ["solve"]
+__all__ = ["solve", "with_progress"]
 
 _PATHS = (
     "Instance files, '-' for standard input, or folders: then every instance file directly in them "
@@ -139,7 +139,7 @@ def solve(
 def _run(batch: Batch, *, json_lines: bool) -> int:
     from flowlex.cli.report import print_json, print_report
 
-    finished = _with_progress(batch)
+    finished = with_progress(batch)
     if json_lines:
         for item in finished:
             print_json(item.record)
@@ -148,7 +148,7 @@ def _run(batch: Batch, *, json_lines: bool) -> int:
     return batch.exit_code
 
 
-def _with_progress(batch: Batch) -> Iterator[Finished]:
+def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
     """Yield what finishes; troubles go to standard error at once, with a progress bar when there are several."""
     from rich import progress
     from rich.console import Console
@@ -157,7 +157,7 @@ def _with_progress(batch: Batch) -> Iterator[Finished]:
 
     visible = batch.total > 1 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     bar = progress.Progress(
-        progress.TextColumn("solving"),
+        progress.TextColumn(verb),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
         progress.TimeElapsedColumn(),

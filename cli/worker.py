@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["main", "solve_task"]
 
 _PR_SET_PDEATHSIG = 1
+#: What a task may ask for; what is not to solve an instance is imported when it is asked for.
+_JOBS = {
+    "solve": ("", ""),
+    "simulate": ("flowlex.cli.simulating", "simulate_task"),
+    "measure": ("flowlex.cli.simulating", "measure_task"),
+}
 
 
 class Channel:
@@ -58,7 +64,9 @@ def main() -> None:
     channel.send("ready")
     for line in tasks:
         task = json.loads(line)
-        channel.send("done", **solve_task(task, channel))
+        module, function = _JOBS[task.get("job", "solve")]
+        perform = getattr(importlib.import_module(module), function) if module else solve_task
+        channel.send("done", **perform(task, channel))
 
 
 def _preload(engine: Engine) -> None:
@@ -99,18 +107,18 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False}
     limit_mb = task.get("memory_limit_mb")
     try:
-        with _memory_limit(limit_mb):
+        with memory_limit(limit_mb):
             _solve(task, channel, reply)
     except MemoryError:
         message = "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
         record |= {"status": "error", "message": message}
     except Exception as error:  # a batch goes on whatever one instance does
-        record |= {"status": "error", "message": _explained(error)}
+        record |= {"status": "error", "message": explained(error)}
     return reply
 
 
 @contextlib.contextmanager
-def _memory_limit(limit_mb: int | None) -> Iterator[None]:
+def memory_limit(limit_mb: int | None) -> Iterator[None]:
     """Let the system refuse memory beyond what this process holds now and so many megabytes."""
     if limit_mb is None:
         yield
@@ -199,7 +207,7 @@ def _display(solution: Solution) -> dict[str, Any]:
     return shown
 
 
-def _explained(error: Exception) -> str:
+def explained(error: Exception) -> str:
     from flowlex.cli.group import explanation
 
     known = explanation(error)

@@ -52,7 +52,10 @@ class Run:
 
 
 class Simulator(Protocol):
-    """What a simulator offers to scenarios."""
+    """What a simulator offers to scenarios.
+
+    One of clusters also has ``events(instance, log)``: the run as ``flowlex replay`` takes it.
+    """
 
     #: Kinds of instance that it takes.
     kinds: tuple[str, ...]

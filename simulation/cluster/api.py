@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.scenario import Decision
+from flowlex.simulation.cluster.events import replay_events
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.simulator import ClusterRun
 from flowlex.simulation.cluster.state import Policy
@@ -39,6 +40,10 @@ class ClusterSimulator:
         from flowlex.simulation.cluster.plots import PLOTS
 
         return PLOTS
+
+    def events(self, instance: Instance, log: RunLog) -> Iterable[Part]:
+        """The run for ``flowlex replay``."""
+        return replay_events(instance, log)
 
 
 SIMULATOR = ClusterSimulator()

@@ -1,0 +1,222 @@
+"""``flowlex simulate``: scenario files, every policy with every seed, to logs, figures and pictures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowlex.cli.batch import Batch, Work
+from flowlex.cli.inputs import discover
+from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.output import complain, console, note, rows_table
+from flowlex.cli.pool import PoolError
+from flowlex.cli.report import print_json
+from flowlex.cli.solve import with_progress
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import read_instance, write_atomically
+from flowlex.instances.scenario import Scenario
+
+if TYPE_CHECKING:
+    from flowlex.cli.pool import Finished
+
+__all__ = ["simulate"]
+
+LOG_SUFFIX = ".run.jsonl.gz"
+
+
+def simulate(
+    paths: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files, or folders of them.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for logs, runs.csv, pictures.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds 0 to N-1, not the scenario's.")] = None,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip runs that DIR already holds.")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the first seed of every policy (SVG).")] = False,
+    time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Of each run.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per run on standard output.")] = False,
+) -> None:
+    """Run scenarios: each policy with each seed.
+
+    With -o, every run leaves its log (NAME-POLICY-SEED.run.jsonl.gz) and one line in results.jsonl; runs.csv and, where
+    pyarrow is installed, runs.parquet hold the figures. Runs of the cluster also leave what `flowlex replay` feeds to a
+    live scheduler (NAME-POLICY-SEED.events.jsonl.gz).
+
+    Exit code 0: every run came to its end; 1: some did not; 2: wrong usage.
+    """
+    if output is None and (resume or plot):
+        raise typer.BadParameter("needs -o DIR", param_hint="--resume" if resume else "--plot")
+    runs = _runs(paths, seeds)
+    with ExitStack() as stack:
+        try:
+            journal = None if output is None else stack.enter_context(Journal(output))
+            options = {"engine": "network", "time_limit_s": time_limit}
+            batch = Batch(list(runs.keys), options, journal=journal, jobs=jobs, resume=resume, work=runs)
+            finished = [_shown(item, json_lines) for item in with_progress(batch, "simulating")]
+            code = batch.exit_code
+        except (JournalError, PoolError) as error:
+            complain(str(error))
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt:
+            note("interrupted" + ("; go on with --resume" if output is not None else ""))
+            raise typer.Exit(130) from None
+    done = [item.record for item in sorted(finished, key=batch.place) if item.record["status"] == "simulated"]
+    if not json_lines and done:
+        _print(done)
+    if output is not None and done:
+        write_tables(output, "runs", [_flat(record) for record in done])
+        if plot:
+            _draw(output, done)
+    raise typer.Exit(code)
+
+
+@dataclass(frozen=True)
+class _One:
+    """One run: a scenario file, a policy, a seed."""
+
+    path: Path
+    scenario: Scenario
+    policy: str
+    seed: int
+
+
+class _Runs(Work):
+    """All runs, by names that no two share."""
+
+    def __init__(self, runs: Iterable[_One]) -> None:
+        self.keys: dict[Path, _One] = {Path(f"{run.path}#{run.policy}#{run.seed}"): run for run in runs}
+
+    def mark(self, path: Path) -> Fingerprint:
+        """The scenario's file, and that of its workload, decide whether a result still holds."""
+        run = self.keys[path]
+        own, work = Fingerprint.of(run.path), run.scenario.workload.file
+        other = Fingerprint.of(run.path.parent / work) if work is not None else Fingerprint("", 0, 0)
+        size, changed = own.size + other.size, max(own.mtime_ns, other.mtime_ns)
+        return Fingerprint(f"{own.path}#{run.policy}#{run.seed}", size, changed)
+
+    def task(self, path: Path) -> dict[str, Any]:
+        """What `flowlex.cli.simulating.simulate_task` needs."""
+        run = self.keys[path]
+        about = {"scenario": str(run.path), "policy": run.policy, "seed": run.seed}
+        return {"job": "simulate", "simulator": run.scenario.simulator, **about}
+
+    def file(self, path: Path, taken: set[str]) -> str:
+        """The log."""
+        run = self.keys[path]
+        stem = re.sub(r"[^\w.-]+", "_", f"{run.path.name.partition('.json')[0]}-{run.policy}-{run.seed}")
+        name, count = f"{stem}{LOG_SUFFIX}", 1
+        while name in taken:
+            count += 1
+            name = f"{stem}-{count}{LOG_SUFFIX}"
+        return name
+
+
+def _runs(paths: Sequence[Path], seeds: int | None) -> _Runs:
+    """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
+    from flowlex.simulation.registry import make_policy
+    from flowlex.simulation.scenarios import workload_of
+
+    try:
+        files = discover(paths).files
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="SCENARIO") from error
+    runs = []
+    for path in files:
+        scenario = read_instance(path)
+        if not isinstance(scenario, Scenario):
+            raise InstanceError(f"this is {scenario.kind!r}, not a scenario; `flowlex solve` takes it", path=path)
+        chosen = range(seeds) if seeds is not None else scenario.seeds
+        try:
+            for choice in scenario.policies:
+                make_policy(scenario.simulator, choice)
+            workload_of(scenario, chosen[0], path.parent)
+        except InstanceError as error:
+            raise error if error.path else error.at(path) from error
+        runs += [_One(path, scenario, choice.title, seed) for choice in scenario.policies for seed in chosen]
+    if not runs:
+        raise typer.BadParameter(f"no scenario files in {', '.join(map(str, paths))}", param_hint="SCENARIO")
+    return _Runs(runs)
+
+
+def _shown(item: Finished, json_lines: bool) -> Finished:
+    if json_lines:
+        print_json(item.record)
+    return item
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    return {"scenario": record["name"], "policy": record["model"], "seed": record["seed"], **record["metrics"]}
+
+
+def _print(records: Sequence[dict[str, Any]]) -> None:
+    """Means over seeds with their intervals: a row per policy, a column per figure that differs."""
+    groups: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for record in records:
+        groups.setdefault((record["name"], record["model"]), []).append(record["metrics"])
+    names = list(dict.fromkeys(name for metrics in groups.values() for name in metrics[0]))
+    for scenario in dict.fromkeys(name for name, _ in groups):
+        mine = {policy: found for (name, policy), found in groups.items() if name == scenario}
+        rows = [
+            [name, *(_estimate(found, name) for found in mine.values())]
+            for name in names
+            if any(one.get(name) for found in mine.values() for one in found)
+        ]
+        console().print(rows_table(f"{scenario}: mean ± 95 % interval over seeds", ("figure", *mine), rows))
+
+
+def _estimate(found: list[dict[str, float]], name: str) -> str:
+    from flowlex.simulation.statistics import Estimate
+
+    values = [one[name] for one in found if one.get(name) is not None]
+    return str(Estimate.of(values)) if values else "-"
+
+
+def write_tables(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows as CSV, and as Parquet where pyarrow is installed."""
+    import importlib.util
+    import io
+
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows))
+    write_atomically(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    if importlib.util.find_spec("pyarrow") is None:
+        note(f"{name}.csv is written, no {name}.parquet: pyarrow is not installed (pip install 'flowlex[parquet]')")
+        return
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_atomically(folder / f"{name}.parquet", buffer.getvalue())
+
+
+def _draw(folder: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Each picture of the simulator, for the first seed of every policy, from its log."""
+    import io
+
+    import matplotlib as mpl
+
+    from flowlex.simulation.log import RunLog
+    from flowlex.simulation.registry import simulator
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "flowlex"  # same log, same bytes
+    import matplotlib.pyplot as plt
+
+    seen = set()
+    for record in records:
+        if (record["name"], record["model"]) in seen:
+            continue
+        seen.add((record["name"], record["model"]))
+        log = RunLog.read(folder / record["solution"])
+        for name, draw in simulator(record["engine"]).plots().items():
+            figure, ax = plt.subplots(figsize=(9, 4.5), layout="constrained")
+            draw(log, ax)
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+            plt.close(figure)
+            write_atomically(folder / f"{record['solution'].removesuffix(LOG_SUFFIX)}-{name}.svg", buffer.getvalue())
