@@ -37,10 +37,11 @@ def trouble(record: dict[str, Any]) -> str:
 
 
 def print_report(finished: Sequence[Finished]) -> None:
-    """Print answers of short runs, comparisons, and the summary."""
+    """Print answers of short runs, comparisons, and the summary; of a single error `trouble` has said all."""
     out = console()
     if len(finished) == 1:
-        _print_one(finished[0], out)
+        if finished[0].record["status"] != "error":
+            _print_one(finished[0], out)
     else:
         out.print(_summary([item.record for item in finished]))
     for item in finished:

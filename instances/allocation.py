@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from flowlex.instances.arrays import Floats, Integers
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 
 __all__ = [
@@ -28,8 +28,6 @@ __all__ = [
     "PairThroughput",
 ]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 GpuCount = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 

@@ -23,8 +23,8 @@ from operator import ne
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flowlex.instances.arrays import Integers
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.network import UNBOUNDED, NetworkInstance
@@ -40,7 +40,6 @@ _FIRST_LINE = re.compile(r"p(\s|$)|[na]\s+[+-]?[0-9]")
 _INT64 = np.iinfo(np.int64)
 #: NumPy reads what does not fit into 64 bits as their largest number, so big ones get a closer look.
 _SAFE = 10**18
-IntArray = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -221,7 +220,7 @@ def _node_supply(lines: _Lines, nodes: int) -> list[int]:
     return supply
 
 
-def _fast_columns(arcs: list[str]) -> IntArray | None:
+def _fast_columns(arcs: list[str]) -> Integers | None:
     """(5, A) numbers of the arc lines, or None when a line needs a closer look.
 
     Takes only lines of digits, signs and single spaces. Each has at most as many numbers as spaces, that is
@@ -240,7 +239,7 @@ def _fast_columns(arcs: list[str]) -> IntArray | None:
     return numbers.reshape(-1, 5).T
 
 
-def _careful_columns(lines: _Lines) -> IntArray:
+def _careful_columns(lines: _Lines) -> Integers:
     """The same, line by line, so that the first bad line is named."""
     rows = [
         _integers(line, number, "a TAIL HEAD LOWER CAPACITY COST")
@@ -249,7 +248,7 @@ def _careful_columns(lines: _Lines) -> IntArray:
     return np.array(rows, dtype=np.int64).reshape(-1, 5).T
 
 
-def _check_columns(columns: IntArray, lines: _Lines, nodes: int) -> None:
+def _check_columns(columns: Integers, lines: _Lines, nodes: int) -> None:
     tail, head, lower, upper, _ = columns
     ends = (tail < 1) | (tail > nodes) | (head < 1) | (head > nodes)
     wrong = ends | (lower < 0) | (upper < -1) | ((lower > upper) & (upper >= 0))

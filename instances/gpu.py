@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from flowlex.instances.arrays import Floats, Integers
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
 
 __all__ = ["Gpu", "GpuArrays", "GpuInstance", "Job", "Node", "Running", "Shard", "Task"]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 Array = TypeVar("Array", bound=NDArray[Any])
 
 
@@ -114,17 +113,17 @@ class GpuArrays:
         Names by index.
     """
 
-    node_rack: IntArray
-    gpu_node: IntArray
-    gpu_memory: FloatArray
-    task_job: IntArray
-    task_memory: FloatArray
-    task_running_gpu: IntArray
-    task_elapsed: FloatArray
-    shard_task: IntArray
-    shard_size_mb: FloatArray
-    replica_shard: IntArray
-    replica_node: IntArray
+    node_rack: Integers
+    gpu_node: Integers
+    gpu_memory: Floats
+    task_job: Integers
+    task_memory: Floats
+    task_running_gpu: Integers
+    task_elapsed: Floats
+    shard_task: Integers
+    shard_size_mb: Floats
+    replica_shard: Integers
+    replica_node: Integers
     rack_names: tuple[str, ...]
     node_names: tuple[str, ...]
     gpu_names: tuple[str, ...]
@@ -295,17 +294,17 @@ def _check_running(instance: GpuInstance) -> None:
         holder[gpu.name] = task.name
 
 
-def _owners(counts: Iterable[int]) -> IntArray:
+def _owners(counts: Iterable[int]) -> Integers:
     """(sum of counts,) index of the owner of each item, when owner i has ``counts[i]`` items in a row."""
     lengths = np.fromiter(counts, dtype=np.int64)
     return _frozen(np.repeat(np.arange(lengths.size, dtype=np.int64), lengths))
 
 
-def _ints(values: Iterable[int]) -> IntArray:
+def _ints(values: Iterable[int]) -> Integers:
     return _frozen(np.fromiter(values, dtype=np.int64))
 
 
-def _floats(values: Iterable[float]) -> FloatArray:
+def _floats(values: Iterable[float]) -> Floats:
     return _frozen(np.fromiter(values, dtype=np.float64))
 
 

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from flowlex.instances.arrays import Floats, Integers
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 from flowlex.instances.dags import topological_order
 from flowlex.instances.rounding import Rounding
@@ -33,8 +33,6 @@ __all__ = [
     "Transfer",
 ]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 #: Units and slots stay below these, so that products and sums of both are exact.
 MOST = 2**53
@@ -185,22 +183,22 @@ class JitArrays:
         (jobs,) arrival of each job.
     """
 
-    out_units: Ints
-    in_units: Ints
-    sender: Ints
-    receiver: Ints
-    job: Ints
-    feeds: Ints
+    out_units: Integers
+    in_units: Integers
+    sender: Integers
+    receiver: Integers
+    job: Integers
+    feeds: Integers
     size_mb: Floats
-    size_units: Ints
+    size_units: Integers
     ready_s: Floats
     start_s: Floats
     deadline_s: Floats
     firm_s: Floats
     computation_s: Floats
-    computation_job: Ints
-    tail: Ints
-    head: Ints
+    computation_job: Integers
+    tail: Integers
+    head: Integers
     arrival_s: Floats
 
 
@@ -382,13 +380,13 @@ class JitInstance(Instance):
         }
 
 
-def _ints(values: Sequence[int]) -> Ints:
+def _ints(values: Sequence[int]) -> Integers:
     return np.array(values, dtype=np.int64)
 
 
-def _down(value: Floats | float) -> Ints:
+def _down(value: Floats | float) -> Integers:
     return np.asarray(np.floor(np.asarray(value) * (1 + WHOLE)), dtype=np.int64)
 
 
-def _up(value: Floats) -> Ints:
+def _up(value: Floats) -> Integers:
     return np.asarray(np.ceil(value * (1 - WHOLE)), dtype=np.int64)

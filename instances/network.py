@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from flowlex.instances.arrays import Integers
 from flowlex.instances.base import Instance, Name, require_unique
 
 __all__ = ["UNBOUNDED", "NetworkArrays", "NetworkInstance"]
 
-IntArray = NDArray[np.int64]
 
 #: What ``NetworkArrays.upper`` holds for an arc without an upper bound: the largest 64-bit integer.
 UNBOUNDED = 2**63 - 1
@@ -41,12 +41,12 @@ class NetworkArrays:
         (N,) what enters at the node; negative is demand.
     """
 
-    tail: IntArray
-    head: IntArray
-    lower: IntArray
-    upper: IntArray
-    cost: IntArray
-    supply: IntArray
+    tail: Integers
+    head: Integers
+    lower: Integers
+    upper: Integers
+    cost: Integers
+    supply: Integers
 
 
 class NetworkInstance(Instance):
@@ -144,7 +144,7 @@ def _first(wrong: NDArray[np.bool_]) -> int | None:
     return int(wrong.argmax()) if wrong.any() else None
 
 
-def _ints(values: Sequence[int]) -> IntArray:
+def _ints(values: Sequence[int]) -> Integers:
     array = np.fromiter(values, dtype=np.int64, count=len(values))
     array.flags.writeable = False
     return array

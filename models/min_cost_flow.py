@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol

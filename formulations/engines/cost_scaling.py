@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork
 
 __all__ = ["scale_costs"]

@@ -19,7 +19,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from flowlex.formulations.expression import Expression, Floats, Variables
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 
 __all__ = ["increments", "lambda_representation"]

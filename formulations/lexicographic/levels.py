@@ -30,8 +30,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.engines import solve as solve_formulation
-from flowlex.formulations.expression import Expression, Floats, Variables
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.lexicographic.lambda_representation import increments
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status

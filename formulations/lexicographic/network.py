@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 

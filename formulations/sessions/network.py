@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.engines.network import solve_exactly
-from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
 from flowlex.formulations.outcome import EngineError
 from flowlex.formulations.sessions import residual as kernels

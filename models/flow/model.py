@@ -21,6 +21,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import InstanceOf
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork, exact_dot
 from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
@@ -30,7 +31,7 @@ from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.goals.scale import common_scale
-from flowlex.models.flow.network import Integers, ScheduleNetwork, build_network, task_views
+from flowlex.models.flow.network import ScheduleNetwork, build_network, task_views
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import StrictOrder
 from flowlex.models.flow.reasons import verify_schedule, waiting_reasons

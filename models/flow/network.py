@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
@@ -17,8 +17,6 @@ from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "single_files", "task_views"]
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from math import prod
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import Goal
 from flowlex.models.flow.goals.priority import LOWEST, Priority

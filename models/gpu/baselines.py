@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.gpu.costs import Penalties, TransferCosts

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines.wide import fits
-from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, NetworkBuilder
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.round import Round

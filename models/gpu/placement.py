@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.costs import LEVELS, TransferCosts
 

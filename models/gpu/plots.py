@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.models.base import ModelError
 from flowlex.models.gpu.placement import Placement

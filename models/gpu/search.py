@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.models.base import Run
 from flowlex.models.gpu.network import AssignmentNetwork

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.models.base import Solution
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.round import Round

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import WHOLE, JitInstance
 from flowlex.models.base import ModelError

@@ -21,8 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression, Integers, Variables
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.lexicographic.faces import minimize_on_faces
 from flowlex.formulations.lexicographic.levels import WHOLE, Integrality, LexicographicResult, first_program, staged
 from flowlex.formulations.linear_program import LinearProgram

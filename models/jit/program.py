@@ -13,8 +13,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.bipartite_decomposition import decompose
-from flowlex.formulations.expression import Expression, Integers, Variables
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.lexicographic.levels import LexicographicProgram
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.models.jit.grid import Grid, Load, Runs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.lexicographic.levels import LexicographicResult, Stage
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome

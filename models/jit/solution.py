@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Status
 from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.balanced_load import balance, even_split, greatest_intensity
-from flowlex.formulations.expression import Integers
 from flowlex.models.jit.grid import Grid, Load, Runs
 
 __all__ = ["Bands", "components", "find_bands", "port_overload", "relieve", "spread"]

@@ -8,52 +8,45 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Floats
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
-from flowlex.models.pods.problem.balance_program import Balance, balance_program, to_measure, to_objective
+from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.problem.balance_program import balance_program, to_measure, to_objective
 from flowlex.models.pods.problem.class_program import class_program, mean_program
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 from flowlex.models.pods.search.annealing import anneal_cluster, even_clusters
-from flowlex.validation.certificates import Check, certify_program
-from flowlex.validation.certificates.pods import balance_of
 
-__all__ = ["TANGENTS", "BalanceOutcome", "balance_outcome", "tangents"]
+__all__ = ["BalanceOutcome", "balance_outcome", "settled_tangents", "tangents"]
 
 #: First tangent points, in percent of a node's capacity.
-TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40
-#: Up to so many columns x, the integer program comes first; above, patterns of nodes (and up to `BRANCHED` both).
-DIRECT, BRANCHED = 150, 1_500
-#: Pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
-PATTERNS = 20_000
-#: Steps of annealing after patterns were put together.
-POLISH = 200_000
 
 
 @dataclass(frozen=True)
 class BalanceOutcome:
-    """An outcome, the cluster it leaves, and the checks of the linear programs behind its bound."""
+    """An outcome and the cluster it leaves."""
 
     outcome: Outcome
     cluster: Cluster
-    checks: tuple[Check, ...] = ()
 
 
 def tangents(size: int) -> list[Floats]:
     """The first tangent points of ``size`` loads."""
-    return [np.full(size, sign * a) for a in TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
+    return [np.full(size, sign * a) for a in _TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
 
 
 def balance_outcome(
     instance: PodInstance,
     builder: PlacementProgram,
-    measure: Balance,
+    measure: Measure,
     cluster: Cluster,
     admitted: dict[int, int],
     engine: EngineName,
@@ -61,6 +54,7 @@ def balance_outcome(
     *,
     aggregate: bool,
     absolute_gap: float,
+    effort: Effort,
     until: float | None,
 ) -> BalanceOutcome:
     """Even the loads out: search for an answer, bound it by relaxations, close the gap by integer programs.
@@ -69,8 +63,25 @@ def balance_outcome(
     work before.
     """
     phase = _Phase2(instance, builder, measure, cluster, admitted, engine, options)
-    phase.aggregate, phase.absolute_gap, phase.until = aggregate, absolute_gap, until
+    phase.aggregate, phase.absolute_gap, phase.effort, phase.until = aggregate, absolute_gap, effort, until
     return phase.run()
+
+
+def settled_tangents(
+    instance: PodInstance, builder: PlacementProgram, measure: Measure, cluster: Cluster, admitted: dict[int, int]
+) -> tuple[list[Floats], bool]:
+    """Tangent points with which the program of phase 2 has the optimum of the balance itself, and whether they do.
+
+    Points are added by solving it again and again; beyond `Effort.branched` columns there are just those of an answer,
+    and the optimum of the program is a bound.
+    """
+    phase = _Phase2(instance, builder, measure, cluster, admitted, "highs", SolveOptions())
+    if not measure.curved:
+        return phase.points, True
+    phase._offer(phase._even()[0])
+    if len(builder.pairs[0]) <= phase.effort.branched:
+        phase._rounds(integer=True)
+    return phase.points, phase.closed
 
 
 class _Phase2:
@@ -80,7 +91,7 @@ class _Phase2:
         self,
         instance: PodInstance,
         builder: PlacementProgram,
-        measure: Balance,
+        measure: Measure,
         cluster: Cluster,
         admitted: dict[int, int],
         engine: EngineName,
@@ -89,11 +100,11 @@ class _Phase2:
         self.instance, self.builder, self.measure, self.admitted = instance, builder, measure, admitted
         self.engine, self.options = engine, options
         self.aggregate, self.absolute_gap = True, 0.0
+        self.effort = Effort()
         self.until: float | None = None
         self.size = len(instance.nodes)
         self.best, self.bound, self.points = cluster, 0.0, tangents(self.size)
         self.iterations, self.started = 0, time.perf_counter()
-        self.checks: tuple[Check, ...] = ()
 
     @property
     def late(self) -> bool:
@@ -103,7 +114,7 @@ class _Phase2:
     @property
     def value(self) -> float:
         """The balance of the best answer."""
-        return balance_of(self.best.loads, self.measure)
+        return self.measure.value(self.best.loads)
 
     @property
     def closed(self) -> bool:
@@ -114,12 +125,12 @@ class _Phase2:
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods."""
         columns = len(self.builder.pairs[0])
-        if columns <= DIRECT:
+        if columns <= self.effort.direct:
             self._rounds(integer=False)
             self._offer(self._even()[0])
         else:
             self._decompose()
-        if not self.closed and not self.late and columns <= BRANCHED:
+        if not self.closed and not self.late and columns <= self.effort.branched:
             self._rounds(integer=True)
         value = self.value
         bound = min(self.bound, value)
@@ -136,7 +147,7 @@ class _Phase2:
             seconds=time.perf_counter() - self.started,
             message=message,
         )
-        return BalanceOutcome(outcome, self.best, self.checks)
+        return BalanceOutcome(outcome, self.best)
 
     def _even(self) -> list[Cluster]:
         return even_clusters(
@@ -150,9 +161,9 @@ class _Phase2:
 
     def _offer(self, cluster: Cluster) -> None:
         """Take an answer if it is better, with its tangents."""
-        if self.measure == "deviation":
+        if self.measure.curved:
             self.points.append((cluster.loads - cluster.loads.mean()) * SCALE)
-        if balance_of(cluster.loads, self.measure) < self.value:
+        if self.measure.value(cluster.loads) < self.value:
             self.best = cluster
 
     def _decompose(self) -> None:
@@ -163,16 +174,16 @@ class _Phase2:
         points = self._relax_classes(demand)
         found = self._even()
         self.best = found[0]
-        if self.closed or self.late or len(self.best.node) > PATTERNS:
+        if self.closed or self.late or len(self.best.node) > self.effort.patterns:
             return
-        means = (0.0, 1.0) if self.measure == "max_load" else self._means(demand, points)
+        means = self._means(demand, points) if self.measure.centred else (0.0, 1.0)
         seed = self.options.seed
 
         def polish(cluster: Cluster, k: int) -> Cluster:
-            usual = min(POLISH, 500 * len(cluster.node))
+            usual = min(self.effort.polish, 500 * len(cluster.node))
             warm, steps = (3e-4, 5 * usual) if k else (1e-4, usual)
             mild = anneal_cluster(cluster, self.measure, seed=seed + k, steps=steps, until=self.until, heat=warm)
-            return mild if k else min(cluster, mild, key=lambda each: balance_of(each.loads, self.measure))
+            return mild if k else min(cluster, mild, key=lambda each: self.measure.value(each.loads))
 
         closed = GapSearch(
             self.instance,
@@ -186,12 +197,13 @@ class _Phase2:
             until=self.until,
             seed=seed,
             polish=polish,
+            effort=self.effort,
         ).run()
         self.bound, self.best = max(self.bound, closed.bound), closed.cluster
         self.iterations += closed.rounds
 
     def _relax_classes(self, demand: Demand) -> list[Floats]:
-        """Bound by the linear program over node classes, and keep the checks of its duals; return the tangents."""
+        """Bound by the linear program over node classes; return the tangents."""
         points = tangents(len(demand.classes.count))
         for _ in range(MAX_ROUNDS):
             program, loads = class_program(
@@ -207,11 +219,7 @@ class _Phase2:
                 break
             before = self.bound
             self.bound = max(self.bound, to_measure(float(outcome.objective or 0), self.measure, self.size))
-            self.checks = tuple(
-                replace(check, name=f"relaxation over node classes: {check.name}")
-                for check in certify_program(program, outcome).checks
-            )
-            if self.measure != "deviation" or self.bound - before <= 1e-4 * self.bound:
+            if not self.measure.curved or self.bound - before <= 1e-4 * self.bound:
                 break
             at = loads.evaluate(outcome.values)
             points.append(at - float(at @ demand.classes.count) / self.size)
@@ -260,11 +268,11 @@ class _Phase2:
                 cluster = self.builder.expand(outcome.values)
                 if cluster is not None:
                     self._offer(cluster)
-            elif outcome.values is not None and self.measure == "deviation":
+            elif outcome.values is not None and self.measure.curved:
                 loads = self.builder.loads(program.variable("x")).evaluate(outcome.values)
                 self.points.append(loads - loads.mean())
             still = not integer and self.bound - before <= 1e-3 * max(self.bound, 1e-4)
-            if self.closed or self.late or outcome.values is None or self.measure != "deviation" or still:
+            if self.closed or self.late or outcome.values is None or not self.measure.curved or still:
                 break
 
     def _options(self, integer: bool) -> SolveOptions:

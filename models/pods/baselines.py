@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError

@@ -27,11 +27,13 @@ from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.pods.admission import Admission, Admitting
-from flowlex.models.pods.balance import balance_outcome, tangents
+from flowlex.models.pods.balance import balance_outcome, settled_tangents
 from flowlex.models.pods.bounds.admission import AdmissionBounds
+from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.moves import fewest_moves, move_cost_of
-from flowlex.models.pods.problem.balance_program import Balance, balance_program
+from flowlex.models.pods.problem.balance_program import balance_program
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import MEASURES, Balance
 from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram, stays
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.validation.certificates import Certificate
@@ -87,8 +89,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     stage
         Which program `formulation`, `compile` and ``flowlex export`` give: ``admission`` (phase 1: a pod counts more
         than all less important ones) or ``balance`` (phase 2, after solving phase 1). Their optima are
-        ``solution.stages``; that of ``deviation`` is a sum of squares (in percent of load) seen by its first tangents,
-        so its optimum is only a bound. Solving does both phases whatever it says.
+        ``solution.stages``; for ``deviation`` it is the variance in squared percent, the square of 100 times the stage.
+        Solving does both phases whatever it says.
 
     Raises
     ------
@@ -103,6 +105,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     moves: Moves = "free"
     absolute_gap: float = 0.0
     stage: Stage = "admission"
+
+    #: How far the ways of bounding go; a subclass may state another.
+    effort: ClassVar[Effort] = Effort()
 
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
@@ -281,19 +286,18 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return Admitting(self.builder, self.instance.name, self.bounds, engine, options).run()
 
     def _balance_program(self) -> LinearProgram:
-        """Phase 2, with what phase 1 admits (solved for it); squares by their first tangents."""
+        """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""
         first = self._admit("highs", SolveOptions())
         if first.cluster is None:
             raise ModelError("the running pods do not fit their nodes, so there is no program of phase 2")
         if any(first.most[k] > first.admitted[k] for k in first.most):
             raise ModelError("phase 1 is not proven, so phase 2 is not settled; export stage=admission")
-        size = len(self.instance.nodes)
-        program = balance_program(
-            f"{self.instance.name}: balance", self.builder, self.balance, first.admitted, tangents(size)
-        )
-        if self.balance != "deviation":  # percent of the sum become the measure itself
-            share = SCALE * (size if self.balance == "mean_absolute" else 1)
-            program.minimize(program.objective * (1.0 / share))
+        measure, size = MEASURES[self.balance], len(self.instance.nodes)
+        points, exact = settled_tangents(self.instance, self.builder, measure, first.cluster, first.admitted)
+        name = f"{self.instance.name}: balance" + ("" if exact else ", a bound on it")
+        program = balance_program(name, self.builder, measure, first.admitted, points)
+        # A sum in percent becomes the measure itself, a sum of squares the variance.
+        program.minimize(program.objective * (1.0 / (size if measure.curved else measure.total(SCALE, size))))
         return program
 
     def _weights(self) -> dict[int, float]:
@@ -333,18 +337,19 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         found = balance_outcome(
             self.instance,
             self.builder,
-            self.balance,
+            MEASURES[self.balance],
             first.cluster,
             first.admitted,
             engine,
             options,
             aggregate=self.aggregate,
             absolute_gap=self.absolute_gap,
+            effort=self.effort,
             until=until,
         )
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted
-            found = fewest_moves(name, self.builder, self.balance, admitted, found, engine, options, until)
+            found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
         if any(first.most[k] > first.admitted[k] for k in first.most):
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression, Integers, Variables
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.admission import remaining
 from flowlex.models.pods.balance import BalanceOutcome, tangents
 from flowlex.models.pods.bounds.branching import PROVEN
-from flowlex.models.pods.problem.balance_program import Balance, balance_program, to_objective
+from flowlex.models.pods.problem.balance_program import balance_program, to_objective
+from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, PlacementProgram
-from flowlex.validation.certificates.pods import balance_of
 
 __all__ = ["fewest_moves", "move_cost_of"]
 
@@ -32,7 +33,7 @@ def move_cost_of(view: PodArrays, node: Integers) -> float:
 def fewest_moves(
     name: str,
     builder: PlacementProgram,
-    measure: Balance,
+    measure: Measure,
     admitted: dict[int, int],
     found: BalanceOutcome,
     engine: EngineName,
@@ -62,7 +63,7 @@ def fewest_moves(
         cluster = builder.expand(outcome.values)
         if cluster is None:
             break
-        if balance_of(cluster.loads, measure) <= value + PROVEN:
+        if measure.value(cluster.loads) <= value + PROVEN:
             if move_cost_of(view, cluster.node) < cost:
                 best, cost = cluster, move_cost_of(view, cluster.node)
             break
@@ -72,7 +73,7 @@ def fewest_moves(
     else:
         note = f"the moves cost {cost:g}, proven to be at least {max(0.0, bound):g}"
         message = "; ".join(part for part in (found.outcome.message, note) if part)
-    objective = balance_of(best.loads, measure)
+    objective = measure.value(best.loads)
     stated = replace(found.outcome, objective=objective, values=best.node, message=message)
     if stated.bound is not None and stated.bound > objective:
         stated = replace(stated, bound=objective)

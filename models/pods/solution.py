@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
 from flowlex.models.pods.bounds.admission import Prices

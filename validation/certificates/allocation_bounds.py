@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Floats
 from flowlex.instances.allocation import AllocationInstance, Limit
 from flowlex.validation.certificates.contract import Strict
 
 __all__ = ["Data", "Floats", "PricedStep", "Prices", "most_gain", "priced"]
 
-Floats = NDArray[np.float64]
 Row = Literal["time", "gpus", "most", "least", "deadline", "level"]
 
 

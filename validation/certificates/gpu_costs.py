@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.numbers import exact
 
 __all__ = ["Costs", "largest_unit"]
 
 Whole = NDArray[Any]
-Index = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _WIDE = 2**60
 
 
@@ -50,10 +49,10 @@ class Costs:
 
     size: Whole
     parts: Fraction
-    task: Index
-    held_shard: Index
-    held_node: Index
-    node_rack: Index
+    task: Integers
+    held_shard: Integers
+    held_node: Integers
+    node_rack: Integers
     rate: tuple[Fraction, Fraction, Fraction]
     waiting_s: Fraction
     tasks: int
@@ -99,24 +98,24 @@ class Costs:
         """A unit of which every cost is a whole multiple."""
         return largest_unit([largest_unit(self.rate) / self.parts, self.waiting_s])
 
-    def levels(self, started: NDArray[np.bool_], node: Index) -> Index:
+    def levels(self, started: NDArray[np.bool_], node: Integers) -> Integers:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""
         at = node[self.task][self.held_shard]
         level = np.full(len(self.task), 2)
         level[self.held_shard[self.node_rack[self.held_node] == self.node_rack[at]]] = 1
         level[self.held_shard[self.held_node == at]] = 0
-        found: Index = np.where(started[self.task], level, -1)
+        found: Integers = np.where(started[self.task], level, -1)
         return found
 
-    def read(self, level: Index) -> list[Fraction]:
+    def read(self, level: Integers) -> list[Fraction]:
         """MB read from each level."""
         return [Fraction(sum(self.size[level == k].tolist()), self.parts) for k in range(3)]
 
-    def seconds(self, level: Index) -> Fraction:
+    def seconds(self, level: Integers) -> Fraction:
         """Weighted seconds in all."""
         return sum((size * rate for size, rate in zip(self.read(level), self.rate, strict=True)), Fraction(0))
 
-    def by_task(self, level: Index) -> Floats:
+    def by_task(self, level: Integers) -> Floats:
         """(T,) weighted seconds of each task, in floating point."""
         rate = np.array([float(rate) for rate in self.rate])
         each = np.where(level >= 0, (self.size / self.parts).astype(np.float64) * rate[level], 0.0)
@@ -148,13 +147,13 @@ class Costs:
 class Ways:
     """What tasks cost: anywhere else; (task, rack, cost) near their data; (task, node, cost) with their data."""
 
-    node_rack: Index
+    node_rack: Integers
     beyond: Whole
-    in_rack: tuple[Index, Index, Whole]
-    on_node: tuple[Index, Index, Whole]
+    in_rack: tuple[Integers, Integers, Whole]
+    on_node: tuple[Integers, Integers, Whole]
     nearer_is_cheaper: bool
 
-    def cheapest(self, chosen: Index, need: Floats, gpus: tuple[Index, Floats, Whole]) -> Whole:
+    def cheapest(self, chosen: Integers, need: Floats, gpus: tuple[Integers, Floats, Whole]) -> Whole:
         """(k,) least cost plus price of a GPU that fits, for tasks that fit one; ``need`` is memory by (T,) task.
 
         ``gpus`` are node, memory and price of each GPU.
@@ -177,7 +176,7 @@ class Ways:
             np.minimum.at(best, task[open_][fits], cost[open_][fits] + least)
         return best[chosen]
 
-    def _every_pair(self, best: Whole, chosen: Index, need: Floats, gpus: tuple[Index, Floats, Whole]) -> None:
+    def _every_pair(self, best: Whole, chosen: Integers, need: Floats, gpus: tuple[Integers, Floats, Whole]) -> None:
         node, memory, price = gpus
         for t in chosen.tolist():
             cost = np.full(len(self.node_rack), self.beyond[t], dtype=self.beyond.dtype)
@@ -191,7 +190,9 @@ class Ways:
                 best[t] = min(best[t], int((cost[node] + price)[fits].min()))
 
 
-def _least_price(place: Index, memory: Floats, price: Whole, where: Index, need: Floats) -> tuple[Index, Whole]:
+def _least_price(
+    place: Integers, memory: Floats, price: Whole, where: Integers, need: Floats
+) -> tuple[Integers, Whole]:
     """Queries (a place and a need of memory) that some GPU there satisfies, and its least price."""
     classes = np.unique(memory)
     values, rank = np.unique(price, return_inverse=True)
@@ -206,7 +207,7 @@ def _least_price(place: Index, memory: Floats, price: Whole, where: Index, need:
     return fits, values[best[at[fits]]]
 
 
-def _sums(key: Index, amount: Whole) -> tuple[Index, Whole]:
+def _sums(key: Integers, amount: Whole) -> tuple[Integers, Whole]:
     """Distinct keys, and the sum of what each has."""
     distinct, at = np.unique(key, return_inverse=True)
     total = np.zeros(len(distinct), dtype=amount.dtype)

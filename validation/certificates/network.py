@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.instances.network import NetworkInstance

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.arrays import LinearProgramArrays
-from flowlex.formulations.expression import Floats
+from flowlex.formulations.arrays import Floats, LinearProgramArrays
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.validation.certificates.certificate import Certificate, Check

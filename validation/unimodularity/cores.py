@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.network_matrix import network_matrix
@@ -32,7 +33,6 @@ from flowlex.validation.unimodularity.sums import Separation, separation_of, two
 
 __all__ = ["extend", "find_core", "three_sum_parts"]
 
-Flags = NDArray[np.bool_]
 
 #: Lines of a core whose 3-separations are listed (2**lines sets), and how many are tried.
 MOST_LINES, MOST_SPLITS = 24, 20_000
@@ -66,7 +66,7 @@ def three_sum_parts(matrix: sp.csc_array, clock: Clock | None = None, *, seed: i
 
 def _small_core(
     matrix: sp.csc_array, core: Part, clock: Clock, seed: int
-) -> tuple[Flags, NDArray[np.int64], Part] | None:
+) -> tuple[Booleans, NDArray[np.int64], Part] | None:
     """Shrink a core by pivots, too: support of the pivoted matrix, its elements in order, and the core in it.
 
     A pivot exchanges a row and a column; it changes no separation. None when no small core was found, or when a
@@ -147,7 +147,7 @@ def _easy(matrix: sp.csc_array, clock: Clock) -> bool:
     return any(network_matrix(matrix, transposed=side, clock=clock).status != "no" for side in (False, True))
 
 
-def _splits(core: Part, clock: Clock) -> list[tuple[Flags, Flags]]:
+def _splits(core: Part, clock: Clock) -> list[tuple[Booleans, Booleans]]:
     """All 3-separations of the core, balanced ones first."""
     dense = core.matrix.toarray() != 0
     rows, columns = dense.shape
@@ -160,8 +160,8 @@ def _splits(core: Part, clock: Clock) -> list[tuple[Flags, Flags]]:
 
 
 def extend(
-    support: Flags, x_rows: Flags, x_columns: Flags, y_rows: Flags, y_columns: Flags
-) -> tuple[Flags, Flags] | None:
+    support: Booleans, x_rows: Booleans, x_columns: Booleans, y_rows: Booleans, y_columns: Booleans
+) -> tuple[Booleans, Booleans] | None:
     """Extend a split of some rows and columns (ranks adding up to 2) to all of them, X as small as possible.
 
     Returns
@@ -184,10 +184,10 @@ def extend(
             return None
 
 
-def _spanned(lines: Flags, seeds: Flags) -> tuple[Flags, int] | None:
+def _spanned(lines: Booleans, seeds: Booleans) -> tuple[Booleans, int] | None:
     """Which columns lie in the GF(2) span of the seed columns, and its rank; None if that is more than 2."""
-    basis: list[Flags] = []
-    inside: Flags = np.asarray(~lines.any(axis=0))
+    basis: list[Booleans] = []
+    inside: Booleans = np.asarray(~lines.any(axis=0))
     for _ in range(3):
         left = np.flatnonzero(seeds & ~inside)
         if not len(left):

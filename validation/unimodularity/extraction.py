@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, exact, ternary
@@ -31,8 +31,6 @@ from flowlex.validation.unimodularity.sources import matrix_of
 
 __all__ = ["Extraction", "extract_network"]
 
-Array = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 #: Largest integer that a bound or a cost may become when fractions are cleared.
 LARGEST = 2**53
@@ -63,15 +61,15 @@ class Extraction:
     cost_scale: int
     constant: Fraction
     shift: tuple[Fraction, ...]
-    column_of_arc: Array
-    sign_of_arc: Array
-    tree: tuple[Array, Array]
+    column_of_arc: Integers
+    sign_of_arc: Integers
+    tree: tuple[Integers, Integers]
 
     def objective(self, cost: int) -> Fraction:
         """The program's objective (to be minimised) for a total cost of the network."""
         return self.constant + Fraction(cost, self.flow_scale * self.cost_scale)
 
-    def values(self, flow: Array) -> Floats:
+    def values(self, flow: Integers) -> Floats:
         """The program's columns for a flow."""
         moved = np.zeros(len(self.shift), np.int64)
         arcs = np.flatnonzero(self.column_of_arc >= 0)
@@ -79,7 +77,7 @@ class Extraction:
         start = np.array([float(value) for value in self.shift])
         return np.asarray((start + moved / self.flow_scale) / _factors(self.column_scales, len(start)))
 
-    def duals(self, potentials: Array) -> Floats:
+    def duals(self, potentials: Integers) -> Floats:
         """The program's dual values (of its minimisation) for potentials of the nodes."""
         tail, head = self.tree
         price = (potentials[tail] - potentials[head]) / self.cost_scale

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.implied import ImpliedIntegers, program_fingerprint
@@ -27,8 +27,6 @@ from flowlex.validation.unimodularity.sources import matrix_of
 
 __all__ = ["implied_integers"]
 
-Array = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 #: Proofs tried while growing a block in halves.
 MOST_PROOFS = 120
@@ -83,7 +81,7 @@ class _Search:
         self.matrix = divided(named.matrix, divisors)
         self.good_rows = self._integral_rows(divisors)
 
-    def _integral_rows(self, divisors: Any) -> Flags:
+    def _integral_rows(self, divisors: Any) -> Booleans:
         """Rows that are integral, sides too, once divided by their content."""
         sides = self.program.sides
         whole = self.matrix.data == np.rint(self.matrix.data)
@@ -128,7 +126,7 @@ class _Search:
             note=note,
         )
 
-    def _block(self) -> Flags:
+    def _block(self) -> Booleans:
         """The larger of the blocks found; both hold whole components of what is not kept."""
         nothing = np.zeros(self.named.shape[1], dtype=bool)
         best = nothing
@@ -143,7 +141,7 @@ class _Search:
                 break
         return best
 
-    def _grown(self, grow: Callable[[Array], Flags]) -> Flags:
+    def _grown(self, grow: Callable[[Integers], Booleans]) -> Booleans:
         """Grow a block; continuous columns refused spoil their rows, so the search starts again without those."""
         refused = np.zeros(self.named.shape[1], dtype=bool)
         while True:
@@ -158,7 +156,7 @@ class _Search:
                 return accepted
             refused |= spoilt
 
-    def _candidates(self, refused: Flags) -> Flags:
+    def _candidates(self, refused: Booleans) -> Booleans:
         """Columns that may be in the block at all; ``refused`` are continuous columns that are known not to be."""
         units = np.diff(self.matrix.indptr) > 0
         columns = np.repeat(np.arange(self.named.shape[1]), np.diff(self.matrix.indptr))
@@ -175,7 +173,7 @@ class _Search:
                 return np.asarray(good)
             good = left
 
-    def _alone(self, accepted: Flags) -> Array:
+    def _alone(self, accepted: Booleans) -> Integers:
         """Continuous columns whose component has no integer column: nothing to prove about them."""
         from scipy.sparse.csgraph import connected_components
 
@@ -187,19 +185,19 @@ class _Search:
         useful = np.unique(mine[self.program.integer[columns]])
         return columns[~np.isin(mine, useful)]
 
-    def _order(self, candidates: Array) -> Array:
+    def _order(self, candidates: Integers) -> Integers:
         """Continuous columns first, then short ones: places in ``candidates``."""
         length = np.diff(self.matrix.indptr)[candidates]
         return np.lexsort((length, self.program.integer[candidates]))
 
-    def _by_network(self, candidates: Array) -> Flags:
+    def _by_network(self, candidates: Integers) -> Booleans:
         self.clock.check(f"a network among {len(candidates)} columns")
         part = ternary(canonical(self.matrix[:, candidates]))
         found = network_matrix(part, partial=True, order=self._order(candidates), clock=self.clock)
         assert found.accepted is not None
         return found.accepted
 
-    def _by_halves(self, candidates: Array) -> Flags:
+    def _by_halves(self, candidates: Integers) -> Booleans:
         """Add halves of what is left as long as the whole is proven totally unimodular."""
         accepted = np.zeros(len(candidates), dtype=bool)
         waiting = [self._order(candidates)]
@@ -216,14 +214,14 @@ class _Search:
                 waiting += [chunk[half:], chunk[:half]]
         return accepted
 
-    def _proven(self, columns: Array) -> bool:
+    def _proven(self, columns: Integers) -> bool:
         self.clock.check(f"a totally unimodular block of {len(columns)} columns")
         part = canonical(self.matrix[:, columns])
         rows = np.unique(part.indices)
         limit = max(0.01, min(self.clock.left(), 5.0))
         return len(rows) == 0 or check(part.tocsr()[rows], seed=self.seed, time_limit=limit, orders=8).is_tu
 
-    def _determined(self, kept: Flags) -> list[tuple[int, int]]:
+    def _determined(self, kept: Booleans) -> list[tuple[int, int]]:
         """Kept columns that an equation expresses by other kept ones; those others stay kept."""
         by_row = self.matrix.tocsr()
         fixed, pinned = kept.copy(), np.zeros_like(kept)

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.jit_rule import LEAST_SLOTS, Column, Row, odd_walk
 
 __all__ = ["FullWindows", "jit_shaped", "recognise_full_windows"]
-
-Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ class FullWindows:
 
     flows: tuple[tuple[int, int], ...]
     slots: int
-    columns: Array
-    rows: Array
+    columns: Integers
+    rows: Integers
 
     def witness(self) -> tuple[list[int], list[int]] | None:
         """Rows and columns of an odd closed walk (determinant +-2), or None when the rule says TU."""
@@ -84,7 +82,7 @@ def recognise_full_windows(matrix: sp.csc_array) -> FullWindows | None:
     return None
 
 
-def _read(sender: Array, receiver: Array, demand: Array, rows: int) -> FullWindows | None:
+def _read(sender: Integers, receiver: Integers, demand: Integers, rows: int) -> FullWindows | None:
     columns = len(demand)
     _, flow, counts = np.unique(demand, return_inverse=True, return_counts=True)
     slots = int(counts[0])

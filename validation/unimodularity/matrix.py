@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["MatrixError", "NamedMatrix", "Program", "canonical", "exact", "fingerprint", "ternary"]
+from flowlex.formulations.arrays import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["MatrixError", "NamedMatrix", "Program", "canonical", "exact", "fingerprint", "ternary"]
 
 
 class MatrixError(ValueError):

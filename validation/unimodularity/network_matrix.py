@@ -20,11 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 
 __all__ = ["NetworkResult", "network_matrix"]
-
-Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ class NetworkResult:
 
     status: str
     transposed: bool
-    tree_tail: Array | None = None
-    tree_head: Array | None = None
-    arc_tail: Array | None = None
-    arc_head: Array | None = None
+    tree_tail: Integers | None = None
+    tree_head: Integers | None = None
+    arc_tail: Integers | None = None
+    arc_head: Integers | None = None
     accepted: NDArray[np.bool_] | None = None
     misfit: int = -1
 
@@ -64,7 +63,7 @@ def network_matrix(
     *,
     transposed: bool = False,
     partial: bool = False,
-    order: Array | None = None,
+    order: Integers | None = None,
     clock: Clock | None = None,
 ) -> NetworkResult:
     """Recognise a network matrix (or the transpose of one) and return its tree and arcs.

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical, ternary
 from flowlex.validation.unimodularity.network_matrix import network_matrix
@@ -27,7 +28,6 @@ from flowlex.validation.unimodularity.verify import prove
 
 __all__ = ["Extent", "NetworkPart", "check_network_part", "network_part", "unit_rows"]
 
-Flags = NDArray[np.bool_]
 
 #: Nonzeros looked at, all trials together, and trials: greedily, and then for the proof.
 MOST_WORK, MOST_TRIALS = 10_000_000, 400
@@ -115,7 +115,7 @@ def network_part(source: Any, *, clock: Clock | None = None) -> NetworkPart | No
     return NetworkPart(tuple(rest), named.names_of_rows(rest), extent, proof)
 
 
-def unit_rows(matrix: sp.csc_array) -> tuple[sp.csr_array, Flags]:
+def unit_rows(matrix: sp.csc_array) -> tuple[sp.csr_array, Booleans]:
     """The signs of the matrix by row, and the rows whose entries are all of one size."""
     by_row = sp.csr_array(matrix)
     rows = np.repeat(np.arange(by_row.shape[0]), np.diff(by_row.indptr))
@@ -153,7 +153,7 @@ class _Search:
         """Whether enough has been tried."""
         return self.trials >= MOST_TRIALS or self.work > MOST_WORK or self.clock.left() <= 0
 
-    def is_network(self, kept: Flags) -> bool:
+    def is_network(self, kept: Booleans) -> bool:
         """Whether these rows are a network matrix."""
         self.trials += 1
         self.work += int(self.length[kept].sum())
@@ -161,7 +161,7 @@ class _Search:
             "network"
         )
 
-    def greedy(self, usable: Flags) -> tuple[Flags, Extent]:
+    def greedy(self, usable: Booleans) -> tuple[Booleans, Extent]:
         """Add rows in halves, short ones first."""
         kept = np.zeros_like(usable)
         order = np.flatnonzero(usable)
@@ -184,7 +184,7 @@ class _Search:
                 waiting += [chunk[half:], chunk[:half]]
         return kept, Extent.MAXIMAL
 
-    def improved(self, usable: Flags, kept: Flags) -> tuple[Flags, Extent]:
+    def improved(self, usable: Booleans, kept: Booleans) -> tuple[Booleans, Extent]:
         """Look for a part that leaves out fewer rows."""
         self.trials = 0
         fewest = int((usable & ~kept).sum())
@@ -197,7 +197,7 @@ class _Search:
             return kept, Extent.MAXIMAL
         return kept, Extent.LARGEST
 
-    def _without(self, rows: Flags, most: int) -> Flags | None:
+    def _without(self, rows: Booleans, most: int) -> Booleans | None:
         """A network of these rows but for ``most`` of them, or None: there is none."""
         if self.over():
             raise TimeIsUp
@@ -213,10 +213,10 @@ class _Search:
                 return found
         return None
 
-    def _obstruction(self, rows: Flags) -> list[int]:
+    def _obstruction(self, rows: Booleans) -> list[int]:
         """Rows that are no network, but would be without any of them (Junker 2004, QuickXplain)."""
 
-        def needed(base: Flags, rows: NDArray[np.intp], tried: bool) -> list[int]:
+        def needed(base: Booleans, rows: NDArray[np.intp], tried: bool) -> list[int]:
             if self.over():
                 raise TimeIsUp
             if tried and not self.is_network(base):
@@ -230,7 +230,7 @@ class _Search:
         return needed(np.zeros_like(rows), np.flatnonzero(rows), False)
 
 
-def _with(rows: Flags, more: NDArray[np.intp]) -> Flags:
+def _with(rows: Booleans, more: NDArray[np.intp]) -> Booleans:
     both = rows.copy()
     both[more] = True
     return both

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof import Certificate, Witness
 from flowlex.validation.unimodularity.verify import kind_of
 
 __all__ = ["Found", "Part", "certificates_of", "whole", "witness_of"]
-
-Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Part:
     """A submatrix and its place in the whole."""
 
     matrix: sp.csc_array
-    rows: Array
-    columns: Array
+    rows: Integers
+    columns: Integers
 
     def prove(self, kind: str, data: dict[str, Any] | None = None, parts: tuple[Certificate, ...] = ()) -> Found:
         """Wrap a proof of this part."""
@@ -45,7 +43,7 @@ class Part:
         """Wrap a violating submatrix of this part (local indices)."""
         return Found(None, tuple(self.rows[list(rows)].tolist()), tuple(self.columns[list(columns)].tolist()))
 
-    def cut(self, rows: Array, columns: Array) -> Part:
+    def cut(self, rows: Integers, columns: Integers) -> Part:
         """The submatrix with these local rows and columns."""
         piece = sp.csc_array(sp.csc_array(self.matrix[:, columns])[rows])
         piece.sort_indices()

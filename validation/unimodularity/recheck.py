@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.proof import Certificate, indices
 
 __all__ = ["ProofError", "integers", "lines_of", "malformed", "require", "submatrix"]
-
-Integers = NDArray[np.int64]
 
 
 class ProofError(Exception):

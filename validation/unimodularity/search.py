@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
@@ -25,7 +25,6 @@ from flowlex.validation.unimodularity.sums import Separation, operands, two_sum_
 
 __all__ = ["METHODS", "Search"]
 
-Array = NDArray[np.int64]
 
 #: Orders tried before the network tests and before the search for sums; how deep blocks are reduced and split again.
 FIRST_ORDERS, MORE_ORDERS, DEEPEST = 4, 40, 60
@@ -106,7 +105,7 @@ class Search:
             "consecutive-ones", part, self.try_consecutive_ones
         )
 
-    def _reduce(self, part: Part) -> tuple[Array, Array, list[list[Any]]] | None:
+    def _reduce(self, part: Part) -> tuple[Integers, Integers, list[list[Any]]] | None:
         start = time.perf_counter()
         reduction = reduce_matrix(part.matrix, seed=self.seed, clock=self.clock)
         if len(reduction.line) == 0:
@@ -127,7 +126,7 @@ class Search:
         return reduction.rows, reduction.columns, operations
 
     def _after_reduction(
-        self, part: Part, rows: Array, columns: Array, operations: list[list[Any]], depth: int, *, full: bool
+        self, part: Part, rows: Integers, columns: Integers, operations: list[list[Any]], depth: int, *, full: bool
     ) -> Found | None:
         if len(rows) == 0 or len(columns) == 0:
             return part.prove("reduction", {"operations": operations})
@@ -136,7 +135,7 @@ class Search:
             return found
         return part.prove("reduction", {"operations": operations}, (found.certificate,))
 
-    def _each(self, part: Part, blocks: list[tuple[Array, Array]], depth: int, *, full: bool) -> Found | None:
+    def _each(self, part: Part, blocks: list[tuple[Integers, Integers]], depth: int, *, full: bool) -> Found | None:
         """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
         self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
         quick = self._glance(part) or self._networks(part)

@@ -24,13 +24,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 
+from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.pivots import pivot
 
 __all__ = ["Separation", "operands", "separation_of", "two_sum_parts"]
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class Separation:
         Entry to pivot on first, or None.
     """
 
-    rows: Bools
-    columns: Bools
+    rows: Booleans
+    columns: Booleans
     row: int
     column: int
     other_row: int = -1
@@ -86,7 +85,7 @@ def two_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separatio
     return None
 
 
-def separation_of(matrix: sp.csc_array, rows: Bools, columns: Bools) -> Separation | None:
+def separation_of(matrix: sp.csc_array, rows: Booleans, columns: Booleans) -> Separation | None:
     """Make a `Separation` of a split of rows and columns, if it is one that gives smaller operands."""
     support = (matrix.toarray() != 0).astype(np.int64)
     upper = _rank(support[rows][:, ~columns])
@@ -119,7 +118,7 @@ def _rank(part: NDArray[np.int64]) -> int:
     return rank
 
 
-def _after_pivot(matrix: sp.csc_array, rows: Bools, columns: Bools, row: int, column: int) -> Separation | None:
+def _after_pivot(matrix: sp.csc_array, rows: Booleans, columns: Booleans, row: int, column: int) -> Separation | None:
     """Turn ranks 2 and 0 into 1 and 1: after the pivot on (Y row, X column) the two change sides."""
     dense = pivot(matrix.toarray().astype(np.int64), row, column)
     rows, columns = rows.copy(), columns.copy()

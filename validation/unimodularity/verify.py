@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity import verify_hard
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import NamedMatrix
@@ -35,8 +35,6 @@ from flowlex.validation.unimodularity.proof import Certificate, Witness, indices
 from flowlex.validation.unimodularity.recheck import ProofError, integers, lines_of, malformed, require, submatrix
 
 __all__ = ["check_certificate", "check_witness", "kind_of"]
-
-Integers = NDArray[np.int64]
 
 
 def kind_of(part: Any) -> str:

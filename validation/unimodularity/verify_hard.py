@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.proof import Certificate, indices
 from flowlex.validation.unimodularity.recheck import lines_of, require, submatrix
 
 __all__ = ["cmr", "eulerian", "ghouila_houri", "three_sum", "two_sum"]
 
-Dense = NDArray[np.int64]
 Rest = list[tuple[sp.csc_array, Certificate]]
 
 
@@ -50,7 +49,7 @@ def three_sum(matrix: sp.csc_array, certificate: Certificate) -> Rest:
     return _operands(certificate, one, two)
 
 
-def _split(matrix: sp.csc_array, certificate: Certificate) -> tuple[Dense, Any, Any]:
+def _split(matrix: sp.csc_array, certificate: Certificate) -> tuple[Integers, Any, Any]:
     whole = submatrix(matrix, certificate.rows, certificate.columns).toarray()
     flags = [np.asarray(indices(certificate.data[side])) for side in ("rows", "columns")]
     for flag, size in zip(flags, whole.shape, strict=True):
@@ -71,23 +70,23 @@ def _entry(values: Any, rows: Any, columns: Any, *, of_x: bool) -> tuple[int, in
     return row, column
 
 
-def _is(whole: Dense, rows: Any, columns: Any, composed: Dense) -> bool:
+def _is(whole: Integers, rows: Any, columns: Any, composed: Integers) -> bool:
     order = [np.concatenate([np.flatnonzero(flag), np.flatnonzero(~flag)]) for flag in (rows, columns)]
     return np.array_equal(whole[np.ix_(*order)], composed)
 
 
-def _exchange(whole: Dense, row: int, column: int) -> Dense:
+def _exchange(whole: Integers, row: int, column: int) -> Integers:
     """The tableau after the exchange of a basic and a nonbasic variable, entry by entry as in the textbook."""
     require(0 <= row < whole.shape[0] and 0 <= column < whole.shape[1], "the pivot lies outside the matrix")
     value = int(whole[row, column])
     require(value in (1, -1), "the pivot is not 1 or -1")
-    new: Dense = whole - np.outer(whole[:, column], whole[row]) // value
+    new: Integers = whole - np.outer(whole[:, column], whole[row]) // value
     new[row], new[:, column], new[row, column] = whole[row] * value, -whole[:, column] * value, value
     require(int(np.abs(new).max()) <= 1, "the pivot leads outside {-1, 0, 1}")
     return new
 
 
-def _operands(certificate: Certificate, *operands: Dense) -> Rest:
+def _operands(certificate: Certificate, *operands: Integers) -> Rest:
     require(len(certificate.parts) == len(operands), "a sum has two parts")
     rest = []
     for dense, proof in zip(operands, certificate.parts, strict=True):

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.shares import whole_shares
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import Goal
 
 __all__ = ["FairShares"]
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ reach by an arc of their own (data, explicit costs, or because they run there).
 
 from __future__ import annotations
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.live.network import LiveNetwork, Session, _Group, _Machine
 from flowlex.models.flow.offers import only_machine, single_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import PATH_COST_LIMIT, NetworkSession, load_kernels
 from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.models.base import ModelError

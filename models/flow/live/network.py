@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import Violations
 from flowlex.formulations.sessions.residual import ENDLESS
 from flowlex.models.flow.goals.base import ClusterView, Spot

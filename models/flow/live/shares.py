@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowJob
 from flowlex.models.flow.goals.fair_shares import FairShares
 

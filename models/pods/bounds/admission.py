@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Floats, Integers, Variables
+from flowlex.formulations.expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance

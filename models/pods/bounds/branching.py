@@ -14,13 +14,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.columns import Columns, fill_node
+from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import stays
-from flowlex.validation.certificates.pods import balance_of
 
 __all__ = ["Closed", "GapSearch", "Polish"]
 
@@ -30,12 +31,8 @@ Polish: TypeAlias = Callable[[Cluster, int], Cluster]
 PROVEN = 1e-6
 #: Half-width of the first interval of the mean, in units of the balance.
 _FIRST = 0.15
-#: So many intervals of the mean are looked at.
-_INTERVALS = 300
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
-#: Fresh answers whose patterns are added when the bound is as good as it gets and the gap still open.
-_RETRIES = 12
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class GapSearch:
         instance: PodInstance,
         demand: Demand,
         clusters: list[Cluster],
-        measure: str,
+        measure: Measure,
         *,
         move_budget: float,
         bound: float,
@@ -89,13 +86,15 @@ class GapSearch:
         until: float | None,
         seed: int,
         polish: Polish,
+        effort: Effort,
     ) -> None:
         self.instance, self.demand, self.measure, self.polish = instance, demand, measure, polish
+        self.effort = effort
         self.best, self.gap, self.bound, self.means = clusters[0], gap, bound, means
         self.fixed = stays(instance.arrays, move_budget)
         self.size = len(instance.nodes)
         self.mean = float(self.best.loads.mean())
-        self.scale = max(self.value if measure != "max_load" else 0.1 * self.value, PROVEN)
+        self.scale = max(self.value if measure.centred else 0.1 * self.value, PROVEN)
         self.columns = Columns(
             instance.arrays,
             demand,
@@ -115,7 +114,7 @@ class GapSearch:
     @property
     def value(self) -> float:
         """The balance of the best answer."""
-        return balance_of(self.best.loads, self.measure)
+        return self.measure.value(self.best.loads)
 
     @property
     def enough(self) -> float:
@@ -124,8 +123,8 @@ class GapSearch:
 
     def run(self) -> Closed:
         """Work until the gap is closed, time is over, or nothing more can be had."""
-        exhausted = self._largest() if self.measure == "max_load" else self._by_mean()
-        for k in range(_RETRIES):
+        exhausted = self._by_mean() if self.measure.centred else self._largest()
+        for k in range(self.effort.retries):
             if self.bound >= self.enough or self.columns.late:
                 break
             self._enrich(k)
@@ -135,11 +134,10 @@ class GapSearch:
 
     def _scaled(self, value: float) -> float:
         """A balance as the sum that the programs bound."""
-        return self.size * (value / self.scale) ** (2 if self.measure == "deviation" else 1)
+        return self.measure.total(value / self.scale, self.size)
 
     def _unscaled(self, total: float) -> float:
-        share = max(0.0, total) / self.size
-        return self.scale * (math.sqrt(share) if self.measure == "deviation" else share)
+        return self.scale * self.measure.of_total(max(0.0, total), self.size)
 
     def _by_mean(self) -> bool:
         """Take the interval with the least bound; prove more or halve it; True when that is all there is."""
@@ -148,8 +146,8 @@ class GapSearch:
         leaves = [(-math.inf, abs(a + b), a, b) for a, b in pairwise(cuts)]
         heapq.heapify(leaves)
         final = math.inf  # least bound of the intervals that cannot be helped
-        narrow = max(1e-3, 0.3 * math.sqrt(self.gap) if self.measure == "deviation" else 0.2 * self.gap)
-        for _ in range(_INTERVALS):
+        narrow = self.measure.narrow(self.gap)
+        for _ in range(self.effort.intervals):
             if self.columns.late or not leaves or leaves[0][0] >= min(final, self._scaled(self.enough)):
                 break
             known, _, low, high = heapq.heappop(leaves)
@@ -198,14 +196,14 @@ class GapSearch:
         """Learn the patterns of a fresh answer near the best, and put all together once more."""
         cluster = self.polish(self.best, k + 1)
         self.columns.learn(cluster.node)
-        if balance_of(cluster.loads, self.measure) < self.value - 1e-12:
+        if self.measure.value(cluster.loads) < self.value - 1e-12:
             self.best = cluster
-        cap = (self.value - PROVEN - self.mean) / self.scale if self.measure == "max_load" else math.inf
+        cap = math.inf if self.measure.centred else (self.value - PROVEN - self.mean) / self.scale
         self._answer((float(self.best.loads.mean()) - self.mean) / self.scale, cap)
 
     def _answer(self, mean: float, cap: float) -> bool:
         """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
-        if len(self.columns.pool) == self.tried and self.measure != "max_load":
+        if len(self.columns.pool) == self.tried and self.measure.centred:
             return False
         self.tried = len(self.columns.pool)
         chosen = self.columns.whole(mean, cap, 1e-4)
@@ -216,7 +214,7 @@ class GapSearch:
             return False
         cluster = self.polish(cluster, 0)
         self.columns.learn(cluster.node)
-        if balance_of(cluster.loads, self.measure) < self.value - 1e-12:
+        if self.measure.value(cluster.loads) < self.value - 1e-12:
             self.best = cluster
             return True
         return False

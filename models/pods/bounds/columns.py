@@ -25,12 +25,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.patterns import Pattern, Pricing
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import Measure
 
 __all__ = ["Columns", "Proof"]
 
@@ -87,7 +88,7 @@ class Columns:
         demand: Demand,
         *,
         cards: bool,
-        measure: str,
+        measure: Measure,
         move_budget: float,
         centre: float,
         scale: float,
@@ -134,7 +135,7 @@ class Columns:
         demand = self.demand
         quota = [float(count) for _, count in demand.quota]
         budget = [self.move_budget] if demand.move_cost.any() else []
-        mean = [] if self.measure == "max_load" else [(low, high)]
+        mean = [(low, high)] if self.measure.centred else []
         lower = [*demand.least, *quota, *[-INFINITY] * len(budget), *(a * self.size for a, _ in mean)]
         upper = [*demand.most, *quota, *budget, *(b * self.size for _, b in mean)]
         classes = demand.classes.count.astype(np.float64)
@@ -146,20 +147,17 @@ class Columns:
         values += [float(pattern.counts[members].sum()) for members, _ in demand.quota]
         if demand.move_cost.any():
             values.append(float(pattern.counts @ demand.move_cost[:, pattern.kind]))
-        if self.measure != "max_load":
+        if self.measure.centred:
             values.append((pattern.load - self.centre) / self.scale)
         classes = len(values)
         rows = [r for r, value in enumerate(values) if value]
         return [*rows, classes + pattern.kind], [*(values[r] for r in rows), 1.0]
 
     def _cost(self, pattern: Pattern, low: float, high: float) -> float:
-        load = (pattern.load - self.centre) / self.scale
-        if self.measure == "deviation":
-            return (load - low) * (load - high)
-        return max(0.0, load - high, low - load) if self.measure == "mean_absolute" else 0.0
+        return self.measure.cost((pattern.load - self.centre) / self.scale, low, high)
 
     def _usable(self, pattern: Pattern, high: float) -> bool:
-        return self.measure != "max_load" or (pattern.load - self.centre) / self.scale <= high + 1e-9
+        return self.measure.centred or (pattern.load - self.centre) / self.scale <= high + 1e-9
 
     def _prices(self, duals: Floats, kind: int) -> tuple[Floats, float]:
         """Price of each group on a class, and of the scaled load."""
@@ -172,7 +170,7 @@ class Columns:
         if demand.move_cost.any():
             prices += duals[row] * demand.move_cost[:, kind]
             row += 1
-        return prices, 0.0 if self.measure == "max_load" else float(duals[row])
+        return prices, float(duals[row]) if self.measure.centred else 0.0
 
     def prove(self, low: float, high: float, target: float) -> Proof:
         """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).
@@ -222,17 +220,17 @@ class Columns:
 
     def _penalties(self, rows: int) -> Floats:
         """What breaking each row costs; for groups in the order of what a pod can be worth, which keeps prices calm."""
-        if self.measure == "max_load":
+        if not self.measure.centred:
             return np.ones(rows)
         penalties = np.full(rows, _PENALTY)
         size = np.where(self.demand.may, self.demand.load, 0.0).max(axis=1, initial=0.0) / self.scale
         groups = slice(0, len(self.demand.pod))
-        penalties[groups] = 3 * size + 1 if self.measure == "mean_absolute" else 2 * size * (size + 3) + 1
+        penalties[groups] = self.measure.penalty(size)
         return penalties
 
     def _hopeless(self, relaxed: float, target: float, low: float, high: float) -> bool:
         """Whether the interval has to be split anyway, so that its bound is not worth the time."""
-        return self.measure != "max_load" and relaxed < target and high - low > 0.02
+        return self.measure.centred and relaxed < target and high - low > 0.02
 
     def _enter(
         self,
@@ -306,7 +304,7 @@ class Columns:
         for pattern in patterns:
             rows, values = self._column(pattern)
             load = (pattern.load - self.centre) / self.scale - mean
-            cost = abs(load) if self.measure == "mean_absolute" else load * load
+            cost = self.measure.cost(load, 0.0, 0.0) if self.measure.centred else load * load
             program.add_column(cost, float(counts[pattern.kind]), rows=rows, values=values, integer=True)
         outcome = program.solve(time_limit_s=self.left, gap=gap, max_nodes=_NODES)
         if outcome.values is None:

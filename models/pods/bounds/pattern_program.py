@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.measures import Measure
 
 __all__ = ["PatternProgram", "fillings"]
 
@@ -73,7 +74,7 @@ class PatternProgram:
         kind: int,
         *,
         cards: bool,
-        measure: str,
+        measure: Measure,
         centre: float,
         scale: float,
         seed: int = 0,
@@ -86,7 +87,7 @@ class PatternProgram:
         many = [float(count) for count in demand.most[self.groups]]
         self.counts = [program.add_column(0.0, upper, integer=True) for upper in many]
         self.load = program.add_column(0.0, lower=-INFINITY)
-        self.cost = program.add_column(1.0 if measure != "max_load" else 0.0, lower=0.0)
+        self.cost = program.add_column(1.0 if measure.centred else 0.0, lower=0.0)
         for r, used in ((1, view.cpu), (2, view.memory)):
             used = used / view.capacity[node, r]
             program.add_row(-INFINITY, 1.0 - used[base].sum() + EPSILON, self.counts, used[pods].tolist())
@@ -95,11 +96,11 @@ class PatternProgram:
         program.add_row(rest, rest, [*self.counts, self.load], [*loads, -1.0])
         self._fill_cards(view, pods, node, base, cards)
         self.points: set[float] = set()
-        if measure == "deviation":
+        if measure.curved:
             for size in _TANGENTS:
                 self._touch(size)
                 self._touch(-size)
-        elif measure == "mean_absolute":
+        elif measure.centred:
             self.above = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, -1.0])
             self.below = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, 1.0])
 
@@ -140,9 +141,9 @@ class PatternProgram:
 
     def confine(self, low: float, high: float) -> None:
         """Set what the cost depends on: the interval of the mean (mean absolute) or the cap of the load."""
-        if self.measure == "max_load":
+        if not self.measure.centred:
             self.program.set_bounds(self.load, -INFINITY, high)
-        elif self.measure == "mean_absolute":
+        elif not self.measure.curved:
             self.program.set_row(self.above, -high, INFINITY)
             self.program.set_row(self.below, low, INFINITY)
 
@@ -164,7 +165,7 @@ class PatternProgram:
             counts = np.zeros(len(self.demand.pod), np.int64)
             counts[self.groups] = np.rint(outcome.values[self.counts]).astype(np.int64)
             load, cost = float(outcome.values[self.load]), float(outcome.values[self.cost])
-            if self.measure != "deviation" or load * load - cost <= _SQUARE:
+            if not self.measure.curved or load * load - cost <= _SQUARE:
                 break
             self._touch(round(load, 9))
         return bound, counts

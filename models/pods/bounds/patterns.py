@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.pattern_program import PatternProgram
 from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.measures import Measure
 
 __all__ = ["Pattern", "Pricing"]
 
@@ -28,7 +29,6 @@ EPSILON = 1e-9
 _STEPS = 1_000_000
 #: So many patterns that were the best for a while are handed on.
 _KEPT = 24
-_MODES = {"deviation": 0, "mean_absolute": 1, "max_load": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Pricing:
         kind: int,
         *,
         cards: bool,
-        measure: str,
+        measure: Measure,
         centre: float,
         scale: float,
         seed: int = 0,
@@ -127,7 +127,7 @@ class Pricing:
         if self.patience:
             profit, chosen = self._profit(prices)
             gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
-            law = (_MODES[self.measure], self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
+            law = (self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
             met = np.zeros((_KEPT, len(self.shape)), np.int64)
             bound, value, counts, kept = enumerate_patterns(
                 self.shape,
@@ -164,7 +164,7 @@ class Pricing:
             )
             self.program.confine(self.low, self.high)
         shift, constant = slope, 0.0
-        if self.measure == "deviation":
+        if self.measure.curved:
             shift, constant = slope - self.low - self.high, self.low * self.high
         bound, counts = self.program.best(prices, shift, time_limit_s=time_limit_s, tolerance=tolerance)
         return bound + constant, None if counts is None else self.pattern(counts)

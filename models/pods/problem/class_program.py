@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.expression import Expression, Floats
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays
-from flowlex.models.pods.problem.balance_program import Balance, measured
 from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE
 
 __all__ = ["class_program", "mean_program"]
@@ -58,7 +59,7 @@ def _constraints(
 
 
 def class_program(
-    view: PodArrays, demand: Demand, measure: Balance, points: list[Floats], *, cards: bool, move_budget: float
+    view: PodArrays, demand: Demand, measure: Measure, points: list[Floats], *, cards: bool, move_budget: float
 ) -> tuple[LinearProgram, Expression]:
     """The relaxation of phase 2 (percent, as `balance_program`), and the classes' loads.
 
@@ -68,14 +69,14 @@ def class_program(
         Tangent points of the squares: (C,) each, in percent.
     """
     program, loads = _constraints(view, demand, cards=cards, move_budget=move_budget)
-    program.minimize(measured(program, loads, demand.classes.count.astype(np.float64), measure, points))
+    program.minimize(measure.expression(program, loads, demand.classes.count.astype(np.float64), points))
     return program, loads
 
 
 def mean_program(
     view: PodArrays,
     demand: Demand,
-    measure: Balance,
+    measure: Measure,
     points: list[Floats],
     at_most: float,
     *,
@@ -86,7 +87,7 @@ def mean_program(
     """The least or largest mean load (percent) of what is at least as even as ``at_most``, in units of the program."""
     program, loads = _constraints(view, demand, cards=cards, move_budget=move_budget)
     weight = demand.classes.count.astype(np.float64)
-    program.constrain("at_most", measured(program, loads, weight, measure, points), "<=", at_most)
+    program.constrain("at_most", measure.expression(program, loads, weight, points), "<=", at_most)
     objective = (loads * (weight / weight.sum())).sum()
     if largest:
         program.maximize(objective)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans
-from flowlex.formulations.expression import Expression, Floats, Integers, Variables
+from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.cluster import Cluster

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import MEASURES, Measure
 from flowlex.models.pods.search.state import SearchState
-from flowlex.validation.certificates.pods import balance_of
 
 __all__ = ["anneal_cluster", "even_clusters"]
 
@@ -24,7 +24,7 @@ _HOT, _COLD = 0.3, 3e-5
 
 def anneal_cluster(
     cluster: Cluster,
-    measure: str,
+    measure: Measure,
     *,
     seed: int,
     steps: int,
@@ -51,10 +51,10 @@ def anneal_cluster(
     pods = np.flatnonzero(state.movable)
     if len(pods) < 2 or len(state.loads) < 2:
         return cluster
-    mode = {"deviation": 0, "mean_absolute": 1, "max_load": 2}[measure]
+    mode = measure.mode
     centre = float(state.loads.mean()) if target is None else target
     if mode == 2 and target is None:
-        centre = balance_of(state.loads, measure) * 0.995
+        centre = measure.value(state.loads) * 0.995
     typical = float(np.median(state.load.min(axis=1)[state.row[pods]]))
     scale = max(typical, 1e-9) ** (1 if mode == 1 else 2)
     rng, batches = np.random.default_rng(seed), max(1, -(-steps // _BATCH))
@@ -72,7 +72,7 @@ def anneal_cluster(
 
 
 def even_clusters(
-    start: Cluster, measure: str, *, least: float, seed: int, until: float | None, steps: int | None = None
+    start: Cluster, measure: Measure, *, least: float, seed: int, until: float | None, steps: int | None = None
 ) -> list[Cluster]:
     """Several good answers, the best first, the start among them.
 
@@ -83,19 +83,19 @@ def even_clusters(
     usual = int(np.clip(_STEPS_PER_POD * len(start.node), _LEAST_STEPS, _MOST_STEPS))
     steps = min(usual, steps or usual)
 
-    def run(cluster: Cluster, measure: str, k: int, **more: float) -> Cluster:
+    def run(cluster: Cluster, measure: Measure, k: int, **more: float) -> Cluster:
         return anneal_cluster(cluster, measure, seed=seed * 101 + k, steps=steps, until=until, **more)
 
-    found = [start, *(run(start, "deviation", k) for k in range(_RUNS))]
-    found.sort(key=lambda cluster: balance_of(cluster.loads, measure))
-    if measure == "mean_absolute":
+    found = [start, *(run(start, MEASURES["deviation"], k) for k in range(_RUNS))]
+    found.sort(key=lambda cluster: measure.value(cluster.loads))
+    if measure.centred and not measure.curved:
         found += [run(found[k], measure, _RUNS + k, heat=_MILD) for k in range(_RUNS)]
-    if measure == "max_load":
+    if not measure.centred:
         for k in range(2 * _RUNS):
-            value = balance_of(found[0].loads, measure)
+            value = measure.value(found[0].loads)
             target = 0.5 * (least + value)
             found.insert(0, run(found[0], measure, _RUNS + k, target=target, heat=_MILD))
-            if balance_of(found[0].loads, measure) > target + 1e-9:
+            if measure.value(found[0].loads) > target + 1e-9:
                 least = target  # not met: aim less high
-            found.sort(key=lambda cluster: balance_of(cluster.loads, measure))
-    return sorted(found, key=lambda cluster: balance_of(cluster.loads, measure))
+            found.sort(key=lambda cluster: measure.value(cluster.loads))
+    return sorted(found, key=lambda cluster: measure.value(cluster.loads))

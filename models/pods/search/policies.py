@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.search.state import SearchState

@@ -17,26 +17,22 @@ from flowlex.models.pods.admission import running_cluster
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.pattern_program import fillings
 from flowlex.models.pods.bounds.patterns import Pricing
+from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.class_program import class_program
 from flowlex.models.pods.problem.classes import Demand, NodeClasses
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import MEASURES
 from flowlex.models.pods.search.annealing import anneal_cluster
 from flowlex.models.pods.search.policies import EVEN, by_priority, place_by
 from flowlex.models.pods.search.state import SearchState
 from flowlex.validation.certificates.pods import balance_of
 
-MEASURES = ("deviation", "max_load", "mean_absolute")
 
+class PatternsFirst(PodPlacement):
+    """Small instances go the way of large ones, without the integer program over pods behind it."""
 
-@pytest.fixture
-def patterns_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small instances go the way of large ones, without the integer program over pods behind it."""
-    monkeypatch.setattr("flowlex.models.pods.balance.DIRECT", -1)
-    monkeypatch.setattr("flowlex.models.pods.balance.BRANCHED", -1)
-    monkeypatch.setattr("flowlex.models.pods.search.annealing._BATCH", 2_000)
-    monkeypatch.setattr("flowlex.models.pods.bounds.branching._RETRIES", 2)
-    monkeypatch.setattr("flowlex.models.pods.bounds.branching._INTERVALS", 60)
+    effort = Effort(direct=-1, branched=-1, retries=2, intervals=60)
 
 
 def cluster_of(pods: list[tuple[int, int, int]], nodes: int = 3, large: bool = False) -> PodInstance:
@@ -67,15 +63,14 @@ def best_of_all(instance: PodInstance, measure: str) -> tuple[int, int, float]:
 sizes = st.tuples(st.integers(1, 7), st.integers(1, 12), st.sampled_from([0, 0, 3, 5]))
 
 
-@pytest.mark.usefixtures("patterns_first")
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", list(MEASURES))
 def test_patterns_find_the_optimum_of_trying_all(measure: Any) -> None:
     @settings(max_examples=12, deadline=None, derandomize=True)
     @given(st.lists(sizes, max_size=5))
     def check(pods: list[tuple[int, int, int]]) -> None:
         instance = cluster_of(pods, nodes=2, large=True)
         best = best_of_all(instance, measure)
-        solution = PodPlacement(instance, balance=measure).solve("highs")
+        solution = PatternsFirst(instance, balance=measure).solve("highs")
         assert [solution.admitted.get(k, (0,))[0] for k in (1, 0)] == [-best[0], -best[1]]
         assert solution.bound <= best[2] + 1e-6  # the bound holds, whether or not the gap closed
         assert solution.objective >= best[2] - 1e-6
@@ -85,12 +80,11 @@ def test_patterns_find_the_optimum_of_trying_all(measure: Any) -> None:
     check()
 
 
-@pytest.mark.usefixtures("patterns_first")
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", list(MEASURES))
 def test_equal_nodes_taken_together_change_the_work_not_the_answer(measure: Any) -> None:
     instance: Any = generate("pods-scale", nodes=6, pods=20, seed=4)
-    together, apart = (PodPlacement(instance, balance=measure, aggregate=flag) for flag in (True, False))
-    one, other = (model.solve("highs", gap=0.01, time_limit_s=30) for model in (together, apart))
+    together, apart = (PatternsFirst(instance, balance=measure, aggregate=flag) for flag in (True, False))
+    one, other = (model.solve("highs", gap=0.01) for model in (together, apart))
     assert one.admitted == other.admitted
     for a, b in ((one, other), (other, one)):  # each bound holds for the other's answer
         assert a.bound <= b.objective + 1e-6
@@ -120,7 +114,6 @@ def test_only_equal_nodes_are_one_class() -> None:
     assert NodeClasses.of_instance(instance, 0.5).of.tolist() == [0, 0, 1, 2, 3, 3, 3, 3]  # they cannot move
 
 
-@pytest.mark.usefixtures("patterns_first")
 def test_running_pods_and_moves_in_patterns() -> None:
     nodes = [PodNode(name=n, cpu_cores=8, memory_gb=8) for n in "abc"]
     pods = [
@@ -129,16 +122,16 @@ def test_running_pods_and_moves_in_patterns() -> None:
         Pod(name="new", cpu_cores=4, memory_gb=4),
     ]
     instance = PodInstance(nodes=tuple(nodes), pods=tuple(pods))
-    stays = PodPlacement(instance).solve("highs").to_dict()["answer"]["placement"]
+    stays = PatternsFirst(instance).solve("highs").to_dict()["answer"]["placement"]
     assert stays["fixed"] == stays["mobile"] == "a"
-    moves = PodPlacement(instance, move_budget=2.0).solve("highs")
+    moves = PatternsFirst(instance, move_budget=2.0).solve("highs")
     assert moves.objective == pytest.approx(0) and moves.status is Status.OPTIMAL and moves.moved_cost == 2.0
 
 
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.sampled_from([0, 3, 4, 5])), min_size=1, max_size=4),
-    st.sampled_from(MEASURES),
+    st.sampled_from(list(MEASURES)),
     st.integers(0, 2**16),
 )
 def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int) -> None:
@@ -155,7 +148,7 @@ def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int)
     demand = Demand.of_program(instance, model.builder, {0: 99})
     rng = np.random.default_rng(seed)
     prices, slope = rng.uniform(-1, 4, len(demand.pod)).round(2), float(rng.uniform(-1, 1))
-    made = {"cards": True, "measure": measure, "centre": 0.4, "scale": 0.1}
+    made = {"cards": True, "measure": MEASURES[measure], "centre": 0.4, "scale": 0.1}
     quick, slow = (Pricing(view, demand, 0, **made) for _ in range(2))
     slow.patience = 0
     for pricing in (quick, slow):
@@ -198,7 +191,7 @@ def test_annealing_keeps_every_limit_and_is_seeded() -> None:
     running = running_cluster(instance.arrays, cards=True)
     assert running is not None
     start = place_by(EVEN, running, by_priority(instance.arrays))
-    one, same = (anneal_cluster(start, "deviation", seed=5, steps=50_000) for _ in range(2))
+    one, same = (anneal_cluster(start, MEASURES["deviation"], seed=5, steps=50_000) for _ in range(2))
     assert (one.node == same.node).all()
     assert balance_of(one.loads, "deviation") < balance_of(start.loads, "deviation")
     there = Cluster(instance.arrays).card_free >= 0
@@ -210,7 +203,7 @@ def test_annealing_keeps_every_limit_and_is_seeded() -> None:
     assert np.allclose(state.cluster(one).loads, one.loads)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", list(MEASURES))
 def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
     from flowlex.formulations.engines import solve
     from flowlex.formulations.outcome import SolveOptions
@@ -221,10 +214,11 @@ def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
     admitted = {k: int((instance.arrays.priority == k).sum()) for k in model.builder.classes()}
     demand = Demand.of_program(instance, model.builder, admitted)
     sides = (0.0, 1.0, -1.0, 4.0, -4.0, 16.0, -16.0)
-    nodes = balance_program("nodes", model.builder, measure, admitted, [np.full(12, s) for s in sides], integer=False)
+    points = [np.full(12, s) for s in sides]
+    nodes = balance_program("nodes", model.builder, MEASURES[measure], admitted, points, integer=False)
     kinds = len(demand.classes.count)
     classes, _ = class_program(
-        instance.arrays, demand, measure, [np.full(kinds, s) for s in sides], cards=True, move_budget=0.0
+        instance.arrays, demand, MEASURES[measure], [np.full(kinds, s) for s in sides], cards=True, move_budget=0.0
     )
     one, other = (float(solve(p, "highs", SolveOptions()).objective or 0) for p in (nodes, classes))
     assert other >= one * (1 - 1e-6) - 1e-6  # at least as strong, for its cut on large pods
@@ -233,7 +227,7 @@ def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
 
 def test_the_gap_is_a_share_of_the_balance_and_its_bound_is_quoted() -> None:
     instance: Any = generate("pods-scale", nodes=20, pods=100, seed=1)
-    solution = PodPlacement(instance).solve("highs", gap=0.02, time_limit_s=60)
+    solution = PodPlacement(instance).solve("highs", gap=0.02)
     assert solution.gap == solution.relative_gap
     assert solution.gap == pytest.approx((solution.objective - solution.bound) / solution.objective)
     assert solution.gap <= 0.02 and solution.absolute_gap == pytest.approx(solution.objective - solution.bound)
@@ -265,7 +259,7 @@ def test_the_limit_of_the_enumeration_is_told() -> None:
     assert np.isinf(bound)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", list(MEASURES))
 def test_the_cheapest_moves_that_keep_the_balance(measure: Any) -> None:
     nodes = [PodNode(name=n, cpu_cores=8, memory_gb=8) for n in "ab"]
     pods = [

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.jit.derivation import LATENESS, Board, LevelProof, Prices, sweep
@@ -33,7 +34,6 @@ __all__ = [
     "level_counts",
 ]
 
-Ints = NDArray[np.int64]
 #: Tolerance for rates that are not whole.
 _TOLERANCE = 1e-6
 
@@ -42,7 +42,7 @@ _TOLERANCE = 1e-6
 class SchedulePart:
     """Some transfers (positions in the instance) that share no load with the others, and the proofs of their levels."""
 
-    transfers: Ints
+    transfers: Integers
     proofs: tuple[LevelProof, ...]
 
 
@@ -72,10 +72,10 @@ class JitSchedule:
     load: str
     lat: str
     windows: str
-    planned: Ints
-    transfer: Ints
-    begin: Ints
-    end: Ints
+    planned: Integers
+    transfer: Integers
+    begin: Integers
+    end: Integers
     rate: NDArray[Any]
     lateness: float
     integral: bool
@@ -160,7 +160,7 @@ class _View:
                 return False
         return True
 
-    def loads(self, runs: NDArray[np.bool_]) -> tuple[NDArray[Any], Ints]:
+    def loads(self, runs: NDArray[np.bool_]) -> tuple[NDArray[Any], Integers]:
         """Loads above zero of the chosen runs, and how many slots have them."""
         s, found, width = self.schedule, [], []
         for group in self.groups:

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from flowlex.formulations.arrays import Integers
+
 __all__ = ["LATENESS", "Board", "LevelProof", "Prices", "sweep"]
 
-Ints = NDArray[np.int64]
 #: The "level" of the proof that total lateness is least.
 LATENESS = -1
 _NONE = np.zeros(0, np.int64)
@@ -38,10 +39,10 @@ _NONE = np.zeros(0, np.int64)
 class Prices:
     """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent."""
 
-    unit: Ints = field(default_factory=lambda: _NONE)
-    begin: Ints = field(default_factory=lambda: _NONE)
-    end: Ints = field(default_factory=lambda: _NONE)
-    price: Ints = field(default_factory=lambda: _NONE)
+    unit: Integers = field(default_factory=lambda: _NONE)
+    begin: Integers = field(default_factory=lambda: _NONE)
+    end: Integers = field(default_factory=lambda: _NONE)
+    price: Integers = field(default_factory=lambda: _NONE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class LevelProof:
     """
 
     level: int
-    lam: Ints
+    lam: Integers
     load: Prices
     port: Prices = field(default_factory=Prices)
     scale: int = 1
@@ -74,7 +75,9 @@ class LevelProof:
     solver_bound: float | None = None
 
 
-def sweep(unit: Ints, begin: Ints, end: Ints, amount: NDArray[Any]) -> tuple[Ints, Ints, Ints, NDArray[Any]]:
+def sweep(
+    unit: Integers, begin: Integers, end: Integers, amount: NDArray[Any]
+) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
     """Sum amounts that overlap: unit, begin, end and sum of the pieces between neighbouring changes, zeros left out."""
     units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
     change = np.concatenate([amount, -amount])
@@ -94,13 +97,13 @@ def sweep(unit: Ints, begin: Ints, end: Ints, amount: NDArray[Any]) -> tuple[Int
 class _Rows:
     """One row per unit (pair or port) over the cells of its clock; entries are numbered through."""
 
-    unit: Ints
-    first: Ints
-    offset: Ints
-    column: Ints
+    unit: Integers
+    first: Integers
+    offset: Integers
+    column: Integers
 
     @classmethod
-    def of(cls, unit: Ints, row: Ints, cell: Ints) -> _Rows:
+    def of(cls, unit: Integers, row: Integers, cell: Integers) -> _Rows:
         """Rows of the units that transfers use; ``column`` is the entry of every column."""
         used, inverse = np.unique(unit, return_inverse=True)
         low, high = np.full(len(used), 1 << 62), np.full(len(used), -1)
@@ -110,7 +113,7 @@ class _Rows:
         offset = np.concatenate([[0], np.cumsum(count)])
         return cls(used, low, offset, offset[inverse[row]] + cell - low[inverse[row]])
 
-    def paint(self, prices: Prices, clock_of: dict[int, int], edge: Ints, span: int) -> Ints:
+    def paint(self, prices: Prices, clock_of: dict[int, int], edge: Integers, span: int) -> Integers:
         """(entries,) the price of every entry."""
         total = np.zeros(int(self.offset[-1]) + 1, np.int64)
         place = {unit: k for k, unit in enumerate(self.unit.tolist())}
@@ -146,13 +149,13 @@ class Board:
 
     def __init__(
         self,
-        groups: tuple[Ints, ...],
-        ports: tuple[Ints, ...],
-        window: tuple[Ints, Ints, Ints, Ints],
-        amount: Ints,
-        most: Ints,
-        load_most: Ints,
-        port_most: Ints,
+        groups: tuple[Integers, ...],
+        ports: tuple[Integers, ...],
+        window: tuple[Integers, Integers, Integers, Integers],
+        amount: Integers,
+        most: Integers,
+        load_most: Integers,
+        port_most: Integers,
         proofs: tuple[LevelProof, ...],
         late: bool,
         last: int,
@@ -227,7 +230,9 @@ class Board:
         self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
         return int(bound)
 
-    def _settle(self, proof: LevelProof, gap: int, reduced: Ints, tail: Ints, rho: list[Ints], pi: list[Ints]) -> None:
+    def _settle(
+        self, proof: LevelProof, gap: int, reduced: Integers, tail: Integers, rho: list[Integers], pi: list[Integers]
+    ) -> None:
         """No schedule as good loses more than ``gap``: new bounds of columns, loads and ports."""
         gap = max(int(gap), 0)
         room = gap // np.maximum(np.abs(reduced), 1)
@@ -258,9 +263,9 @@ class Board:
             self.low[k] = np.where(mine & (high >= edge), np.maximum(low, np.minimum(least, high)), low)
 
 
-def _least(price: Ints, width: Ints, low: Ints, high: Ints, weights: dict[int, int]) -> int:
+def _least(price: Integers, width: Integers, low: Integers, high: Integers, weights: dict[int, int]) -> int:
     """Sum over the loads of the least of ``F(delta) - price * delta``: at a bound, or where F bends."""
-    best: Ints | None = None
+    best: Integers | None = None
     bends = [low, high]
     for level in weights:
         bends += [np.clip((level - 1) * width, low, high), np.clip(level * width, low, high)]
@@ -272,14 +277,14 @@ def _least(price: Ints, width: Ints, low: Ints, high: Ints, weights: dict[int, i
     return int(best.sum()) if best is not None and len(best) else 0
 
 
-def _cells(rows: _Rows) -> Ints:
+def _cells(rows: _Rows) -> Integers:
     """(entries,) the cell of every entry."""
     count = np.diff(rows.offset)
     within = np.arange(int(rows.offset[-1])) - np.repeat(rows.offset[:-1], count)
     return np.asarray(within + np.repeat(rows.first, count))
 
 
-def _together(count: int, groups: tuple[Ints, ...]) -> Ints:
+def _together(count: int, groups: tuple[Integers, ...]) -> Integers:
     """Transfers that share a unit share a clock."""
     offset, tails, heads = count, [], []
     for group in groups:
@@ -292,5 +297,5 @@ def _together(count: int, groups: tuple[Ints, ...]) -> Ints:
     return np.asarray(csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
 
 
-def _dot(a: Ints, b: Ints) -> int:
+def _dot(a: Integers, b: Integers) -> int:
     return int((a * b).sum())

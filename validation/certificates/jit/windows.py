@@ -8,14 +8,12 @@ from fractions import Fraction
 from graphlib import TopologicalSorter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.jit import JitInstance
 
 __all__ = ["TransferWindows", "latest_offsets", "planned_as_stated", "transfer_windows"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 #: A quotient this near to a whole number counts as whole.
 _WHOLE = Fraction(1, 10**9)
 #: A slot after all others.
@@ -40,12 +38,12 @@ class TransferWindows:
     """
 
     origin: int
-    start: Ints
-    due: Ints
-    stop: Ints
-    firm: Ints
-    units: Ints
-    most: Ints
+    start: Integers
+    due: Integers
+    stop: Integers
+    firm: Integers
+    units: Integers
+    most: Integers
     latest_s: Floats
 
 
@@ -132,7 +130,7 @@ def latest_offsets(instance: JitInstance, rule: str) -> list[float]:
     return answer
 
 
-def planned_as_stated(instance: JitInstance, planned: Ints, share: float, share_of: str) -> str:
+def planned_as_stated(instance: JitInstance, planned: Integers, share: float, share_of: str) -> str:
     """Empty when the planned transfers are the first share of every job, in a topological order; else what is wrong."""
     chosen = {int(k) for k in planned}
     if len(chosen) < len(planned):

@@ -1,0 +1,32 @@
+"""How far each way of bounding the balance goes before the next one takes over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Effort"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Limits in sizes and counted work, never in seconds.
+
+    Attributes
+    ----------
+    direct, branched
+        Up to so many columns (pod on node) the integer program comes first; above, patterns of nodes come first, and
+        up to ``branched`` the program after them.
+    patterns
+        Pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
+    polish
+        Steps of annealing after patterns were put together.
+    intervals, retries
+        Intervals of the mean, and fresh answers whose patterns are learnt.
+    """
+
+    direct: int = 150
+    branched: int = 1_500
+    patterns: int = 20_000
+    polish: int = 200_000
+    intervals: int = 300
+    retries: int = 12
