@@ -112,8 +112,10 @@ class _Compact:
             shape, net.costs(), self.costs.unit_s, constant, keep, arcs, lambda flow: self._gpus(shape, flow)
         )
 
-    def _labels(self, places: _Places, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
-        return np.array(names, dtype=object)[places.place], self.memory[places.memory_class]
+    def _labels(self, places: _Places, names: tuple[str, ...]) -> list[str]:
+        memory = [repr(gb).removesuffix(".0") for gb in self.memory.tolist()]
+        at = zip(places.place.tolist(), places.memory_class.tolist(), strict=True)
+        return [f"{names[place]},{memory[level]}" for place, level in at]
 
     def _place_nodes(self, net: RoundBuilder, what: str, places: _Places, names: tuple[str, ...]) -> Integers:
         return net.nodes(what, len(places.place), labels=self._labels(places, names))

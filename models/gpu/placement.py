@@ -102,22 +102,17 @@ class Placement:
         columns |= {f"{level}_mb": self.megabytes[:, i] for i, level in enumerate(LEVELS)}
         return pd.DataFrame(columns, index=pd.Index(view.task_names, name="task"))
 
-    def job_frame(self) -> pd.DataFrame:
-        """One row per job: tasks, running, started, preempted, waiting, transfer seconds."""
-        import pandas as pd
-
+    def by_job(self) -> dict[str, NDArray[Any]]:
+        """(J,) each: tasks, running, started, preempted, waiting, transfer seconds."""
         view = self.view
-        return pd.DataFrame(
-            {
-                "tasks": np.bincount(view.task_job, minlength=len(view.job_names)),
-                "running": self.running_by_job,
-                "started": self._count(self.started),
-                "preempted": self._count(self.preempted),
-                "waiting": self._count(self.waiting),
-                "transfer_s": np.bincount(view.task_job, weights=self.transfer_s, minlength=len(view.job_names)),
-            },
-            index=pd.Index(view.job_names, name="job"),
-        )
+        return {
+            "tasks": np.bincount(view.task_job, minlength=len(view.job_names)),
+            "running": self.running_by_job,
+            "started": self._count(self.started),
+            "preempted": self._count(self.preempted),
+            "waiting": self._count(self.waiting),
+            "transfer_s": np.bincount(view.task_job, weights=self.transfer_s, minlength=len(view.job_names)),
+        }
 
     def metrics(self) -> dict[str, float | int]:
         """Tasks by state, transfer seconds, GB by level and fairness."""

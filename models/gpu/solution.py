@@ -58,25 +58,32 @@ class GpuSolution(Solution):
 
     def job_frame(self) -> pd.DataFrame:
         """One row per job: fair share (fractional), tasks by state, transfer seconds."""
+        import pandas as pd
+
         self.require_answer()
-        shares = self.round.shares
-        frame = self.placement.job_frame()
-        frame.insert(1, "fair_share", np.nan if shares is None else [float(level) for level in shares.level])
+        frame = pd.DataFrame(self.placement.by_job(), index=pd.Index(self.placement.view.job_names, name="job"))
+        frame.insert(1, "fair_share", np.array(self._fair_shares(), dtype=np.float64))
         return frame
+
+    def _fair_shares(self) -> list[float | None]:
+        shares = self.round.shares
+        return [None] * len(self.placement.view.job_names) if shares is None else [float(x) for x in shares.level]
 
     def reasons(self) -> list[str]:
         """Why each task that does not run does not; empty for the others."""
         view, shares, running = self.placement.view, self.round.shares, self.placement.running_by_job.tolist()
+        fed = [shares is not None and n >= shares.level[j] for j, n in enumerate(running)]
+        job_of, needs, names = view.task_job.tolist(), view.task_memory.tolist(), view.job_names
         idle = np.setdiff1d(self.round.free_gpu, self.gpu[self.gpu >= 0])
         largest_idle = float(view.gpu_memory[idle].max()) if len(idle) else 0.0
         reasons = [""] * len(self.gpu)
         for task in self.placement.preempted.tolist():
-            job = int(view.task_job[task])
-            reasons[task] = f"job {view.job_names[job]} keeps {running[job]}, its fair share; this task ran shortest"
+            job = job_of[task]
+            reasons[task] = f"job {names[job]} keeps {running[job]}, its fair share; this task ran shortest"
         for task in self.placement.waiting.tolist():
-            job, need = int(view.task_job[task]), float(view.task_memory[task])
-            if shares is not None and running[job] >= shares.level[job]:
-                reasons[task] = f"job {view.job_names[job]} runs {running[job]}, its fair share"
+            job, need = job_of[task], needs[task]
+            if fed[job]:
+                reasons[task] = f"job {names[job]} runs {running[job]}, its fair share"
             elif not len(idle):
                 reasons[task] = "all GPUs are taken"
             elif self.round.priced and need <= largest_idle:
@@ -91,14 +98,14 @@ class GpuSolution(Solution):
 
     def _answer(self) -> dict[str, Any]:
         """Placements, preempted and waiting tasks with reasons, jobs."""
-        answer: dict[str, Any] = {}
         view, reasons = self.placement.view, self.reasons()
-        running = np.flatnonzero(self.gpu >= 0).tolist()
-        answer["placements"] = {view.task_names[t]: view.gpu_names[int(self.gpu[t])] for t in running}
+        placed = zip(view.task_names, self.gpu.tolist(), strict=True)
+        answer: dict[str, Any] = {"placements": {task: view.gpu_names[gpu] for task, gpu in placed if gpu >= 0}}
         for state in ("preempted", "waiting"):
             answer[state] = {view.task_names[t]: reasons[t] for t in getattr(self.placement, state).tolist()}
-        jobs = self.job_frame().reset_index().to_dict(orient="records")
-        answer["jobs"] = [{key: None if value != value else value for key, value in job.items()} for job in jobs]
+        columns = {name: values.tolist() for name, values in self.placement.by_job().items()}
+        columns = {"job": list(view.job_names), "tasks": columns["tasks"], "fair_share": self._fair_shares(), **columns}
+        answer["jobs"] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         answer["cost_unit_s"] = str(self.placement.costs.unit_s)
         return answer
 

@@ -118,7 +118,8 @@ class Costs:
     def by_task(self, level: Integers) -> Floats:
         """(T,) weighted seconds of each task, in floating point."""
         rate = np.array([float(rate) for rate in self.rate])
-        each = np.where(level >= 0, (self.size / self.parts).astype(np.float64) * rate[level], 0.0)
+        size = self.size.astype(np.float64) / float(self.parts) if self.size.dtype != object else self.size / self.parts
+        each = np.where(level >= 0, size.astype(np.float64) * rate[level], 0.0)
         found: Floats = np.bincount(self.task, weights=each, minlength=self.tasks).astype(np.float64)
         return found
 
