@@ -1,18 +1,26 @@
-"""All policies and baselines of GPU assignment on one instance, in one table."""
+"""The paper's greedy baselines, one scheduling round each, and a table of all policies and baselines.
+
+GS offers all free GPUs to the job that uses the fewest; the job takes its cheapest task and GPU (algorithm 1 of the
+paper); ``GS1`` offers one GPU after the other instead. GSP is GS after the shortest-running tasks were taken from jobs
+above their base share. GSD is delay scheduling: a job below its base share declines offers of single GPUs that do not
+put a task where its data are cheapest, until it has declined too often.
+
+Source: Tang et al. 2022, baselines. Base share ``min(floor(Q / K), N_j)`` for Q GPUs and K jobs.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.gpu.costs import Penalties, TransferCosts
-from flowlex.models.gpu.greedy import greedy, greedy_delay, greedy_preemptive
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.round import Policy
@@ -20,10 +28,163 @@ from flowlex.models.gpu.round import Policy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINES", "compare"]
+__all__ = ["BASELINES", "base_shares", "compare", "greedy", "greedy_delay", "greedy_one", "greedy_preemptive"]
+
+
+def base_shares(view: GpuArrays) -> Integers:
+    """(J,) ``min(floor(Q / K), N_j)``."""
+    jobs = len(view.job_names)
+    return np.minimum(len(view.gpu_node) // jobs, np.bincount(view.task_job, minlength=jobs))
+
+
+def greedy(view: GpuArrays, costs: TransferCosts) -> Integers:
+    """GS: (T,) GPU of each task, -1 when it does not run."""
+    return _Offers(view, costs, view.task_running_gpu.copy()).all_at_once()
+
+
+def greedy_one(view: GpuArrays, costs: TransferCosts) -> Integers:
+    """GS1: (T,) GPU of each task, -1 when it does not run."""
+    return _Offers(view, costs, view.task_running_gpu.copy()).one_by_one()
+
+
+def greedy_preemptive(view: GpuArrays, costs: TransferCosts) -> Integers:
+    """GSP: jobs above their base share lose shortest-running tasks while others are below theirs and wait.
+
+    The paper does not say how many GPUs are taken; we take what the jobs below their base share lack beyond the
+    GPUs that are free already.
+    """
+    jobs, share = len(view.job_names), base_shares(view)
+    gpu = view.task_running_gpu.copy()
+    running = np.bincount(view.task_job[gpu >= 0], minlength=jobs)
+    lacking = int(np.maximum(share - running, 0).sum()) - (len(view.gpu_node) - int(running.sum()))
+    for task in sorted(np.flatnonzero(gpu >= 0).tolist(), key=lambda t: (float(view.task_elapsed[t]), -t)):
+        job = view.task_job[task]
+        if lacking > 0 and running[job] > share[job]:
+            gpu[task] = -1
+            running[job] -= 1
+            lacking -= 1
+    return _Offers(view, costs, gpu).all_at_once()
+
+
+def greedy_delay(view: GpuArrays, costs: TransferCosts, thresholds: tuple[int, int] | None = None) -> Integers:
+    """GSD: delay scheduling.
+
+    Parameters
+    ----------
+    thresholds
+        After this many declined offers (counted from the job's deficit) a job accepts its second level (the rack
+        of some of its data), and after the second number anything. The paper gives no figures; the default is
+        one and two offers of the whole cluster.
+    """
+    whole = len(view.gpu_node)
+    limits = thresholds or (whole, 2 * whole)
+    if not 0 <= limits[0] <= limits[1]:
+        raise ValueError(f"thresholds must be two non-decreasing numbers of at least 0, got {limits}")
+    return _Offers(view, costs, view.task_running_gpu.copy(), limits).one_by_one()
+
+
+class _Offers:
+    """Free GPUs are offered until nobody takes any more."""
+
+    def __init__(
+        self, view: GpuArrays, costs: TransferCosts, gpu: Integers, thresholds: tuple[int, int] | None = None
+    ) -> None:
+        self.view, self.gpu, self.thresholds = view, gpu, thresholds
+        self.cost = costs.dense()
+        self.cheapest = self.cost.min(axis=1)
+        self.remote = costs.remote
+        jobs = len(view.job_names)
+        self.running = np.bincount(view.task_job[gpu >= 0], minlength=jobs)
+        # A task preempted in this round does not start again in it.
+        startable = (gpu < 0) & (view.task_running_gpu < 0)
+        self.waiting = [np.flatnonzero(startable & (view.task_job == job)) for job in range(jobs)]
+        self.declined = np.maximum(base_shares(view) - self.running, 0)
+
+    def _free(self) -> Integers:
+        return np.setdiff1d(np.arange(len(self.view.gpu_node)), self.gpu[self.gpu >= 0])
+
+    def all_at_once(self) -> Integers:
+        """The job that uses the fewest GPUs takes its cheapest task and GPU, again and again."""
+        free, jobs = self._free(), set(range(len(self.waiting)))
+        while jobs and len(free):
+            job = min(jobs, key=lambda j: (self.running[j], j))
+            tasks = self.waiting[job]
+            fits = self.view.task_memory[tasks][:, None] <= self.view.gpu_memory[free]
+            if not fits.any():
+                jobs.remove(job)
+                continue
+            row, column = np.nonzero(fits)
+            best = int(np.argmin(self.cost[tasks[row], self.view.gpu_node[free[column]]]))
+            self._start(job, int(tasks[row[best]]), int(free[column[best]]))
+            free = np.delete(free, column[best])
+        return self.gpu
+
+    def _start(self, job: int, task: int, unit: int) -> None:
+        self.gpu[task] = unit
+        self.running[job] += 1
+        self.waiting[job] = self.waiting[job][self.waiting[job] != task]
+
+    def one_by_one(self) -> Integers:
+        """Each free GPU in turn goes to the first job, in order of what they use, that takes it."""
+        free = self._free().tolist()
+        while free:
+            left = [unit for unit in free if not self._offer(unit)]
+            if len(left) == len(free) and not self._still_waiting_for_better(left):
+                break
+            free = left
+        return self.gpu
+
+    def _offer(self, unit: int) -> bool:
+        """Offer a GPU to the jobs in order of what they use; say whether one took it."""
+        for job in np.argsort(self.running, kind="stable").tolist():
+            task = self._choose(job, unit)
+            if task is not None:
+                self._start(job, task, unit)
+                return True
+        return False
+
+    def _choose(self, job: int, unit: int) -> int | None:
+        tasks = self._fitting(job, unit)
+        if not len(tasks):
+            return None
+        cost = self.cost[tasks, self.view.gpu_node[unit]]
+        if self.thresholds is not None:
+            tasks, cost = self._patient(job, tasks, cost)
+            if not len(tasks):
+                self.declined[job] += 1
+                return None
+        return int(tasks[np.argmin(cost)])
+
+    def _fitting(self, job: int, unit: int) -> Integers:
+        tasks: Integers = self.waiting[job]
+        fits: Integers = tasks[self.view.task_memory[tasks] <= self.view.gpu_memory[unit]]
+        return fits
+
+    def _patient(self, job: int, tasks: Integers, cost: Integers) -> tuple[Integers, NDArray[Any]]:
+        """Tasks that would get a level the job still insists on: cheapest, then near its data, then any."""
+        assert self.thresholds is not None
+        first, second = self.thresholds
+        if self.declined[job] > second:
+            return tasks, cost
+        good = cost <= self.cheapest[tasks]
+        if self.declined[job] > first:
+            good |= cost < self.remote[tasks]
+        return tasks[good], cost[good]
+
+    def _still_waiting_for_better(self, free: list[int]) -> bool:
+        """Whether some job declines now but will accept one of these GPUs after more offers."""
+        if self.thresholds is None:
+            return False
+        return any(
+            self.declined[job] <= self.thresholds[1] + 1 and len(self._fitting(job, unit))
+            for job in range(len(self.waiting))
+            for unit in free
+        )
+
 
 BASELINES: dict[str, Callable[[GpuArrays, TransferCosts], Integers]] = {
     "GS": greedy,
+    "GS1": greedy_one,
     "GSP": greedy_preemptive,
     "GSD": greedy_delay,
 }

@@ -8,8 +8,8 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.instances.generators.gpu_jobs import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.instances.gpu import GpuInstance
+from flowlex.models.gpu.baselines import base_shares, greedy
 from flowlex.models.gpu.costs import Penalties, TransferCosts
-from flowlex.models.gpu.greedy import base_shares, greedy
 from flowlex.models.gpu.model import GpuAssignment, Policy
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 

@@ -12,9 +12,8 @@ from flowlex.formulations import solve
 from flowlex.instances.generators import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.base import ModelError
-from flowlex.models.gpu.baselines import BASELINES, compare
+from flowlex.models.gpu.baselines import BASELINES, base_shares, compare, greedy, greedy_delay, greedy_one
 from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.greedy import base_shares, greedy, greedy_delay
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
 from flowlex.models.gpu.placement import Placement, jain_index
 from flowlex.models.gpu.plots import draw_network
@@ -51,6 +50,43 @@ def test_greedy_serves_the_job_with_fewest_gpus_first() -> None:
     assert base_shares(instance.arrays).tolist() == [1, 1]
 
 
+def test_all_free_gpus_are_offered_at_once() -> None:
+    """The task takes the GPU with its data though another is named first; offered one by one it takes the first."""
+    nodes = [{"name": f"n{i}", "rack": f"r{i}", "gpus": [{"name": f"g{i}", "memory_gb": 8.0}]} for i in (1, 2)]
+    task = {"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": 10.0, "replicas": ["n2"]}]}
+    speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
+    instance = GpuInstance.model_validate({"nodes": nodes, "jobs": [{"name": "j", "tasks": [task]}], **speeds})
+    costs = TransferCosts.of(instance, Penalties())
+    assert greedy(instance.arrays, costs).tolist() == [1]
+    assert greedy_one(instance.arrays, costs).tolist() == [0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31))
+def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
+    """Word by word: the job that uses the fewest GPUs takes the cheapest of its tasks and the free GPUs."""
+    instance = generate("gpu-random", seed=seed)
+    assert isinstance(instance, GpuInstance)
+    costs = TransferCosts.of(instance, Penalties())
+    view, table = instance.arrays, costs.dense()
+    gpu = view.task_running_gpu.tolist()
+    while True:
+        used = [
+            sum(g >= 0 for g, j in zip(gpu, view.task_job, strict=True) if j == job)
+            for job in range(len(instance.jobs))
+        ]
+        ways = sorted(
+            (used[view.task_job[t]], view.task_job[t], table[t, view.gpu_node[g]], t, g)
+            for t in range(len(gpu))
+            for g in range(len(view.gpu_node))
+            if gpu[t] < 0 and g not in gpu and view.task_memory[t] <= view.gpu_memory[g]
+        )
+        if not ways:
+            break
+        gpu[ways[0][3]] = ways[0][4]
+    assert greedy(view, costs).tolist() == gpu
+
+
 def test_delay_scheduling_waits_for_local_data() -> None:
     """GPU1 is offered first; a patient job whose data lie with GPU2 declines it, an impatient one takes it."""
     instance = GpuInstance.model_validate(
@@ -78,7 +114,7 @@ def test_delay_scheduling_waits_for_local_data() -> None:
 
 def test_comparison_has_every_policy_and_baseline() -> None:
     table = compare(generate("gpu-testbed", seed=1))  # type: ignore[arg-type]
-    assert table.index.tolist() == ["FSP", "FS", "FSU", "GS", "GSP", "GSD"]
+    assert table.index.tolist() == ["FSP", "FS", "FSU", "GS", "GS1", "GSP", "GSD"]
     assert table.loc["FSU", "transfer_s"] <= table.loc["GS", "transfer_s"]
     assert (table["running"] == 30).all()
 

@@ -9,7 +9,7 @@ import pytest
 
 from flowlex.instances.generators.gpu_jobs import paper_jobs
 from flowlex.instances.generators.registry import generate
-from flowlex.models.gpu.greedy import base_shares
+from flowlex.models.gpu.baselines import base_shares
 from flowlex.validation.claims import (
     gpu_paper,
     jit_forest,
