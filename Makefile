@@ -20,10 +20,10 @@ $(VENV)/stamp-%: pyproject.toml | $(VENV)/bin/python
 test_extras := test,notebook,telemetry,docs
 
 demo: $(VENV)/stamp
-	$(BIN)/flowlex generate gpu-testbed --seed 1 -o demo-output/gpu-testbed.json
+	$(BIN)/flowlex generate gpu-testbed --seed 1 -o demo-output/gpu-testbed.json --force
 	$(BIN)/flowlex show demo-output/gpu-testbed.json
 	$(BIN)/flowlex solve demo-output/gpu-testbed.json --compare -o demo-output/solutions
-	$(BIN)/flowlex plot demo-output/gpu-testbed.json -o demo-output/gpu-testbed.png
+	$(BIN)/flowlex plot demo-output/gpu-testbed.json -o demo-output/gpu-testbed.png --force
 	@echo 'Picture: demo-output/gpu-testbed.png   Solution: demo-output/solutions/'
 
 demo-telemetry: $(VENV)/stamp-telemetry

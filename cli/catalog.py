@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flowlex.cli.completion import kinds_starting
 from flowlex.cli.output import console, note, printable, rows_table, write_output
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ _SOLUTION = "solution"
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind; without it, the kinds are listed.")] = "",
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="Kind; without it, the kinds are listed.", autocompletion=kinds_starting),
+    ] = "",
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="Where to; '-': standard output.")
     ] = "-",

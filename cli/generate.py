@@ -7,22 +7,30 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from flowlex.cli.options import parse_settings
-from flowlex.cli.output import complain, console, note, rows_table, write_instance_output
+from flowlex.cli.completion import generators_starting, settings_starting
+from flowlex.cli.options import ForceOption, parse_settings
+from flowlex.cli.output import complain, console, note, refuse_existing, rows_table, write_instance_output
 
 __all__ = ["generate"]
 
 
 def generate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which generator; --list names them.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Which generator; --list names them.", autocompletion=generators_starting),
+    ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Same name, seed and parameters: same bytes.")] = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A parameter; repeat for more.", autocompletion=settings_starting
+        ),
     ] = None,
     output: Annotated[
         str,
         typer.Option("-o", "--output", metavar="FILE", help=".json, .json.gz, .min, .min.gz; '-': standard output."),
     ] = "",
+    force: ForceOption = False,
     listing: Annotated[bool, typer.Option("--list", help="List the generators with their parameters.")] = False,
 ) -> None:
     """Make an instance file from a seed."""
@@ -36,6 +44,7 @@ def generate(
         raise typer.BadParameter("which generator? `flowlex generate --list` names them", param_hint="NAME")
     if not output:
         raise typer.BadParameter("where to? -o FILE, or -o - for standard output", param_hint="-o")
+    refuse_existing(output, force)
     try:
         instance = registry.generate(name, seed=seed, **parse_settings(settings))
     except InstanceError:

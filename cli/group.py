@@ -68,6 +68,10 @@ LAZY: dict[str, Lazy] = {
     ),
     "simulate": Lazy("flowlex.cli.simulate", "simulate", "Let time pass: run scenarios of clusters and networks."),
     "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure again what the papers state, beside theirs."),
+    "options": Lazy(
+        "flowlex.cli.model_options", "options", "List the options of a kind of problem, with their meaning."
+    ),
+    "warm-up": Lazy("flowlex.cli.warm_up", "warm_up", "Compile the numerical loops now, so that no first use waits."),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }
 

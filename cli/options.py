@@ -10,9 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+from flowlex.cli.completion import settings_starting
+
 __all__ = [
     "Engine",
     "EngineOption",
+    "ForceOption",
     "GapOption",
     "InstanceFile",
     "LogOption",
@@ -55,7 +58,12 @@ PolicyOption = Annotated[
 EngineOption = Annotated[Engine, typer.Option("--engine", help="The same answer at different speed.")]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An option by name; repeat for more (`flowlex show` lists them)."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="An option by name; repeat for more (`flowlex options KIND` lists them).",
+        autocompletion=settings_starting,
+    ),
 ]
 TimeLimitOption = Annotated[
     float | None,
@@ -66,6 +74,7 @@ GapOption = Annotated[
     typer.Option("--gap", metavar="G", callback=_gap, help="Relative gap at which an integer program may stop."),
 ]
 
+ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 SolverOption = Annotated[
     str | None,
     typer.Option("--solver", metavar="NAME", help="Another PuLP solver by its PuLP name, such as COIN_CMD (pulp)."),

@@ -22,6 +22,7 @@ __all__ = [
     "frame_rows",
     "note",
     "printable",
+    "refuse_existing",
     "rows_table",
     "text_of",
     "write_instance_output",
@@ -96,6 +97,12 @@ def frame_rows(title: str, frame: pd.DataFrame) -> dict[str, Any]:
         "rows": [[text_of(cell) for cell in row] for row in head.itertuples(index=False)],
         "total": len(flat),
     }
+
+
+def refuse_existing(path: str, force: bool) -> None:
+    """Refuse, before any work, to write over a file that is there, unless told to."""
+    if path != "-" and not force and Path(path).is_file():
+        raise typer.BadParameter(f"{path} is there already; choose another name, or --force", param_hint="-o")
 
 
 def write_output(path: str, data: bytes) -> None:

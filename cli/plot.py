@@ -10,6 +10,7 @@ import typer
 from flowlex.cli.options import (
     Engine,
     EngineOption,
+    ForceOption,
     GapOption,
     InstanceFile,
     PolicyOption,
@@ -18,7 +19,7 @@ from flowlex.cli.options import (
     parse_settings,
     solver_options,
 )
-from flowlex.cli.output import complain, note, write_output
+from flowlex.cli.output import complain, note, refuse_existing, write_output
 
 __all__ = ["plot"]
 
@@ -33,11 +34,13 @@ def plot(
     settings: SettingsOption = None,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
+    force: ForceOption = False,
 ) -> None:
     """Solve an instance and draw the answer; exit code 1 when there is no answer to draw."""
     suffix = output.rpartition(".")[2].lower()
     if suffix not in _FORMATS:
         raise typer.BadParameter(f"{output!r} does not end in .png, .svg or .pdf", param_hint="-o")
+    refuse_existing(output, force)
     values = parse_settings(settings, policy=policy)
 
     import matplotlib as mpl

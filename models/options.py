@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import inspect
+import re
+import types
 import typing
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,7 +18,7 @@ from pydantic.errors import PydanticUserError
 
 from flowlex.models.answer import ModelError
 
-__all__ = ["check_option", "option_types", "plain_options", "require_known"]
+__all__ = ["Option", "check_option", "option_types", "options_of", "plain_options", "require_known"]
 
 
 @lru_cache(maxsize=64)
@@ -23,6 +26,68 @@ def option_types(cls: type) -> dict[str, Any]:
     """Options of a model class: name to declared type."""
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "instance" and f.init}
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a model, for a reader: its name, what it may be, its default and its meaning."""
+
+    name: str
+    values: str
+    default: str
+    says: str
+
+
+def options_of(cls: type) -> list[Option]:
+    """The options of a model class; their meanings are those of its docstring's section of parameters."""
+    said = _parameters(inspect.cleandoc(cls.__doc__ or ""))
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    found = []
+    for name, hint in option_types(cls).items():
+        factory, value = fields[name].default_factory, fields[name].default
+        default = _plain(factory() if factory is not dataclasses.MISSING else value)
+        found.append(Option(name, _values(hint), _default(default), said.get(name, "")))
+    return found
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={_default(item)}" for key, item in value.items() if key != "type")
+    return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _values(hint: Any) -> str:
+    """A declared type as a reader of the command line would put it."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return ", ".join(str(member.value) for member in hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return "{" + ", ".join(field.name for field in dataclasses.fields(hint)) + "}"
+    if origin is typing.Literal:
+        return ", ".join(map(str, args))
+    if origin is typing.Annotated:
+        return _values(args[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_values(arg) for arg in args if arg is not type(None))
+    if origin is tuple:
+        return f"list of {_values(args[0])}"
+    plain = {bool: "true, false", int: "whole number", float: "number", str: "text"}
+    return plain.get(hint) or ("a function" if callable(hint) and not isinstance(hint, type) else hint.__name__)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """What a numpydoc section ``Parameters`` says of each name, on one line."""
+    _, _, rest = text.partition("Parameters\n----------\n")
+    section = re.split(r"\n\n\w[^\n]*\n-{3,}\n", rest, maxsplit=1)[0]
+    said: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.partition(":")[0].split(",")]
+        else:
+            for name in names:
+                said[name] = f"{said.get(name, '')} {line.strip()}".strip()
+    return said
 
 
 def require_known(cls: type, names: typing.Iterable[str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import importlib
 import inspect
 import json
@@ -14,7 +12,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-import click
+import typer
 import typer.main
 from pydantic import TypeAdapter
 from typer.cli import get_docs_for_click
@@ -22,7 +20,7 @@ from typer.cli import get_docs_for_click
 import flowlex
 from flowlex.instances import json_schema, kinds
 from flowlex.instances.events import Event
-from flowlex.models.options import option_types
+from flowlex.models.options import options_of
 from flowlex.models.registry import model_class
 from flowlex.validation.certificates import solution_schema
 
@@ -49,24 +47,10 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return ["", row(*head), row(*("---" for _ in head)), *(row(*cells) for cells in rows), ""] if rows else []
 
 
-def words(hint: Any) -> str:
-    """A declared type as a reader of the command line would put it."""
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return ", ".join(str(member.value) for member in hint)
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return ", ".join(map(str, args))
-    if origin is typing.Annotated:
-        return words(args[0])
-    if args and origin is not tuple:
-        return " or ".join(sorted({words(arg) for arg in args if arg is not type(None)}))
-    return getattr(hint, "__name__", str(hint))
-
-
 def mathematics(kind: str) -> str:
     """The page of a model: words, symbols, equations and options, all from its declaration."""
     cls = model_class(kind)
-    said, _, parameters = inspect.cleandoc(cls.__doc__ or "").partition("\nNotes\n")[0].partition("Parameters\n---")
+    said = inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0].partition("\nNotes\n")[0]
     first = f"`{cls.__name__}` solves instances of kind `{kind}` ({{doc}}`/formats/{kind}`)."
     module = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
     lines = [f"# {cls.title}", "", first, "", module, "", said, ""]
@@ -79,18 +63,9 @@ def mathematics(kind: str) -> str:
         facts = [equation.says, equation.when, equation.source]
         lines += [f"## `{equation.name}`", "", f"$${equation.latex}$$", "", "; ".join(filter(None, facts)) + ".", ""]
         lines += [f"Dual: {equation.dual_text}.", ""] if equation.dual else []
-    rows = [(f"`{name}`", words(hint), f"`{default(cls, name)}`") for name, hint in option_types(cls).items()]
-    lines += ["## Options", *table(("option", "values", "default"), rows)]
-    lines += ["```text", "Parameters", "---" + parameters.strip("\n"), "```"] if parameters else []
+    rows = [(f"`{option.name}`", option.values, option.default, option.says) for option in options_of(cls)]
+    lines += ["## Options", *table(("option", "values", "default", "meaning"), rows)]
     return "\n".join(lines)
-
-
-def default(cls: type, name: str) -> Any:
-    """The default of an option."""
-    (field,) = (field for field in dataclasses.fields(cls) if field.name == name)
-    made = field.default_factory is not dataclasses.MISSING
-    value = field.default_factory() if made else field.default
-    return value.value if isinstance(value, enum.Enum) else value
 
 
 def fields(schema: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -146,7 +121,7 @@ def commands() -> dict[str, str]:
     from flowlex.cli.group import LAZY
 
     group = typer.main.get_command(app)
-    context = click.Context(group, info_name="flowlex")
+    context = typer.Context(group, info_name="flowlex")
     pages = {}
     for name in group.list_commands(context):  # type: ignore[attr-defined]
         command = LAZY[name].load(name) if name in LAZY else group.get_command(context, name)  # type: ignore[attr-defined]

@@ -10,9 +10,9 @@ algorithm for dense and sparse linear assignment problems", 1987; the reduction 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from flowlex.formulations.arrays import Integers
+from flowlex.formulations.compiled import njit
 from flowlex.formulations.flow_network import FlowNetwork
 
 __all__ = ["complete_assignment", "solve_assignment"]

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from flowlex.formulations.arrays import Integers
+from flowlex.formulations.compiled import njit
 from flowlex.formulations.flow_network import FlowNetwork
 
 __all__ = ["scale_costs"]

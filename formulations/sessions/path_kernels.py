@@ -10,8 +10,7 @@ proportion to what lies nearer.
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
-from numba import njit
-
+from flowlex.formulations.compiled import njit
 from flowlex.formulations.sessions.residual import (
     DONE,
     FAR,

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from flowlex.formulations.compiled import njit
 
 __all__ = [
     "DONE",

@@ -10,7 +10,8 @@ some seconds once per machine for compiling) is paid by those who use it. Matric
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from flowlex.formulations.compiled import njit
 
 __all__ = ["block_lines", "blocks", "camion_pass", "reduce_lines", "warm"]
 

@@ -4,8 +4,7 @@
 # numba infers the types; annotations would say nothing to it and little to a reader.
 from __future__ import annotations
 
-from numba import njit
-
+from flowlex.formulations.compiled import njit
 from flowlex.validation.unimodularity.decomposition_kernels import (
     ends_of,
     find,

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from flowlex.formulations.compiled import njit
 
 __all__ = ["orient", "warm"]
 

@@ -8,8 +8,8 @@ See `decomposition_kernels` for the decomposition that the columns are added to.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from flowlex.formulations.compiled import njit
 from flowlex.validation.unimodularity.decomposition_kernels import (
     find,
     member,

@@ -11,7 +11,8 @@ they add, which bounds it in closed form for every convex cost of the load.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from flowlex.formulations.compiled import njit
 
 __all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns"]
 

@@ -9,7 +9,8 @@ Arrays as in `flowlex.models.pods.search.state.SearchState`.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from flowlex.formulations.compiled import njit
 
 __all__ = ["fits", "link", "place", "recreate", "take", "unplace"]
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from flowlex.formulations.compiled import njit
 from flowlex.models.pods.search.filling import link, place, take
 
 __all__ = ["anneal"]

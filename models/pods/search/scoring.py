@@ -21,8 +21,8 @@ Source of 1-5: Weng et al., *Beware of Fragmentation*, section 6 and its definit
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from flowlex.formulations.compiled import njit
 from flowlex.models.pods.search.filling import fits, link, place
 
 __all__ = ["place_all"]

@@ -1,0 +1,53 @@
+"""``flowlex options``: what ``--set`` takes for a kind of problem."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Annotated
+
+import typer
+
+from flowlex.cli.completion import kinds_starting
+from flowlex.cli.output import console, rows_table
+
+__all__ = ["options"]
+
+
+def options(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="Kind of problem; without it, all.", autocompletion=kinds_starting)
+    ] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One option only.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object: kind to its options.")] = False,
+) -> None:
+    """List the options of a kind of problem: what ``--set NAME=VALUE`` takes, the default, and what it means."""
+    import dataclasses
+
+    from flowlex.instances.extensions import kinds
+    from flowlex.models.base import ModelError
+    from flowlex.models.options import Option, options_of
+    from flowlex.models.registry import model_class
+
+    solved = kinds() if not kind else (kind,)
+    found: dict[str, list[Option]] = {}
+    for each in solved:
+        try:
+            found[each] = options_of(model_class(each))
+        except ModelError:
+            if kind:
+                raise
+    if name:
+        known = [option.name for option in found[kind]]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ModelError(f"{kind} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
+        found = {kind: [option for option in found[kind] if option.name == name]}
+    if as_json:
+        print(json.dumps({each: [dataclasses.asdict(option) for option in has] for each, has in found.items()}))  # noqa: T201
+        return
+    out = console()
+    for each, has in found.items():
+        rows = [(option.name, option.values, option.default, option.says) for option in has]
+        out.print(rows_table(f"{each}: --set NAME=VALUE", ("name", "values", "default", "meaning"), rows))

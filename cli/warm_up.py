@@ -1,0 +1,70 @@
+"""``flowlex warm-up``: compile the numerical loops now, so that no first use waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import typer
+
+from flowlex.cli.output import console, rows_table
+
+__all__ = ["warm_up"]
+
+
+def _networks() -> None:
+    from flowlex.instances import generate
+    from flowlex.models.registry import solve
+
+    for name in ("network-random", "network-assignment"):
+        solve(generate(name), "network")
+
+
+def _live() -> None:
+    from flowlex.instances.generators.flow import flow_random
+    from flowlex.models.flow.live.scheduler import FlowScheduler
+
+    scheduler = FlowScheduler(flow_random(seed=4))
+    placed = scheduler.step(now_s=0.0).placed
+    for task, _ in placed[:2]:
+        scheduler.finish(task)
+    scheduler.step(now_s=60.0)
+
+
+def _pods() -> None:
+    from flowlex.instances import generate
+    from flowlex.models.registry import solve
+
+    solve(generate("kubeflow-testbed"), max_steps=2000)
+
+
+def _unimodularity() -> None:
+    import importlib
+
+    for name in ("kernels", "orientation_kernels", "realisation_kernels", "separation_kernels"):
+        importlib.import_module(f"flowlex.validation.unimodularity.{name}").warm()
+
+
+#: What uses compiled loops, and a small run of each.
+RUNS: dict[str, Callable[[], None]] = {
+    "engine network": _networks,
+    "live scheduler, replay": _live,
+    "pod placement": _pods,
+    "tu, integers, claims": _unimodularity,
+}
+
+
+def warm_up() -> None:
+    """Compile the numerical loops now, so that no first use waits; a second run finds them compiled.
+
+    They are kept beside the package or in the user's cache folder (NUMBA_CACHE_DIR names another).
+    """
+    from flowlex.formulations.compiled import compilations
+
+    rows = []
+    for what, run in RUNS.items():
+        typer.echo(f"{what} ...", err=True)
+        before, started = compilations(), time.perf_counter()
+        run()
+        rows.append((what, compilations() - before, round(time.perf_counter() - started, 2)))
+    console().print(rows_table("Compiled loops", ("used by", "compiled now", "seconds"), rows))

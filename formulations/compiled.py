@@ -1,0 +1,86 @@
+"""Compiled loops: numba's `njit` with a cache that can be written, and a word before a long wait.
+
+numba keeps what it compiled beside the source, else in the user's cache folder. Where neither can be written (in a
+container with a read-only file system, in a service without a home) it refuses to work at all. Then a folder for
+temporary files serves, or, where there is none, nothing is kept; either is said once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import event
+
+__all__ = ["announce", "compilations", "njit"]
+
+
+def njit(**options: Any) -> Callable[[Any], Any]:
+    """`numba.njit` with options; ``cache=True`` finds a folder that can be written, or does without."""
+
+    def decorate(function: Any) -> Any:
+        try:
+            return numba.njit(**options)(function)
+        except RuntimeError as error:
+            if "cannot cache" not in str(error):
+                raise
+        kept = _use_temporary_folder()
+        return numba.njit(**options | {"cache": kept})(function)
+
+    return decorate
+
+
+def _use_temporary_folder() -> bool:
+    """Let numba keep its cache among temporary files, in a folder that only this user writes; whether there is one."""
+    if numba.config.CACHE_DIR:
+        return False  # this folder was tried
+    try:
+        folder = Path(tempfile.gettempdir()) / f"flowlex-compiled-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        facts = folder.stat()
+        if facts.st_uid != os.getuid() or facts.st_mode & 0o022 or folder.is_symlink():
+            folder = Path(tempfile.mkdtemp(prefix="flowlex-compiled-"))
+    except OSError:
+        _say("neither the package nor any cache folder can be written: loops are compiled in every process")
+        numba.config.CACHE_DIR = os.devnull
+        return False
+    _say(f"compiled loops are kept in {folder} (set NUMBA_CACHE_DIR to a folder that lasts)")
+    numba.config.CACHE_DIR = str(folder)
+    return True
+
+
+def _say(text: str) -> None:
+    print(f"flowlex: {text}", file=sys.stderr)  # noqa: T201
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]
+    """Counts loops that no cache held, and says so once before the first."""
+
+    count, loud = 0, sys.stderr is not None and sys.stderr.isatty()
+
+    def on_start(self, event: Any) -> None:
+        if self.loud and not self.count:
+            _say("compiling numerical loops, once for this machine (`flowlex warm-up` does all of them) ...")
+        self.count += 1
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+_compilations = _Compilations()
+event.register("numba:compile", _compilations)
+
+
+def announce(loud: bool = True) -> None:
+    """Say so, once, before a loop is compiled that no cache holds; by default where a person watches (a terminal)."""
+    _compilations.loud = loud
+
+
+def compilations() -> int:
+    """How many loops were compiled in this process, because no cache held them."""
+    return _compilations.count

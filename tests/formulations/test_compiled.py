@@ -1,0 +1,47 @@
+"""Where compiled loops are kept, and what is said before one is compiled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+#: Both folders of numba refuse, as in a container whose file system is read-only and whose user has no home.
+NOWHERE = """
+import sys, tempfile
+from numba.core import caching
+caching.CacheImpl._locator_classes = [caching.UserProvidedCacheLocator]
+tempfile.tempdir = sys.argv[1]
+from flowlex.formulations import compiled
+compiled.announce()
+@compiled.njit(cache=True)
+def twice(x):
+    return x + x
+@compiled.njit(cache=True, nogil=True)
+def thrice(x):
+    return twice(x) + x
+print(thrice(2), thrice(3.5))
+"""
+
+
+def run(folder: Path, temporary: str) -> subprocess.CompletedProcess[str]:
+    (folder / "loops.py").write_text(NOWHERE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    command = [sys.executable, "loops.py", temporary]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=environment)
+
+
+def test_a_read_only_package_and_no_home_keep_loops_among_temporary_files(tmp_path):
+    for compiled in (1, 0):  # the second process finds what the first one kept
+        done = run(tmp_path, str(tmp_path))
+        assert done.stdout == "6 10.5\n"
+        assert done.stderr.count("compiled loops are kept in") == 1  # of two loops, said once
+        assert done.stderr.count("compiling numerical loops") == compiled
+    assert list((tmp_path / f"flowlex-compiled-{os.getuid()}").rglob("*.nbi"))
+
+
+def test_without_any_folder_loops_are_compiled_and_not_kept(tmp_path):
+    done = run(tmp_path, "/proc/nowhere")
+    assert done.stdout == "6 10.5\n"
+    assert done.stderr.count("loops are compiled in every process") == 1
