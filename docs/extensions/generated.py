@@ -20,6 +20,7 @@ from typer.cli import get_docs_for_click
 import flowlex
 from flowlex.instances import json_schema, kinds
 from flowlex.instances.events import Event
+from flowlex.models.base import ModelError
 from flowlex.models.options import options_of
 from flowlex.models.registry import model_class
 from flowlex.validation.certificates import solution_schema
@@ -149,9 +150,17 @@ def index(title: str, said: str, pages: typing.Iterable[str]) -> str:
     return "\n".join([f"# {title}", "", said, "", "```{toctree}", ":maxdepth: 1", "", *pages, "```", ""])
 
 
+def is_ours(kind: str) -> bool:
+    """Whether a model of this repository solves the kind (a scenario has none)."""
+    try:
+        return model_class(kind).__module__.startswith("flowlex.")
+    except ModelError:
+        return False
+
+
 def pages() -> dict[str, str]:
     """Every generated page: its place and its text."""
-    ours = [kind for kind in kinds() if model_class(kind).__module__.startswith("flowlex.")]
+    ours = [kind for kind in kinds() if is_ours(kind)]
     made = {f"mathematics/{kind}": mathematics(kind) for kind in ours}
     made["mathematics/index"] = index(
         "The models", "Each page is made from the declaration that the code solves.", ours

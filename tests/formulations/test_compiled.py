@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.documents import ROOT
 
 #: Both folders of numba refuse, as in a container whose file system is read-only and whose user has no home.
 NOWHERE = """
@@ -45,3 +48,9 @@ def test_without_any_folder_loops_are_compiled_and_not_kept(tmp_path):
     done = run(tmp_path, "/proc/nowhere")
     assert done.stdout == "6 10.5\n"
     assert done.stderr.count("loops are compiled in every process") == 1
+
+
+def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
+    rooms = ("formulations", "models", "validation", "simulation")
+    paths = [path for room in rooms for path in (ROOT / room).rglob("*.py") if path.name != "compiled.py"]
+    assert [str(path) for path in paths if re.search(r"^\s*(from|import) numba\b", path.read_text(), re.M)] == []
