@@ -45,7 +45,7 @@ def options(
             raise ModelError(f"{kind} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
         found = {kind: [option for option in found[kind] if option.name == name]}
     if as_json:
-        print(json.dumps({each: [dataclasses.asdict(option) for option in has] for each, has in found.items()}))  # noqa: T201
+        typer.echo(json.dumps({each: [dataclasses.asdict(option) for option in has] for each, has in found.items()}))
         return
     out = console()
     for each, has in found.items():

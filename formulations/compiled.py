@@ -55,7 +55,7 @@ def _use_temporary_folder() -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"flowlex: {text}", file=sys.stderr)  # noqa: T201
+    sys.stderr.write(f"flowlex: {text}\n")
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.compiled import njit
 from flowlex.simulation.kernel import SimulationError
 
 __all__ = ["Floats", "Integers", "Transfer", "Transfers", "max_min_rates", "require_max_min"]
@@ -24,7 +24,7 @@ WIDEST = 8
 _SLACK = 1e-9
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _fill(paths: Integers, capacity: Floats) -> Floats:
     flows, width = paths.shape
     left = capacity.copy()

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from flowlex.instances import generate, kinds, write_instance
+from flowlex.instances import generate, write_instance
 from flowlex.models.options import options_of
-from flowlex.models.registry import model_class, model_for
+from flowlex.models.registry import _OWN, model_class, model_for
 
-OWN = [kind for kind in kinds() if kind != "scenario"]
+OWN = sorted(_OWN)
 
 
 @pytest.mark.parametrize("kind", OWN)
