@@ -24,7 +24,7 @@ WIDEST = 8
 _SLACK = 1e-9
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _fill(paths: Integers, capacity: Floats) -> Floats:
     flows, width = paths.shape
     left = capacity.copy()
