@@ -74,7 +74,7 @@ class Dual:
 
     def __getitem__(self, label: str) -> Any:
         try:
-            return self.values[self.labels.index(label)].item()
+            return self.values.tolist()[self.labels.index(label)]
         except ValueError:
             known = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
             raise KeyError(f"no dual for {label!r}; there are: {known}") from None

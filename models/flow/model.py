@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import InstanceOf
@@ -25,7 +25,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork, exact_dot
 from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
-from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
+from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.flow.goals import Goal, Preset, preset
@@ -34,9 +34,9 @@ from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.network import ScheduleNetwork, build_network, task_views
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import StrictOrder
-from flowlex.models.flow.reasons import verify_schedule, waiting_reasons
+from flowlex.models.flow.proof import Prices, combined_stages, prices_of
+from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution, Score
-from flowlex.validation.certificates import Certificate, Check, certify_network
 
 __all__ = ["FlowScheduling"]
 
@@ -200,16 +200,42 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         """Cost of each stage by name, in order: shortfall of shares, waiting by class, then the goals."""
         columns = self.schedule.columns
         costs = {"shortfall": columns.shortfall}
-        levels = columns.level
-        for level in sorted(set(levels[levels > 0].tolist()), reverse=True):
-            costs[f"waiting_{level}"] = np.where(levels == level, 1, 0)
-        costs = {name: cost for name, cost in costs.items() if cost.any()}
-        if not self.lexicographic:
+        for level in self._levels:
+            costs[f"waiting_{level}"] = np.where(columns.level == level, 1, 0)
+        if self.rules.order is None:
             return costs | {"cost": columns.ordinary}
-        order = self.rules.order
-        names = [f"rank_{k}" for k in range(len(columns.ranks))] if order is None else order.names
-        goals = {name: cost for name, cost in zip(names, columns.ranks, strict=True) if cost.any()}
-        return {**costs, **goals} or {"cost": columns.ordinary}
+        ranks = zip(self.rules.order.names, columns.ranks, strict=True)
+        return costs | {name: cost for name, cost in ranks if cost.any()}
+
+    @property
+    def _levels(self) -> list[int]:
+        """Classes of waiting tasks in strict order, the most important first."""
+        levels = self.schedule.columns.level
+        return sorted(set(levels[levels > 0].tolist()), reverse=True)
+
+    @cached_property
+    def stage_weights(self) -> dict[str, int] | None:
+        """Weight of each stage in the combined cost; None where stages are solved one after the other."""
+        if self._solved_by[0] == "phases":
+            return None
+        waiting = {f"waiting_{level}": self.weights.level * level for level in self._levels}
+        return {"shortfall": self.weights.shortfall, **waiting, "cost": 1}
+
+    def _prices(self, run: FlowRun) -> Prices | None:
+        """Prices that prove a run; None where it has no exact duals."""
+        outcomes = [stage.outcome for stage in run.stages] or [run.outcome]
+        if run.outcome.status is not Status.OPTIMAL or any(
+            o.duals is None or o.duals.dtype.kind != "i" for o in outcomes
+        ):
+            return None
+        if self.stage_weights is None:
+            order = self.rules.order
+            ranks = ("cost",) if order is None else order.names
+            names = ["shortfall", *(f"waiting_{level}" for level in self._levels), *ranks]
+            return prices_of(self.schedule, *combined_stages(self.schedule, self._stage_costs, run.stages, names))
+        assert run.outcome.duals is not None
+        cost = self.schedule.combined(self.weights)
+        return prices_of(self.schedule, self.stage_weights, cost, run.outcome.duals)
 
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         if self._solved_by[0] == "weights":
@@ -219,24 +245,18 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         stages = solve_lexicographic(self.schedule.network, list(self._stage_costs.values()), "network", options)
         return FlowRun(stages[-1].outcome, tuple(stages))
 
-    def _certify(self, run: FlowRun, solution: FlowSolution) -> Certificate | None:
-        if not run.stages:
-            return super()._certify(run, solution)
-        parts = [certify_network(stage.network, stage.outcome) for stage in run.stages]
-        checks = tuple(
-            replace(check, name=f"stage {index}: {check.name}")
-            for index, part in enumerate(parts, 1)
-            for check in part.checks
-        )
-        certificate = Certificate(parts[-1].claim, True, checks)
-        return certificate.including(self._verify(solution)) if solution.status.has_answer else certificate
-
     def _interpret(self, run: FlowRun) -> FlowSolution:
         outcome = run.outcome
         values = {
             name: stage.outcome.objective or 0 for name, stage in zip(self._stage_costs, run.stages, strict=False)
         }
-        base = FlowSolution(**self._facts(run), method=self._solved_by[1], stages=values)
+        base = FlowSolution(
+            **self._facts(run),
+            method=self._solved_by[1],
+            stages=values,
+            scale=self.rules.scale.factor,
+            weights=self.stage_weights,
+        )
         if not outcome.status.has_answer:
             return base
         assert outcome.values is not None
@@ -245,14 +265,11 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         views = task_views(self.instance)
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
-        blocks = self.schedule.network.node_blocks
-        promised = [e.name for e in self.equations if e.dual and e.name in blocks]
-        duals = {}
-        if outcome.duals is not None:
-            duals = {name: Dual.of_block(blocks[name], outcome.duals[blocks[name].slice]) for name in promised}
+        prices = self._prices(run)
         return replace(
             base,
-            duals=duals,
+            duals={} if prices is None else self._duals(prices, flow, machine_of),
+            proof={} if prices is None else self._proof(prices),
             machine_of=machine_of,
             waiting=waiting_reasons(self.instance, self.rules, machine_of, shares),
             score=self._score(flow),
@@ -263,6 +280,39 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             slots={m.name: m.slots for m in self.instance.machines},
             job_of={view.task.name: view.job for view in views},
         )
+
+    def _duals(self, prices: Prices, flow: Integers, machine_of: dict[str, str]) -> dict[str, Dual]:
+        """Prices of machines and unscheduled vertices, and what each task costs with them."""
+        s, blocks = self.schedule, self.schedule.network.arc_blocks
+        used = {
+            int(s.network.tail[arc]): prices.cost[arc]
+            for name in ("runs", "via", "waits")
+            for arc in blocks[name].start + np.flatnonzero(flow[blocks[name].slice])
+        }
+        at = {machine.name: index for index, machine in enumerate(self.instance.machines)}
+        job = {j.name: index for index, j in enumerate(self.instance.jobs)}
+        task = []
+        for index, view in enumerate(task_views(self.instance)):
+            m = at.get(machine_of.get(view.task.name, ""), -1)
+            price = prices.job[job[view.job]] if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
+            task.append(int(used[index]) + price)
+        values = {"task": task, "unscheduled": prices.job, "machine": prices.machine}
+        nodes = s.network.node_blocks
+        kind = np.int64 if max(abs(x) for each in values.values() for x in (0, *each)) < 2**63 else object
+        return {name: Dual.of_block(nodes[name], np.array(each, dtype=kind)) for name, each in values.items()}
+
+    def _proof(self, prices: Prices) -> dict[str, Any]:
+        """Weights and prices by name; those of nothing are left out."""
+        machines, jobs = self.instance.machines, self.instance.jobs
+        apart: dict[str, dict[str, int]] = defaultdict(dict)
+        for (rule, m), price in prices.apart.items():
+            apart[rule][machines[m].name] = price
+        return {
+            "weights": dict(prices.weights),
+            "machine_price": {m.name: int(p) for m, p in zip(machines, prices.machine, strict=True) if p},
+            "job_price": {j.name: int(p) for j, p in zip(jobs, prices.job, strict=True) if p},
+            "apart_price": dict(apart),
+        }
 
     def _score(self, flow: Integers) -> Score:
         columns, blocks = self.schedule.columns, self.schedule.network.arc_blocks
@@ -307,6 +357,3 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             free = [m for m, units in room[g].items() for _ in range(units)]
             place.update(zip(left, free, strict=True))
         return {tasks[t].name: machines[m].name for t, m in sorted(place.items())}
-
-    def _verify(self, solution: FlowSolution) -> tuple[Check, ...]:
-        return verify_schedule(self.instance, self.rules, solution)

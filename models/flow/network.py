@@ -16,7 +16,7 @@ from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
 
-__all__ = ["Columns", "ScheduleNetwork", "build_network", "single_files", "task_views"]
+__all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files", "task_views"]
 
 
 @dataclass(frozen=True)
@@ -244,19 +244,19 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
         p.singles.ends,
         groups,
         bounds,
-        _cycle_bound(network, len(p.jobs)),
+        cycle_bound(network, network.cost),
         int(level.max(initial=0)),
     )
 
 
-def _cycle_bound(network: FlowNetwork, tasks: int) -> int:
-    """Bound the ordinary cost of a simple residual cycle: two arcs per task on it, two arcs at the sink."""
-    cost = network.cost
+def cycle_bound(network: FlowNetwork, cost: Integers) -> int:
+    """Bound what a cost changes along a simple residual cycle: two arcs per task on it, two arcs at the sink."""
     blocks = network.arc_blocks
-    low, high = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
+    tasks = network.node_blocks["task"]
+    low, high = np.zeros((2, tasks.count), cost.dtype)
     for name in ("runs", "via", "waits"):
         part = blocks[name].slice
-        np.minimum.at(low, network.tail[part], cost[part])
-        np.maximum.at(high, network.tail[part], cost[part])
+        np.minimum.at(low, network.tail[part] - tasks.start, cost[part])
+        np.maximum.at(high, network.tail[part] - tasks.start, cost[part])
     slots = cost[blocks["slots"].slice]
-    return int((high - low).sum()) + 2 * int(np.abs(slots).max(initial=0))
+    return int(sum((high - low).tolist())) + 2 * int(np.abs(slots).max(initial=0))

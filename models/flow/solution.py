@@ -56,6 +56,12 @@ class FlowSolution(Solution):
         Against what ran before.
     method
         ``weights`` or ``phases``, and why.
+    scale
+        Costs are in units of ``1/scale``.
+    weights
+        Weight of each stage in the objective; None where the stages were solved one after the other.
+    proof
+        Prices that prove the schedule, see `flowlex.validation.certificates.flow`.
     """
 
     machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -68,6 +74,9 @@ class FlowSolution(Solution):
     slots: Mapping[str, int] = field(default_factory=dict, repr=False)
     job_of: Mapping[str, str] = field(default_factory=dict, repr=False)
     method: str = "weights"
+    scale: int = 1
+    weights: Mapping[str, int] | None = None
+    proof: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def _frame(self) -> pd.DataFrame:
         """One row per task: its job, machine (missing when it waits), and why it waits."""
@@ -94,8 +103,18 @@ class FlowSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """Machine by running task, reason by waiting task."""
-        return {"placements": dict(self.machine_of), "waiting": dict(self.waiting)}
+        """Machine by running task, reason by waiting task, shares, and what the objective counts in."""
+        return {
+            "placements": dict(self.machine_of),
+            "waiting": dict(self.waiting),
+            "shares": {job: list(share) for job, share in self.shares.items()},
+            "scale": self.scale,
+            "weights": None if self.weights is None else dict(self.weights),
+        }
+
+    def _proof(self) -> dict[str, Any]:
+        """Weights of the stages and prices; see `flowlex.validation.certificates.flow`."""
+        return dict(self.proof)
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Tasks per machine, coloured by job."""

@@ -35,6 +35,14 @@ def test_a_false_file_is_refused_with_its_figures() -> None:
     assert "objective" in [check["name"] for check in report["checks"] if not check["ok"]]
 
 
+def test_schedules_are_verified_too() -> None:
+    folder = DOCUMENTS.parent / "flow-scheduling"
+    code, said, _ = run(folder, folder)
+    assert (code, said.strip().split(": ")[1:]) == (0, ["optimal", "proven exactly, 21 checks"])
+    code, said, _ = run(folder / "refused", folder)
+    assert (code, said.splitlines()[-1]) == (1, "0 proven, 22 refused, 0 unreadable")
+
+
 def test_a_folder_is_verified_in_one_call(tmp_path: Path) -> None:
     code, said, _ = run(DOCUMENTS, DOCUMENTS)
     assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 refused, 0 unreadable")

@@ -48,6 +48,7 @@ _GROUP = "flowlex.verifiers"
 #: Our own verifiers, by kind of instance; imported when used.
 _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.certificates.jit.document:VERIFIER",
+    "flow-scheduling": "flowlex.validation.certificates.flow:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
     "load-partition": "flowlex.validation.certificates.load:VERIFIER",

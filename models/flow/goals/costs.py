@@ -12,7 +12,7 @@ from math import inf
 
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView, exact
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
 
@@ -47,10 +47,19 @@ class DataLocality(Goal):
         if not task.task.data:
             return ()
         held, racks, total = _data(task, cluster)
-        enough = self.threshold * total
+        enough = self._enough(total)
         return [*self._best(held, enough), *(Spot.of(rack) for rack, size in racks.items() if size >= enough)]
 
-    def _best(self, held: dict[str, int], enough: float) -> list[str]:
+    def _enough(self, total: int) -> int:
+        """The least whole MB that is at least ``threshold`` of all."""
+        top, bottom = self._threshold
+        return -(-top * total // bottom)
+
+    @cached_property
+    def _threshold(self) -> tuple[int, int]:
+        return exact(self.threshold).as_integer_ratio()
+
+    def _best(self, held: dict[str, int], enough: int) -> list[str]:
         best = [machine for machine, size in held.items() if size >= enough]
         return best if len(best) <= self.most else sorted(best, key=lambda m: (-held[m], m))[: self.most]
 
@@ -59,7 +68,7 @@ class DataLocality(Goal):
         if not task.task.data:
             return {ANYWHERE: 0}
         held, racks, total = _data(task, cluster)
-        enough, rack_of = self.threshold * total, cluster.racks
+        enough, rack_of = self._enough(total), cluster.racks
         far, nearer, here = self._units(total, scale)
         found: dict[str | Spot, int] = {ANYWHERE: far}
         for machine in self._best(held, enough):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from flowlex.instances import generate
 from flowlex.models import solve
 from flowlex.validation.certificates import SolutionError, verify
+from tests.validation.certificates.clusters import GOALS, random_cluster
 
 FILES = {
     "gpu": (generate("gpu-random", seed=5), {"policy": "FSP"}),
@@ -21,6 +22,9 @@ FILES = {
     "gpu without fairness": (generate("gpu-random", seed=7), {"policy": "FSU"}),
     "load": (generate("inference-cluster", seed=1), {"capacity": "history", "level": "item"}),
     "load, makespan": (generate("inference-cluster", seed=2), {"capacity": "cpu_load", "objective": "makespan"}),
+    "flow": (random_cluster(3, size=20), GOALS["borg"]),
+    "flow, shares": (random_cluster(4, size=20), GOALS["shares and decimals"]),
+    "flow, strict": (random_cluster(7, size=20), GOALS["all in strict order"]),
 }
 TRUE = {name: json.loads(json.dumps(solve(i, "network", **options).to_dict())) for name, (i, options) in FILES.items()}
 #: What makes a file true; labels of duals and texts for people are not judged.
@@ -79,6 +83,32 @@ def test_a_task_withdrawn_or_moved_is_refused(name: str) -> None:
         failed = [check for check in verify(document, FILES[name][0]).checks if not check.ok]
         assert "no such GPU" in failed[0].detail
     assert gpus
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("flow")])
+def test_a_task_moved_withdrawn_swapped_or_added_is_refused(name: str) -> None:
+    instance = FILES[name][0]
+    placements = TRUE[name]["answer"]["placements"]
+    machines = [machine.name for machine in instance.machines]  # type: ignore[attr-defined]
+    for task, machine in placements.items():
+        for other in (*(m for m in machines if m != machine), "no such machine", None):
+            document = copy.deepcopy(TRUE[name])
+            document["answer"]["placements"][task] = other
+            if other is None:
+                del document["answer"]["placements"][task]
+                document["answer"]["waiting"][task] = "because"
+            certificate = verify(document, instance)
+            figures = [c.name for c in certificate.checks if not c.ok] == []
+            assert not certificate.ok or (figures and _same_cost(document, name)), (task, other)
+        document = copy.deepcopy(TRUE[name])
+        document["answer"]["placements"]["ghost"] = machine
+        failed = [check.detail for check in verify(document, instance).checks if not check.ok]
+        assert failed[0] == f"ghost on {machine}"
+
+
+def _same_cost(document: Any, name: str) -> bool:
+    """Whether a moved task left a schedule as good as ours, which is as true as ours."""
+    return sorted(document["answer"]["placements"]) == sorted(TRUE[name]["answer"]["placements"])
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("load")])

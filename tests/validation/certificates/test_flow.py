@@ -1,0 +1,164 @@
+"""Flow scheduling: every schedule is proven from its instance, and documents that are untrue are refused by a rule."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from flowlex.instances.files import read_instance, read_json
+from flowlex.instances.flow import FlowInstance
+from flowlex.models import solve
+from flowlex.models.flow.goals import DataLocality, Goal
+from flowlex.validation.certificates import SolutionError, solution_schema, verify
+from flowlex.validation.certificates.flow.goals import fairest
+from tests.validation.certificates.clusters import GOALS, random_cluster
+
+DOCUMENTS = Path(__file__).parent / "documents" / "flow-scheduling"
+INSTANCE = read_instance(DOCUMENTS / "hand.json")
+TRUE = read_json(DOCUMENTS / "hand.solution.json")
+#: File in ``refused``: the check that must fail.
+REFUSED = {
+    "a-task-nobody-knows": "tasks and machines of this instance",
+    "a-machine-nobody-knows": "tasks and machines of this instance",
+    "a-banned-machine": "every required and forbidden resource is honoured",
+    "two-on-one-machine": "tasks that must are on different machines",
+    "more-than-the-slots": "no machine runs more tasks than it has slots",
+    "neither-runs-nor-waits": "waiting tasks are those named",
+    "runs-and-waits": "waiting tasks are those named",
+    "above-its-share": "no job runs more tasks than its share",
+    "an-unfair-share": "shares are max-min fair",
+    "a-share-of-nobody": "shares of this instance's jobs",
+    "a-dearer-schedule": "no schedule is better",
+    "a-price-too-high": "no schedule is better",
+    "a-price-of-nobody": "prices and weights of what there is",
+    "a-weight-too-small": "weights put the stages in strict order",
+    "optimal-without-proof": "stated claim",
+    "objective-of-another": "objective",
+    "bound-above-the-optimum": "bound",
+    "metric-changed": "metrics",
+    "dual-changed": "duals are the prices",
+    "another-unit": "objective",
+    "another-goal": "objective",
+    "called-infeasible": "status",
+}
+
+
+@pytest.mark.parametrize("name", GOALS)
+@pytest.mark.parametrize("seed", range(4))
+def test_every_goal_is_proven_from_the_file(name: str, seed: int) -> None:
+    instance = random_cluster(seed)
+    document = json.loads(json.dumps(solve(instance, "network", **GOALS[name]).to_dict()))
+    certificate = verify(document, instance)
+    assert (certificate.ok, certificate.claim, certificate.exact) == (True, "optimal", True)
+    jsonschema.validate(document, solution_schema())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GOALS)
+@pytest.mark.parametrize("start", range(1000, 1100, 10))
+def test_every_goal_is_proven_on_many_clusters(name: str, start: int) -> None:
+    for seed in range(start, start + 10):
+        certificate = solve(random_cluster(seed, size=30), "network", **GOALS[name]).certificate
+        assert certificate is not None and certificate.claim == "optimal"
+
+
+def test_the_true_document_is_proven() -> None:
+    certificate = verify(TRUE, INSTANCE)
+    assert (certificate.ok, certificate.claim) == (True, "optimal")
+
+
+def test_every_document_of_the_folder_has_its_rule() -> None:
+    assert {path.name.removesuffix(".solution.json") for path in (DOCUMENTS / "refused").iterdir()} == set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_untrue_documents_are_refused(name: str) -> None:
+    certificate = verify(read_json(DOCUMENTS / "refused" / f"{name}.solution.json"), INSTANCE)
+    assert not certificate.ok
+    assert REFUSED[name] in [check.name for check in certificate.checks if not check.ok]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["answer"].update(scale=0), "answer.scale: Input should be greater"),
+        (lambda d: d["answer"].update(shares={"a": [1]}), "answer.shares.a: List should have at least 2"),
+        (lambda d: d["proof"].update(machine_price={"m0": float("nan")}), "proof.machine_price.m0"),
+        (lambda d: d["proof"].update(hunch=1), "proof.hunch: Extra inputs"),
+    ],
+)
+def test_documents_that_cannot_be_judged_say_where(change: Callable[[Any], Any], says: str) -> None:
+    document = copy.deepcopy(TRUE)
+    change(document)
+    with pytest.raises(SolutionError, match=says):
+        verify(document, INSTANCE)
+
+
+def _locality(instance: FlowInstance, placed: dict[str, str], rack_cost: int, cluster_cost: int) -> int:
+    """What all running tasks read, block by block, by true distances."""
+    rack = {machine.name: machine.rack for machine in instance.machines}
+    total = 0
+    for task in instance.tasks:
+        for block in task.data if task.name in placed else ():
+            machine = placed[task.name]
+            near = any(rack[holder] == rack[machine] for holder in block.machines)
+            total += block.size_mb * (0 if machine in block.machines else rack_cost if near else cluster_cost)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_gap_of_aggregated_locality_bounds_the_true_optimum(seed: int) -> None:
+    instance = random_cluster(seed, size=5)
+    apart = {t.name: j.different_machines for j in instance.jobs for t in j.tasks}
+    goals = {"goals": (DataLocality(1, 3, threshold=0.5, most=1),)}
+    instance = instance.model_copy(
+        update={
+            "jobs": tuple(
+                job.model_copy(update={"tasks": tuple(t.model_copy(update={"costs": {}}) for t in job.tasks)})
+                for job in instance.jobs
+            )
+        }
+    )
+    solution = solve(instance, "network", **goals)
+    names = [task.name for task in instance.tasks]
+    slots = {machine.name: machine.slots for machine in instance.machines}
+    best: tuple[int, int] | None = None
+    for way in product([*slots, None], repeat=len(names)):
+        placed = {task: machine for task, machine in zip(names, way, strict=True) if machine is not None}
+        pairs = Counter((apart[task], machine) for task, machine in placed.items() if apart[task])
+        if any(n > slots[m] for m, n in Counter(placed.values()).items()) or max(pairs.values(), default=0) > 1:
+            continue
+        value = (len(names) - len(placed), _locality(instance, placed, 1, 3))
+        best = value if best is None else min(best, value)
+    assert best is not None
+    mine = _locality(instance, dict(solution.machine_of), 1, 3)
+    assert len(names) - len(solution.machine_of) == best[0]
+    said = [c.detail for c in solution.certificate.checks if c.name == "gap of aggregated locality"]  # type: ignore[union-attr]
+    gap = int(said[0].split("at most ")[1].split()[0]) if said else 0
+    assert best[1] <= mine <= best[1] + gap
+    assert mine == solution.score.cost - (int(said[0].split()[3]) if said else 0)  # type: ignore[union-attr]
+
+
+def test_fair_shares_are_those_and_no_others() -> None:
+    cases = [([0, 1, 0], [3, 4, 2], [1, 2, 3], units) for units in range(12)]
+    for least, most, weight, units in cases:
+        ranges = (range(a, b + 1) for a, b in zip(least, most, strict=True))
+        fair = [share for share in product(*ranges) if not fairest(least, most, weight, units, list(share))]
+        assert len(fair) == 1
+
+
+def test_a_goal_that_no_file_holds_is_quoted() -> None:
+    class Mine(Goal):
+        pass
+
+    solution = solve(random_cluster(1), "network", goals=(Mine(),))
+    assert solution.certificate is not None and solution.certificate.claim == "feasible"
+    assert [c.name for c in solution.certificate.checks if c.how == "quoted"] == ["costs of the goals"]

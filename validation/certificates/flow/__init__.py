@@ -1,0 +1,257 @@
+"""Solution files of flow scheduling, judged from the instance: who runs where, who waits, and why nothing is better.
+
+Placements, shares, every goal's cost by task and machine, and all figures are recomputed from the instance and the
+options. That no schedule is better is proven by prices over the instance's own machines and jobs: see `prices`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.flow.goals import Problem, Task, fairest
+from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict
+
+__all__ = ["VERIFIER"]
+
+
+class FlowAnswer(Strict):
+    """Machine by running task, reason by waiting one, (least, most) tasks by job with shares, the unit of costs."""
+
+    placements: dict[str, str]
+    waiting: dict[str, str]
+    shares: dict[str, Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default_factory=dict)
+    scale: int = Field(ge=1)
+    weights: dict[str, int] | None
+    """Weight of each stage in the objective; null where the stages were solved one after the other."""
+
+
+class FlowProof(Strict):
+    """Weights of the stages, and prices in the unit of their sum; those left out are 0."""
+
+    weights: dict[str, int] | None = None
+    machine_price: dict[str, int] = Field(default_factory=dict)
+    job_price: dict[str, int] = Field(default_factory=dict)
+    apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
+class _Schedule:
+    """The answer in the instance's own order, with its figures."""
+
+    def __init__(self, problem: Problem, answer: FlowAnswer) -> None:
+        self.problem, jobs = problem, problem.instance.jobs
+        self.at = [problem.machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks]
+        self.held = Counter(m for m in self.at if m >= 0)
+        self.running = [0] * len(jobs)
+        for task, m in zip(problem.tasks, self.at, strict=True):
+            self.running[task.job] += m >= 0
+        self.waits = [len(job.tasks) - n for job, n in zip(jobs, self.running, strict=True)]
+        stated = answer.shares if problem.shares() is not None else {}
+        pairs = (stated.get(job.name, [0, len(job.tasks)]) for job in jobs)
+        self.shares = [(least, most) for least, most in pairs]
+        self.short = sum(max(0, least - n) for (least, _), n in zip(self.shares, self.running, strict=True))
+
+    def stages(self) -> dict[str, int]:
+        """Value of every stage by name, in strict order."""
+        problem, waiting = self.problem, Counter[int]()
+        for j, n in enumerate(self.waits):
+            waiting[problem.level(j)] += n
+        found = {"shortfall": self.short}
+        found |= {f"waiting_{level}": waiting[level] for level in sorted(waiting, reverse=True) if level}
+        return found | self.costs()
+
+    def costs(self) -> dict[str, int]:
+        """Cost of every rank by name."""
+        problem = self.problem
+        cost: Counter[str] = Counter()
+        for task, m in zip(problem.tasks, self.at, strict=True):
+            cost.update(task.waiting if m < 0 else problem.running(task, m))
+        for m, n in self.held.items():
+            for rank, slots in problem.slot_costs(m):
+                cost[rank] += sum(slots[:n])
+        return {rank: cost[rank] for rank in problem.goals.ranks}
+
+    def saved(self) -> int:
+        """What true distances cost less than aggregated ones."""
+        pairs = zip(self.problem.tasks, self.at, strict=True)
+        read = [(t, m) for t, m in pairs if m >= 0 and t.blocks and m not in t.explicit]
+        return sum(self.problem.aggregated(t, m) - self.problem.reading(t, m) for t, m in read)
+
+
+def _judge(claimed: Claimed) -> Finding:
+    instance, document, answer = claimed.instance, claimed.document, claimed.answer
+    if answer is None:
+        return Finding("feasible", (Check("a schedule", False, detail="all may wait: there always is one"),))
+    problem = Problem(instance, document.options, answer.scale)
+    names = {task.task.name for task in problem.tasks}
+    strange = [f"{t} on {m}" for t, m in answer.placements.items() if t not in names or m not in problem.machine]
+    if strange:
+        return Finding("feasible", (_none("tasks and machines of this instance", strange),))
+    schedule = _Schedule(problem, answer)
+    if problem.goals.foreign:
+        quoted = f"{problem.goals.foreign}: no file holds what it costs"
+        checks = [*_feasible(schedule, answer), Check("costs of the goals", True, detail=quoted, how="quoted")]
+        stated = None if document.objective is None else Fraction(document.objective)
+        said = {name: Fraction(value) for name, value in document.stages.items()}
+        return Finding("feasible", tuple(checks), stated, stated, said)
+    checks = [*_feasible(schedule, answer), *_shares(schedule, answer)]
+    values = schedule.stages()
+    checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))
+    stages, objective = _objective(document.stages, answer.weights, values)
+    metrics = _metrics(schedule, values)
+    if document.status != "optimal" or not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks), objective, stages=stages, metrics=metrics)
+    if claimed.proof.weights is None:
+        checks.append(Check("no schedule is better", True, detail=f"says {document.engine}", how="quoted"))
+        return Finding("feasible", tuple(checks), objective, objective, stages, metrics)
+    checks += _best(schedule, claimed.proof, values, answer, document.duals)
+    return Finding("optimal", tuple(checks), objective, objective, stages, metrics)
+
+
+def _objective(
+    stated: dict[str, Any], weights: dict[str, int] | None, values: dict[str, int]
+) -> tuple[dict[str, int], int]:
+    """Stages that the file should state, and its objective: their weighted sum, or the last one stated."""
+    if weights is not None:
+        if weights.keys() != values.keys():
+            raise ValueError(f"weights of {', '.join(weights)}; the stages are {', '.join(values)}")
+        return {}, sum(weights[name] * value for name, value in values.items())
+    stages = {name: value for name, value in values.items() if value or name in stated}
+    return stages, values[[name for name in values if name in stated][-1]]
+
+
+def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
+    problem, machines = schedule.problem, schedule.problem.instance.machines
+    placed = list(zip(problem.tasks, schedule.at, strict=True))
+    over = [machines[m].name for m, n in schedule.held.items() if n > machines[m].slots]
+    yield _none("no machine runs more tasks than it has slots", over)
+    broken = [t.task.name for t, m in placed if m >= 0 and problem.broken(t, m)]
+    yield _none("every required and forbidden resource is honoured", broken)
+    pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
+    yield _none("tasks that must are on different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
+    waiting = {t.task.name for t, m in placed if m < 0}
+    yield _none("waiting tasks are those named", sorted(waiting ^ set(answer.waiting)))
+
+
+def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
+    problem, jobs = schedule.problem, schedule.problem.instance.jobs
+    asked = problem.shares()
+    if asked is None:
+        yield _none("no shares without a goal of shares", list(answer.shares))
+        return
+    yield _none("shares of this instance's jobs", sorted(answer.shares.keys() ^ {job.name for job in jobs}))
+    above = [
+        j.name
+        for j, n, (_, most) in zip(jobs, schedule.running, schedule.shares, strict=True)
+        if n > min(most, len(j.tasks))
+    ]
+    yield _none("no job runs more tasks than its share", above)
+    least, most, weight = asked
+    slots = sum(machine.slots for machine in problem.instance.machines)
+    lower, upper = ([share[k] for share in schedule.shares] for k in (0, 1))
+    if sum(least) > slots:  # the guarantees exceed the slots: scaled down in proportion
+        scaled = fairest([0] * len(jobs), least, [max(1, n) for n in least], slots, lower)
+        yield Check("guarantees scaled down to the slots", not scaled, detail=scaled)
+        least = lower
+    if problem.goals.by_kind["FairShares"]["kind"] == "caps":
+        yield Check("guarantees and limits of the jobs", lower == least and upper == most)
+        return
+    why = fairest(least, most, weight, slots, lower)
+    yield Check("shares are max-min fair", lower == upper and not why, detail=why)
+
+
+def _best(
+    schedule: _Schedule, proof: FlowProof, values: dict[str, int], answer: FlowAnswer, duals: dict[str, Any]
+) -> Iterator[Check]:
+    """Weights that put the stages in strict order, and prices that bound their sum."""
+    problem, weights = schedule.problem, proof.weights or {}
+    jobs = {job.name: j for j, job in enumerate(problem.instance.jobs)}
+    rules = {task.apart for task in problem.tasks} - {""}
+    strange = sorted((proof.machine_price.keys() - problem.machine.keys()) | (proof.job_price.keys() - jobs.keys()))
+    strange += sorted((proof.apart_price.keys() - rules) | (weights.keys() ^ values.keys()))
+    strange += [m for more in proof.apart_price.values() for m in more.keys() - problem.machine.keys()]
+    negative = [rule for rule, more in proof.apart_price.items() if min(more.values(), default=0) < 0]
+    yield _none("prices and weights of what there is", [*strange, *(f"negative price of {r}" for r in negative)])
+    if strange or negative or (answer.weights is not None and answer.weights != weights):
+        yield Check("no schedule is better", False, detail="not looked at" if strange else "weights of the objective")
+        return
+    survey = Survey(problem)
+    swing = {rank: survey.swing(rank) for rank in problem.goals.ranks}
+    why = strict(weights, [name for name in values if name.startswith("waiting_")], problem.goals.ranks, swing)
+    yield Check("weights put the stages in strict order", not why, detail=why)
+    prices = Prices(
+        weights,
+        [proof.machine_price.get(name, 0) for name in problem.machine],
+        [proof.job_price.get(name, 0) for name in jobs],
+        {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
+    )
+    here = sum(weights[name] * value for name, value in values.items())
+    least = bound(problem, survey, prices, schedule.shares, true=False)
+    yield Check("no schedule is better", least == here, abs(here - least), f"at least {least}, here {here}")
+    if any(task.blocks for task in problem.tasks):
+        rank = problem.goals.rank("DataLocality")
+        true = here - weights[rank] * schedule.saved() - bound(problem, survey, prices, schedule.shares, true=True)
+        detail = f"true distances cost {schedule.saved()} less; at most {true // weights[rank]} above the best for them"
+        yield Check("gap of aggregated locality", true >= 0, detail=detail)
+    yield _duals(schedule, prices, duals)
+
+
+def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
+    """Stated duals are the prices, and of every task what it costs with them."""
+    problem = schedule.problem
+
+    def price(task: Task, m: int) -> int:
+        cost = task.waiting if m < 0 else problem.running(task, m)
+        mine = sum(prices.weights.get(rank, 0) * units for rank, units in cost.items())
+        return mine + (
+            prices.job[task.job] if m < 0 else prices.machine[m] + prices.apart.get(task.apart, {}).get(m, 0)
+        )
+
+    true = {
+        "machine": dict(zip(problem.machine, prices.machine, strict=True)),
+        "unscheduled": {job.name: p for job, p in zip(problem.instance.jobs, prices.job, strict=True)},
+        "task": {t.task.name: price(t, m) for t, m in zip(problem.tasks, schedule.at, strict=True)},
+    }
+    wrong = [name for name in duals if name not in true]
+    wrong += [name for name in true.keys() & duals.keys() if {k: int(v) for k, v in duals[name].items()} != true[name]]
+    return _none("duals are the prices", wrong)
+
+
+def _metrics(schedule: _Schedule, values: dict[str, int]) -> dict[str, Any]:
+    problem, jobs = schedule.problem, schedule.problem.instance.jobs
+    before = [(t.own, m) for t, m in zip(problem.tasks, schedule.at, strict=True)]
+    running, slots = sum(schedule.running), int(problem.slots.sum())
+    priority = problem.goals.by_kind.get("Priority")
+    waiting: Counter[int] = Counter()
+    for job, n in zip(jobs, schedule.waits, strict=True):
+        waiting[job.priority if priority is not None and priority["mode"] == "strict" else 0] += n
+    ranks = problem.goals.ranks
+    return {
+        "running": running,
+        "waiting": sum(schedule.waits),
+        "utilisation": Fraction(running, slots) if slots else 0,
+        "placed": sum(own < 0 <= m for own, m in before),
+        "moved": sum(0 <= own != m >= 0 for own, m in before),
+        "stopped": sum(m < 0 <= own for own, m in before),
+        "share_shortfall": schedule.short,
+        "waiting_by_class": "; ".join(f"{name}: {n}" for name, n in sorted(waiting.items())),
+        **({f"cost_of_{rank}": values[rank] for rank in ranks} if len(ranks) > 1 else {}),
+        "cost": sum(values[rank] for rank in ranks),
+    }
+
+
+def _said(values: dict[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _none(name: str, offenders: list[str]) -> Check:
+    return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
+
+
+VERIFIER = Verifier("flow-scheduling", FlowAnswer, FlowProof, _judge)
