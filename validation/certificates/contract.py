@@ -266,7 +266,8 @@ def verify(document: object, instance: Instance) -> Certificate:
     print_of = Check("of this very instance", same, detail=detail + ("" if same else instance.fingerprint[:15]))
     if not mine.ok or not same:
         return Certificate("feasible", True, (mine, print_of))
-    answer = _read(verifier.answer, read.answer, "answer") if read.answer or read.status in _ANSWERED else None
+    answered = bool(read.answer) or read.status in ("optimal", "feasible")
+    answer = _read(verifier.answer, read.answer, "answer") if answered else None
     claimed = Claimed(read, answer, _read(verifier.proof, read.proof, "proof"), instance)
     try:
         finding = verifier.judge(claimed)
@@ -275,9 +276,6 @@ def verify(document: object, instance: Instance) -> Certificate:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
         return Certificate("feasible", True, (mine, print_of, failed))
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
-
-
-_ANSWERED = ("optimal", "feasible")
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
