@@ -34,7 +34,9 @@ Solve = Callable[[LinearProgram], Outcome]
 _ZERO = 1e-7
 
 
-def minimize_on_faces(problem: LexicographicProgram, solve: Solve, at_least: int = 0) -> LexicographicResult | None:
+def minimize_on_faces(
+    problem: LexicographicProgram, solve: Solve, at_least: int = 0, enough: Callable[[Stage], bool] | None = None
+) -> LexicographicResult | None:
     """Minimise level by level; the answer is whole.
 
     Parameters
@@ -43,6 +45,8 @@ def minimize_on_faces(problem: LexicographicProgram, solve: Solve, at_least: int
         Solves one program.
     at_least
         A known lower bound of the largest level; 0 when none is known.
+    enough
+        Looks at the objective before all levels (its prices); False ends here with None.
 
     Returns
     -------
@@ -54,6 +58,8 @@ def minimize_on_faces(problem: LexicographicProgram, solve: Solve, at_least: int
     outcome = faces.first() if problem.first is not None else None
     if outcome is not None and outcome.status is not Status.OPTIMAL:
         return faces.ended(outcome)
+    if outcome is not None and enough is not None and faces.is_whole and not enough(faces.stages[0]):
+        return None
     lowest = 2 if problem.constant_sum is not None else 1
     level = at_least
     if level:

@@ -28,10 +28,11 @@ from flowlex.instances.jit import JitInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.latest_arrival import Rule
-from flowlex.models.jit.levels import Plan, Search, find_plan
+from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.printed import printed_program, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program, rates_of_cells
 from flowlex.models.jit.proofs import largest_proof
+from flowlex.models.jit.search import Plan, Search
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule

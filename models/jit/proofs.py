@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,11 +20,13 @@ from flowlex.models.jit.program import Cells
 from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
-__all__ = ["band_proofs", "largest_proof", "part_document", "stage_proofs"]
+__all__ = ["band_proofs", "largest_proof", "part_document", "split_proofs", "stage_proofs"]
 
 _SIDES = ("out", "in")
-#: Denominators that prices of programs with coefficients 0 and 1 are seen to have; the last is a rounding.
-_SCALES = (1, 2, 3, 4, 6, 12, 60, 1 << 20)
+#: Prices of programs with coefficients 0 and 1 are fractions with small denominators.
+_DENOMINATOR = 64
+#: A common denominator above this becomes this, and prices are rounded.
+_ROUNDING = 720_720 * 16
 
 
 def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[LevelProof, ...]:
@@ -83,6 +88,22 @@ def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple
     return tuple(proofs)
 
 
+def split_proofs(
+    grid: Grid, load: Load, proofs: tuple[LevelProof, ...], part: Integers, at: Integers
+) -> tuple[LevelProof, ...]:
+    """Proofs of a part that shares nothing with others: prices of its transfers (at places ``at``) and of its units."""
+    machines = len(grid.out_units)
+    pairs = grid.sender[part] * machines + grid.receiver[part]
+    ports = np.concatenate([grid.sender[part], grid.receiver[part] + machines])
+
+    def own(prices: Prices, units: Integers) -> Prices:
+        kept = np.isin(prices.unit, units)
+        return Prices(prices.unit[kept], prices.begin[kept], prices.end[kept], prices.price[kept])
+
+    loads = pairs if load == "pair" else ports
+    return tuple(replace(p, lam=p.lam[at], load=own(p.load, loads), port=own(p.port, ports)) for p in proofs)
+
+
 def _stage_proof(
     cells: Cells,
     load: Load,
@@ -121,12 +142,10 @@ def _stage_proof(
 
 
 def _scale(values: list[Floats]) -> int:
-    """The least denominator that makes all prices whole."""
-    together = np.concatenate(values)
-    for scale in _SCALES:
-        if np.abs(together * scale - np.rint(together * scale)).max(initial=0.0) < 1e-6:
-            return scale
-    return _SCALES[-1]
+    """The least common denominator of all prices; a rounding where it is large."""
+    parts = np.unique(np.round(np.concatenate(values) % 1.0, 9))
+    scale = math.lcm(*(Fraction(part).limit_denominator(_DENOMINATOR).denominator for part in parts.tolist()))
+    return scale if scale <= _ROUNDING else _ROUNDING
 
 
 def _whole(values: Floats, scale: int) -> NDArray[np.int64]:

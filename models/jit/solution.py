@@ -14,8 +14,8 @@ from flowlex.formulations.outcome import Status
 from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.grid import Grid, Load, Runs
-from flowlex.models.jit.levels import Plan
 from flowlex.models.jit.proofs import part_document
+from flowlex.models.jit.search import Plan
 from flowlex.validation.certificates.jit import LATENESS, SchedulePart
 
 if TYPE_CHECKING:

@@ -202,7 +202,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     """An integer program that stops early gives a feasible schedule without a claim to optimality."""
     from dataclasses import replace
 
-    from flowlex.models.jit import levels
+    from flowlex.models.jit import search as levels
 
     whole = levels.solve
 
@@ -222,7 +222,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("proven", [0, 1, 2])
 def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, proven: int) -> None:
     """Time that runs out after some programs leaves a schedule, its vector, and the levels proven until then."""
-    from flowlex.models.jit import levels
+    from flowlex.models.jit import search as levels
 
     whole, calls = levels.solve, [0]
 

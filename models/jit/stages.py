@@ -1,0 +1,218 @@
+"""Programs for the transfers around ports that bind: a point within the bands, or the stages one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.lexicographic.faces import minimize_on_faces
+from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, Stage, staged
+from flowlex.formulations.outcome import Status
+from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.grid import Runs
+from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program, rates_of_cells
+from flowlex.models.jit.proofs import split_proofs, stage_proofs
+from flowlex.models.jit.search import Ports, SearchState
+from flowlex.models.jit.structure import Bands
+
+__all__ = ["all_staged", "face_point", "split", "staged_together"]
+
+#: Parts of fewer transfers share programs.
+TOGETHER = 150
+
+
+def face_point(state: SearchState, bands: Bands, members: Integers, ports: Ports) -> tuple[Runs, Integers] | None:
+    """A schedule of some transfers within their bands and the given ports, or None when there is none."""
+    grid, search = state.grid, state.search
+    cells = Cells(grid, members, grid.stop[members], "intervals", ports)
+    program = base_program(cells, name="bands", binding_only=True, labels=False)
+    columns = cells.columns
+    unit, cell, parts = cells.load_entries(search.load)
+    rate = Variables(np.arange(columns.count))
+    loads = Expression.empty(len(unit))
+    for part in parts:
+        loads = loads + rate.sum_by(part, len(unit))
+    band = bands.band[bands.entries.entry(unit, cells.edges[cell])]
+    program.constrain("band_most", loads, "<=", (band + 1) * cells.length[cell])
+    program.constrain("band_least", loads, ">=", np.maximum(band, 0) * cells.length[cell])
+    closed = ~bands.allowed[grid.columns.entry(members[columns.row], cells.edges[columns.slot])]
+    program = program.with_upper("rate", np.where(closed, 0.0, program.variable_blocks["rate"].upper))
+    state.lp_solves += 1
+    outcome = state.solve(program)
+    if outcome.values is None:
+        return None
+    values = np.rint(outcome.values)
+    if np.abs(outcome.values - values).max(initial=0.0) <= WHOLE:
+        state.took("lp in bands")
+    else:
+        state.mip_solves += 1
+        outcome = state.solve(program.with_integer("rate"))
+        if outcome.values is None:
+            return None
+        values = np.rint(outcome.values)
+        state.took("lp in bands, rounded")
+    return rates_of_cells(cells, values.astype(np.int64))
+
+
+def all_staged(state: SearchState, parts: list[Integers], ports: Ports, bands: Bands, late: NDArray[np.bool_]) -> bool:
+    """Run the staged programs for parts that share nothing; return whether all have a schedule.
+
+    Small ones go into one program, which is many times quicker than hundreds; each alone where that does not lead to
+    whole units. Parts for which there is no time on time are marked ``late``, and planned with elastic windows.
+    """
+    for elastic in (False, True):
+        now = [part for part in parts if bool(late[part].any()) is elastic]
+        missed = []
+        for batch in _batches(now):
+            together = np.concatenate(batch)
+            at_least = 0 if elastic else bands.largest_of(together)
+            if len(batch) > 1 and staged_together(state, together, ports, at_least, elastic=elastic, parts=batch):
+                continue
+            for part in batch:
+                at_least = 0 if elastic else bands.largest_of(part)
+                if not staged_together(state, part, ports, at_least, elastic=elastic):
+                    missed.append(part)
+        if missed and (elastic or state.search.windows == "strict"):
+            return False
+        for part in missed:
+            late[part] = True
+    return True
+
+
+def _batches(parts: list[Integers]) -> list[list[Integers]]:
+    """Parts in batches of at most `TOGETHER` transfers; a larger one is a batch of its own."""
+    batches: list[list[Integers]] = []
+    room = 0
+    for part in sorted(parts, key=len):
+        if len(part) > room:
+            batches.append([])
+            room = TOGETHER
+        batches[-1].append(part)
+        room -= len(part)
+    return batches
+
+
+def staged_together(
+    state: SearchState,
+    members: Integers,
+    ports: Ports | None,
+    at_least: int,
+    *,
+    elastic: bool,
+    parts: list[Integers] | None = None,
+) -> bool:
+    """Run the staged programs for some transfers; return whether they have a schedule.
+
+    ``parts`` share nothing and are proven one by one; then False only says that this way does not lead there.
+    """
+    grid, search = state.grid, state.search
+    cells, result = None, None
+    if elastic and search.integrality == "auto":
+        cells, result = _least_late(state, members, ports)
+    elif search.integrality == "auto":
+        cells = Cells(grid, members, grid.stop[members], search.horizon, ports)
+        result = minimize_on_faces(_problem(state, cells, elastic=False), state.solve, at_least)
+    if result is None and parts is not None:
+        return False
+    if result is None or cells is None:
+        stop = latest_end(grid, members) if elastic else grid.stop[members]
+        cells = Cells(grid, members, stop, "slots" if elastic else search.horizon, ports)
+        problem = _problem(state, cells, elastic=elastic)
+        result = staged(problem, solve=state.solve, integrality=search.integrality, at_least=at_least)
+    state.lp_solves += result.lp_solves
+    state.mip_solves += result.mip_solves
+    if result.status is Status.INFEASIBLE:
+        return False
+    _accept(state, cells, result, parts)
+    if elastic:
+        state.took("least lateness first")
+    return True
+
+
+def _problem(state: SearchState, cells: Cells, *, elastic: bool) -> LexicographicProgram:
+    return lexicographic_program(
+        cells, state.search.load, name="lexicographic", binding_only=True, labels=False, elastic=elastic
+    )
+
+
+def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> tuple[Cells, LexicographicResult | None]:
+    """Elastic windows that grow until they lose no schedule of least lateness, and the stages over them.
+
+    By any dual optimum of the lateness, a unit that is later than its transfer's price is in no optimum. So the
+    program over windows as short as a simple schedule needs proves itself, or says which windows must be longer.
+    The result is None where the way by faces does not lead to whole units.
+    """
+    grid = state.grid
+    most = latest_end(grid, members)
+    none = (np.zeros((len(grid.out_units), 0), np.int64), np.zeros((len(grid.in_units), 0), np.int64))
+    facts = (grid.sender[members], grid.receiver[members], grid.units[members], grid.start[members])
+    simple, _ = fill(*none, grid.out_units, grid.in_units, *facts)
+    least = np.minimum(grid.stop[members], most)
+    end = np.clip(simple, least, most)
+    while True:
+        longer = _Longer(grid.due[members], end, most)
+        cells = Cells(grid, members, end, "slots", ports)
+        result = minimize_on_faces(_problem(state, cells, elastic=True), state.solve, 0, longer.needless)
+        if result is not None and result.status is Status.INFEASIBLE and (end < most).any():
+            longer.end = most  # firm ends may need others to go later than they would by themselves
+        if (longer.end == end).all():
+            return cells, result
+        end = longer.end
+
+
+@dataclass
+class _Longer:
+    """Which windows must be longer, by the prices of the lateness."""
+
+    due: Integers
+    end: Integers
+    most: Integers
+
+    def needless(self, stage: Stage) -> bool:
+        """Whether none must be; else ``end`` is where they must go to."""
+        before = self.end
+        wanted = self.due + np.floor(stage.duals["size"] + WHOLE).astype(np.int64)
+        self.end = np.maximum(before, np.minimum(wanted, self.most))
+        return bool((self.end == before).all())
+
+
+def _accept(state: SearchState, cells: Cells, result: LexicographicResult, parts: list[Integers] | None = None) -> None:
+    """Store a staged answer with its proofs, part by part."""
+    if result.values is None:
+        state.status = result.status
+        zero = np.zeros(int((cells.stop - cells.grid.start[cells.which]).sum()), np.int64)
+        state.keep(cells.which, Runs(cells.grid.start[cells.which], cells.stop), zero)
+        return
+    if result.status is not Status.OPTIMAL:
+        state.status = result.status
+        open_levels = [s.level + 1 for s in result.stages if s.level and s.bound < s.value - WHOLE]
+        last = min((s.level for s in result.stages if s.level), default=0)
+        state.lowest = max(state.lowest, last, *open_levels)
+    whole = np.rint(result.values)
+    if np.abs(result.values - whole).max(initial=0.0) <= WHOLE:
+        runs, rate = rates_of_cells(cells, whole.astype(np.int64))
+        state.keep(cells.which, runs, rate)
+    else:
+        runs = Runs(cells.grid.start[cells.which], cells.stop)
+        cell = np.searchsorted(cells.edges, runs.slot, side="right") - 1
+        share = result.values / cells.length[cells.columns.slot]
+        state.keep(cells.which, runs, share[cells.columns.entry(runs.row, cell)])
+    state.took(f"staged {result.route}")
+    proofs = stage_proofs(cells, state.search.load, result)
+    if parts is None:
+        state.prove(cells.which, proofs)
+        return
+    place = {k: n for n, k in enumerate(cells.which.tolist())}
+    for part in parts:
+        at = np.array([place[k] for k in part.tolist()], np.int64)
+        state.prove(part, split_proofs(cells.grid, state.search.load, proofs, part, at))
+
+
+def split(which: Integers, labels: Integers) -> list[Integers]:
+    """Cut a set of transfers by component, in order of their first transfers."""
+    _, first, inverse = np.unique(labels[which], return_index=True, return_inverse=True)
+    return [which[inverse == c] for c in np.argsort(first)]
