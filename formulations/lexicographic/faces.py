@@ -209,10 +209,11 @@ class _Faces:
         self.lower[kept[reduced < -_ZERO]] = self.upper[kept[reduced < -_ZERO]]
         self.row_lower = np.where(dual < -_ZERO, self.row_upper, self.row_lower)
         self.row_upper = np.where(dual > _ZERO, self.row_lower, self.row_upper)
-        decided = ~self.undecided
+        decided = ~self.undecided if active is not None else np.ones_like(self.undecided)
         self.low = np.where(decided & (rho > _ZERO), self.high, self.low)
         self.high = np.where(decided & (rho < -_ZERO), self.low, self.high)
-        if active is None:
+        if active is None:  # a load with a price is full: it counts at every level
+            self.undecided &= ~(rho > _ZERO)
             return
         edge, full = (level - 1) * self.width, level * self.width
         mine = np.zeros(len(rho), np.bool_)
@@ -241,6 +242,10 @@ class _Faces:
             values[self.kept] = np.rint(rounded.values[: len(self.kept)])
         loads = problem.loads.evaluate(values)
         counts = {s: float(np.clip(loads - (s - 1) * self.width, 0, self.width).sum()) for s in range(1, self.top + 1)}
+        if problem.first is not None:
+            counts[problem.levels + 1] = float(problem.first.evaluate(values)[0])
+        if any(abs(counts.pop(s.level, s.value) - s.value) > WHOLE for s in self.stages if s.level > self.top):
+            return None
         if any(abs(counts.get(s.level, s.value) - s.value) > WHOLE for s in self.stages):
             return None
         status = Status.OPTIMAL if outcome.status is Status.OPTIMAL else Status.FEASIBLE

@@ -242,7 +242,13 @@ class Board:
         for k, price in enumerate(pi):
             full = self.room[k] - gap // np.maximum(price, 1)
             self.room_low[k] = np.where(price > 0, np.maximum(self.room_low[k], full), self.room_low[k])
-        if proof.level == LATENESS or proof.mu:
+        if proof.level == LATENESS:  # a load that has a price is as high (or, below zero, as low) as can be
+            for k, price in enumerate(rho):
+                slack = gap // np.maximum(np.abs(price), 1)
+                self.low[k] = np.where(price > 0, np.maximum(self.low[k], self.high[k] - slack), self.low[k])
+                self.high[k] = np.where(price < 0, np.minimum(self.high[k], self.low[k] + slack), self.high[k])
+            return
+        if proof.mu:
             return
         scale, level = proof.scale, proof.level
         for k, price in enumerate(rho):
