@@ -338,14 +338,17 @@ def _checked(block: VariableBlock) -> VariableBlock:
 
 def block_names(name: str, count: int, labels: Labels) -> list[str]:
     """Return ``name[label]`` for every member of a block; members are numbered when there are no labels."""
+    return [f"{name}[{label}]" for label in block_labels(count, labels)]
+
+
+def block_labels(count: int, labels: Labels) -> list[str]:
+    """Labels of a block's members as text, parts joined by commas; numbers when there are none."""
     if labels is None:
-        return [f"{name}[{i}]" for i in range(count)]
+        return list(map(str, range(count)))
     if isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels):
-        return [
-            f"{name}[{','.join(map(str, parts))}]" for parts in zip(*(part.tolist() for part in labels), strict=True)
-        ]
+        return [",".join(map(str, parts)) for parts in zip(*(part.tolist() for part in labels), strict=True)]
     items = labels.tolist() if isinstance(labels, np.ndarray) else labels
-    return [f"{name}[{','.join(map(str, item)) if isinstance(item, tuple) else item}]" for item in items]
+    return [",".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in items]
 
 
 def check_declared(owner: str, what: str, name: str, declared: Collection[str] | None) -> None:

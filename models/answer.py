@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.linear_program import Labels, block_labels
 from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.base import Instance
 from flowlex.models.mathematics import html_table
@@ -25,8 +26,9 @@ __all__ = ["Dual", "ModelError", "Seconds", "Solution", "plain"]
 
 class _Block(Protocol):
     @property
-    def name(self) -> str: ...
-    def names(self) -> list[str]: ...
+    def count(self) -> int: ...
+    @property
+    def labels(self) -> Labels: ...
 
 
 class ModelError(ValueError):
@@ -66,8 +68,7 @@ class Dual:
     @classmethod
     def of_block(cls, block: _Block, values: NDArray[Any]) -> Dual:
         """Duals of a block of rows or arcs of a formulation, labelled as the block is."""
-        start = len(block.name) + 1
-        return cls(values, lambda: [name[start:-1] for name in block.names()])
+        return cls(values, lambda: block_labels(block.count, block.labels))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)

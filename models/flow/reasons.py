@@ -20,6 +20,8 @@ def waiting_reasons(
     instance: FlowInstance, rules: Rules, machine_of: Mapping[str, str], shares: Mapping[str, tuple[int, int]]
 ) -> dict[str, str]:
     """Reason by waiting task."""
+    if len(machine_of) == sum(len(job.tasks) for job in instance.jobs):
+        return {}
     cluster = ClusterView()
     for machine in instance.machines:
         cluster.add(machine)

@@ -301,7 +301,7 @@ def _stated_duals(
     for name in true.keys() & duals.keys():
         stated, wanted = list(duals[name].values()), true[name].tolist()
         same = stated == wanted or list(map(exact, stated)) == wanted
-        labels = list(network.node_names) if name == "node" else [str(arc) for arc in range(len(reduced))]
+        labels = list(network.node_names) if name == "node" else list(map(str, range(len(reduced))))
         same = same and list(duals[name]) == labels
         checks.append(Check(f"duals of {name}", same, detail="" if same else "not those of the potentials, in order"))
     return checks
