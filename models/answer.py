@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +193,18 @@ class Solution:
             There is no answer.
         """
         self.require_answer()
+        return dict(self._figures)
+
+    @cached_property
+    def _figures(self) -> dict[str, float | int | str]:
         return self._metrics()
+
+    def finished(self, certificate: Certificate | None, seconds: Seconds) -> Self:
+        """The same solution with its certificate and times; figures are not worked out again."""
+        done = replace(self, certificate=certificate, seconds=seconds)
+        if "_figures" in self.__dict__:
+            done.__dict__["_figures"] = self._figures
+        return done
 
     def _frame(self) -> pd.DataFrame:
         raise NotImplementedError(f"{type(self).__name__} has no table")

@@ -6,7 +6,7 @@ import time
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint
 from inspect import cleandoc
@@ -216,9 +216,9 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         solution = self._interpret(run)
         certificate = self._certify(run, solution) if solution.status.claims else None
         if certificate is not None:
-            solution = replace(solution, certificate=certificate.require(f"{self.name}: {self.instance.name}"))
+            certificate.require(f"{self.name}: {self.instance.name}")
         done = time.perf_counter()
-        return replace(solution, seconds=Seconds(compiled - started, solved - compiled, done - solved))
+        return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
 
     def _prepare(self) -> None:
         """Build what solving needs; a model that is not solved as one program builds less."""

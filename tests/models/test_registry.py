@@ -16,7 +16,9 @@ from flowlex.instances import generate
 from flowlex.instances.base import Instance
 from flowlex.models import Dual, Equation, ModelError, model_for, solve
 from flowlex.models.flow.goals import FairShares
+from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.registry import model_class, model_options
+from flowlex.validation.certificates import contract
 
 TINY = {
     "allocation": "gavel-like",
@@ -162,3 +164,13 @@ def test_each_stage_has_a_program_of_its_own(generator: str, options: dict[str, 
         assert optimum(program, pulp.PULP_CBC_CMD(msg=0)) == pytest.approx(float(value), rel=1e-9)
     with pytest.raises(ModelError, match="there is no stage 'other'; the stages are: "):
         _ = model_for(instance, **options, stage="other").formulation
+
+
+def test_figures_and_certificate_are_worked_out_once_a_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for owner, name in ((GpuSolution, "_metrics"), (contract, "_bindings")):
+        true = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, name=name, true=true: calls.append(name) or true(*given))
+    solution = solve(generate("gpu-figure1"), "network")
+    assert solution.metrics() == solution.to_dict()["metrics"]
+    assert sorted(calls) == ["_bindings", "_metrics"]
