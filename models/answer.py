@@ -223,7 +223,7 @@ class Solution:
         """What `flowlex.validation.certificates` needs to prove the claim beside the answer."""
         return {}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
         """The solution file: plain data from which `flowlex verify` proves or refuses the answer."""
         answered = self.status.has_answer
         return {
@@ -242,7 +242,7 @@ class Solution:
             "message": self.message,
             "metrics": self.metrics() if answered else {},
             "answer": self._answer() if answered else {},
-            "duals": {name: dual.to_dict() for name, dual in self.duals.items()},
+            "duals": {name: dual.to_dict() for name, dual in self.duals.items()} if duals else {},
             "proof": self._proof(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }

@@ -173,7 +173,7 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         Where a verifier judges this kind of instance, it judges the document that a solution file would hold.
         """
         if verifier_for(self.instance.kind) is not None:
-            document = replace(solution, duals={}).to_dict()  # duals are not judged, and their labels take time
+            document = solution.to_dict(duals=False)  # they are not judged, and their labels take time
             return verify(document, self.instance) if document["answer"] or document["proof"] else None
         formulation, outcome = self.formulation, run.outcome
         if isinstance(formulation, FlowNetwork):

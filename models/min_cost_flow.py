@@ -6,7 +6,7 @@ equations are declared once, in `MinCostFlow`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,6 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
-from flowlex.validation.certificates import Certificate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,10 +151,6 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
             flow=outcome.values,
             network=network,
         )
-
-    def _certify(self, run: Run, solution: NetworkFlow) -> Certificate | None:
-        """Without the duals by label: they are the potentials, which are judged, and longer than all the rest."""
-        return super()._certify(run, replace(solution, duals={}))
 
 
 def _draw_network(network: FlowNetwork, flow: Integers, axes: Axes, title: str) -> Axes:
