@@ -11,204 +11,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import highspy
 import numpy as np
 
+from benchmarks.textbook_models import MODELS
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.instances.generators.registry import generate
+from flowlex.models.registry import model_for
+from flowlex.validation.unimodularity.implied import ImpliedIntegers
 from flowlex.validation.unimodularity.integers import implied_integers
+from flowlex.validation.unimodularity.matrix import NamedMatrix
+from flowlex.validation.unimodularity.sources import matrix_of
 
 Row = dict[str, object]
 
-
-def _grid(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.divmod(np.arange(rows * columns), columns)
-
-
-def fixed_charge(plants: int = 5, sites: int = 12, seed: int = 0) -> LinearProgram:
-    """Ship whole units from plants to sites that must be opened first."""
-    generator = np.random.default_rng(seed)
-    i, j = _grid(plants, sites)
-    lp = LinearProgram("fixed_charge")
-    flow = lp.variables("flow", plants * sites, upper=10, integer=True)
-    open_ = lp.variables("open", sites, upper=1, integer=True)
-    lp.constrain("supply", flow.sum_by(i, plants), "<=", generator.integers(8, 15, plants))
-    lp.constrain("link", flow.sum_by(j, sites) - open_ * 10, "<=", 0)
-    lp.constrain("total", flow.sum(), "==", 4 * plants)
-    cost = generator.integers(1, 20, plants * sites), generator.integers(10, 40, sites)
-    lp.minimize((flow * cost[0]).sum() + (open_ * cost[1]).sum())
-    return lp
-
-
-def facility_location(customers: int = 5, sites: int = 12, seed: int = 0) -> LinearProgram:
-    """Uncapacitated facility location."""
-    generator = np.random.default_rng(seed)
-    i, j = _grid(customers, sites)
-    lp = LinearProgram("facility_location")
-    serve = lp.variables("serve", customers * sites, upper=1, integer=True)
-    open_ = lp.variables("open", sites, upper=1, integer=True)
-    lp.constrain("assign", serve.sum_by(i, customers), "==", 1)
-    lp.constrain("link", serve - open_[j], "<=", 0)
-    cost = generator.integers(1, 30, customers * sites), generator.integers(10, 40, sites)
-    lp.minimize((serve * cost[0]).sum() + (open_ * cost[1]).sum())
-    return lp
-
-
-def capacitated_facility(customers: int = 5, sites: int = 12, seed: int = 0) -> LinearProgram:
-    """Customers of several units each, sites with capacities."""
-    generator = np.random.default_rng(seed)
-    i, j = _grid(customers, sites)
-    lp = LinearProgram("capacitated_facility")
-    ship = lp.variables("ship", customers * sites, upper=9, integer=True)
-    open_ = lp.variables("open", sites, upper=1, integer=True)
-    lp.constrain("demand", ship.sum_by(i, customers), "==", generator.integers(2, 9, customers))
-    lp.constrain("capacity", ship.sum_by(j, sites) - open_ * generator.integers(5, 12, sites), "<=", 0)
-    cost = generator.integers(1, 30, customers * sites), generator.integers(10, 40, sites)
-    lp.minimize((ship * cost[0]).sum() + (open_ * cost[1]).sum())
-    return lp
-
-
-def lot_sizing(periods: int = 12, seed: int = 0) -> LinearProgram:
-    """Set-ups are integer, amounts and stock are not."""
-    generator = np.random.default_rng(seed)
-    lp = LinearProgram("lot_sizing")
-    make = lp.variables("make", periods)
-    stock = lp.variables("stock", periods)
-    setup = lp.variables("setup", periods, upper=1, integer=True)
-    demand = generator.integers(5, 20, periods)
-    lp.constrain("first", make[:1] - stock[:1], "==", demand[:1])
-    lp.constrain("balance", make[1:] + stock[:-1] - stock[1:], "==", demand[1:])
-    lp.constrain("link", make - setup * float(demand.sum()), "<=", 0)
-    lp.minimize(stock.sum() + (setup * 30).sum())
-    return lp
-
-
-def assignment(size: int = 6, seed: int = 0) -> LinearProgram:
-    """Assignment of workers to jobs."""
-    i, j = _grid(size, size)
-    lp = LinearProgram("assignment")
-    x = lp.variables("x", size * size, upper=1, integer=True)
-    lp.constrain("worker", x.sum_by(i, size), "==", 1)
-    lp.constrain("job", x.sum_by(j, size), "==", 1)
-    lp.minimize((x * np.random.default_rng(seed).integers(1, 30, size * size)).sum())
-    return lp
-
-
-def transportation(plants: int = 5, sites: int = 6, seed: int = 0) -> LinearProgram:
-    """Hitchcock's problem in dozens: every row holds a 12."""
-    generator = np.random.default_rng(seed)
-    i, j = _grid(plants, sites)
-    lp = LinearProgram("transportation")
-    x = lp.variables("x", plants * sites, upper=40, integer=True)
-    lp.constrain("supply", x.sum_by(i, plants) * 12, "<=", 12 * generator.integers(20, 30, plants))
-    lp.constrain("demand", x.sum_by(j, sites) * 0.1, ">=", generator.integers(10, 16, sites) / 10)
-    lp.minimize((x * generator.integers(1, 30, plants * sites)).sum())
-    return lp
-
-
-def network_design(nodes: int = 7, arcs: int = 20, goods: int = 2, seed: int = 0) -> LinearProgram:
-    """Commodities of their own over arcs that must be built."""
-    generator = np.random.default_rng(seed)
-    tail = np.concatenate([np.arange(nodes), generator.integers(0, nodes, arcs - nodes)])
-    head = (tail + np.concatenate([np.ones(nodes, int), generator.integers(1, nodes, arcs - nodes)])) % nodes
-    lp = LinearProgram("network_design")
-    flow = lp.variables("flow", goods * arcs, upper=5, integer=True)
-    build = lp.variables("build", arcs, upper=1, integer=True)
-    for good in range(goods):
-        mine = flow[good * arcs : (good + 1) * arcs]
-        need = np.zeros(nodes)
-        need[[good, good + 3]] = 3, -3
-        lp.constrain(f"balance{good}", mine.sum_by(tail, nodes) - mine.sum_by(head, nodes), "==", need)
-    lp.constrain("link", flow - build[np.arange(goods * arcs) % arcs] * 5, "<=", 0)
-    lp.minimize((flow * generator.integers(1, 9, goods * arcs)).sum() + (build * generator.integers(5, 30, arcs)).sum())
-    return lp
-
-
-def set_cover(rows: int = 15, columns: int = 20, seed: int = 0) -> LinearProgram:
-    """Random set covering."""
-    generator = np.random.default_rng(seed)
-    dense = generator.random((rows, columns)) < 0.25
-    dense[np.arange(rows), generator.integers(0, columns, rows)] = True
-    row, column = np.nonzero(dense)
-    lp = LinearProgram("set_cover")
-    x = lp.variables("x", columns, upper=1, integer=True)
-    lp.constrain("cover", x[column].sum_by(row, rows), ">=", 1)
-    lp.minimize((x * generator.integers(5, 20, columns)).sum())
-    return lp
-
-
-def knapsack(items: int = 12, seed: int = 0) -> LinearProgram:
-    """One row of many sizes."""
-    generator = np.random.default_rng(seed)
-    lp = LinearProgram("knapsack")
-    x = lp.variables("x", items, upper=1, integer=True)
-    size = generator.integers(5, 40, items)
-    lp.constrain("weight", (x * size).sum(), "<=", int(size.sum() // 2))
-    lp.maximize((x * generator.integers(5, 40, items)).sum())
-    return lp
-
-
-def shift_scheduling(hours: int = 24, length: int = 8, seed: int = 0) -> LinearProgram:
-    """Shifts of consecutive hours cover a day that does not wrap: an interval matrix."""
-    lp = LinearProgram("shift_scheduling")
-    x = lp.variables("x", hours, upper=50, integer=True)
-    hour, shift = np.nonzero(np.tri(hours, dtype=bool) & ~np.tri(hours, k=-length, dtype=bool))
-    lp.constrain("cover", x[shift].sum_by(hour, hours), ">=", np.random.default_rng(seed).integers(1, 12, hours))
-    lp.minimize(x.sum())
-    return lp
-
-
-def generalised_assignment(agents: int = 3, jobs: int = 10, seed: int = 0) -> LinearProgram:
-    """Jobs of many sizes to agents with capacities."""
-    generator = np.random.default_rng(seed)
-    i, j = _grid(agents, jobs)
-    lp = LinearProgram("generalised_assignment")
-    x = lp.variables("x", agents * jobs, upper=1, integer=True)
-    lp.constrain("job", x.sum_by(j, jobs), "==", 1)
-    lp.constrain("capacity", (x * generator.integers(5, 15, agents * jobs)).sum_by(i, agents), "<=", 45)
-    lp.minimize((x * generator.integers(1, 30, agents * jobs)).sum())
-    return lp
-
-
-def unit_commitment(units: int = 4, hours: int = 6, seed: int = 0) -> LinearProgram:
-    """On/off, start and stop of units: starts and stops follow from on/off by an equation."""
-    generator = np.random.default_rng(seed)
-    count = units * hours
-    u, h = _grid(units, hours)
-    lp = LinearProgram("unit_commitment")
-    on, start, stop = (lp.variables(name, count, upper=1, integer=True) for name in ("on", "start", "stop"))
-    power = lp.variables("power", count, upper=100)
-    later = np.flatnonzero(h > 0)
-    lp.constrain("switch", on[later] - on[later - 1] - start[later] + stop[later], "==", 0)
-    lp.constrain("once", start + stop, "<=", 1)
-    lp.constrain("demand", power.sum_by(h, hours), ">=", generator.integers(80, 220, hours) + 0.5)
-    lp.constrain("most", power - on * generator.integers(60, 100, units)[u], "<=", 0)
-    lp.constrain("least", power - on * generator.integers(10, 30, units)[u], ">=", 0)
-    lp.minimize((power * generator.integers(1, 9, units)[u]).sum() + (start * 50).sum() + (on * 10).sum())
-    return lp
-
-
-#: Textbook models by name, small as they stand.
-MODELS: dict[str, Callable[..., LinearProgram]] = {
-    function.__name__: function
-    for function in (
-        fixed_charge,
-        facility_location,
-        capacitated_facility,
-        lot_sizing,
-        assignment,
-        transportation,
-        network_design,
-        set_cover,
-        knapsack,
-        shift_scheduling,
-        generalised_assignment,
-        unit_commitment,
-    )
-}
 
 #: Sizes at which HiGHS has something to do.
 LARGER: dict[str, dict[str, int]] = {
@@ -224,17 +44,92 @@ LARGER: dict[str, dict[str, int]] = {
     "shift_scheduling": {"hours": 168},
     "generalised_assignment": {"agents": 6, "jobs": 30},
     "unit_commitment": {"units": 12, "hours": 24},
+    "fixed_charge_transport": {"plants": 8, "sites": 10},
+    "capacitated_lot_sizing": {"items": 6, "periods": 12},
 }
 
+#: Sizes at which HiGHS branches; each with `SEEDS`.
+HARD: dict[str, dict[str, int]] = {
+    "fixed_charge_transport": {"plants": 11, "sites": 13},
+    "capacitated_facility": {"customers": 60, "sites": 40},
+    "network_design": {"nodes": 12, "arcs": 48, "goods": 8},
+    "capacitated_lot_sizing": {"items": 8, "periods": 12},
+    "unit_commitment": {"units": 16, "hours": 24},
+}
+SEEDS = range(3)
+
+#: Generators of instances of our own models.
+OURS = (
+    "kubeflow-testbed",
+    "pods-scale",
+    "gpu-testbed",
+    "flow-testbed",
+    "inference-cluster",
+    "network-random",
+    "jit-random",
+    "gavel-like",
+)
+
 #: Seconds HiGHS gets for one run.
-LIMIT_S = 60.0
+LIMIT_S = 20.0
 
 
 def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """One table: a row per model."""
-    implied_integers(fixed_charge())  # compile the loops before anything is timed
+    """Textbook models, hard ones, our own."""
+    implied_integers(MODELS["fixed_charge"]())  # compile the loops before anything is timed
     rows = [compare(name, make(**({} if quick else LARGER[name]))) for name, make in MODELS.items()]
-    return [("Implied integers: what is found, and what HiGHS gains without the declarations", rows)]
+    found = [("Implied integers: what is found, and what HiGHS gains without the declarations", rows)]
+    if quick:
+        return found
+    hard = [totals(name, size) for name, size in HARD.items()]
+    return [
+        *found,
+        (f"The same where HiGHS branches: sums over {len(SEEDS)} seeds, at most {LIMIT_S:.0f} s a run", hard),
+        ("Our own models, every column declared integer", [ours(name) for name in OURS]),
+    ]
+
+
+def totals(name: str, size: dict[str, int]) -> Row:
+    """Sums over seeds."""
+    rows = [compare(name, MODELS[name](**size, seed=seed)) for seed in SEEDS]
+    sums = {
+        key: round(sum(float(str(row[key])) for row in rows), 2)
+        for key in ("HiGHS s", "without s", "HiGHS nodes", "without nodes")
+    }
+    return {
+        "model": f"{name} {' x '.join(map(str, size.values()))}",
+        "integers": rows[0]["integers"],
+        "dropped": rows[0]["dropped"],
+        "SCIP implied": rows[0]["SCIP implied"],
+        **sums,
+        "fewer nodes": sum(int(str(row["without nodes"])) < int(str(row["HiGHS nodes"])) for row in rows),
+        "quicker": sum(float(str(row["without s"])) < float(str(row["HiGHS s"])) for row in rows),
+        "same optimum": all(row["same optimum"] for row in rows),
+    }
+
+
+def ours(name: str) -> Row:
+    """A model of ours on a generated instance; whole units are asked of every column."""
+    formulation = model_for(generate(name)).formulation
+    named = matrix_of(formulation)
+    assert named.program is not None
+    declared = int(named.program.integer.sum())
+    every = replace(named, program=replace(named.program, integer=np.ones(named.shape[1], dtype=bool)))
+    start = time.process_time()
+    found = implied_integers(every)
+    return {
+        "instance": name,
+        "columns": named.shape[1],
+        "declared by the model": declared,
+        "dropped of all": len(found.dropped),
+        "verified": found.verify(every),
+        "cpu s": round(time.process_time() - start, 3),
+        "kept": ", ".join(sorted({n.partition("[")[0] for n in _kept(every, found)})) or "-",
+    }
+
+
+def _kept(named: NamedMatrix, found: ImpliedIntegers) -> tuple[str, ...]:
+    return named.names_of_columns(np.setdiff1d(np.arange(named.shape[1]), found.dropped).tolist())
 
 
 def compare(name: str, program: LinearProgram) -> Row:

@@ -105,6 +105,8 @@ class _Search:
         certificate = None
         columns = np.flatnonzero(block)
         rows = np.unique(self.matrix[:, columns].indices)
+        if not len(rows):
+            block[:], columns = False, columns[:0]  # columns without entries alone are nothing to prove
         if len(columns):
             part = canonical(sp.csc_array(self.matrix[:, columns]).tocsr()[rows])
             with self.clock.outside():
@@ -158,7 +160,7 @@ class _Search:
 
     def _candidates(self, refused: Booleans) -> Booleans:
         """Columns that may be in the block at all; ``refused`` are continuous columns that are known not to be."""
-        units = np.diff(self.matrix.indptr) > 0
+        units = np.ones(self.named.shape[1], dtype=bool)
         columns = np.repeat(np.arange(self.named.shape[1]), np.diff(self.matrix.indptr))
         units[columns[np.abs(self.matrix.data) != 1]] = False
         bounds = self.program.bounds

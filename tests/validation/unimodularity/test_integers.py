@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from benchmarks.implied_integers import MODELS
+from benchmarks.textbook_models import MODELS
 from flowlex.cli.app import app
 from flowlex.formulations import solve
 from flowlex.formulations.linear_program import LinearProgram
@@ -40,6 +40,8 @@ KNOWN = {
     "shift_scheduling": (24, 24),
     "generalised_assignment": (0, 30),
     "unit_commitment": (24, 72),
+    "fixed_charge_transport": (12, 24),
+    "capacitated_lot_sizing": (24, 36),
 }
 
 
@@ -133,6 +135,21 @@ def test_equations_determine_what_nothing_else_does() -> None:
     assert found.determined == ((0, 0),)
     assert found.error(lp) == ""
     assert "determined by an equation: 1" in str(found)
+
+
+def test_columns_in_no_row_follow_too() -> None:
+    lp = LinearProgram("idle")
+    x, y = lp.variables("x", 2, upper=3, integer=True), lp.variables("idle", 1, upper=2, integer=True)
+    lp.constrain("sum", x.sum(), "==", 4)
+    lp.minimize(x.sum() - y.sum())
+    found = implied_integers(lp)
+    assert found.dropped_names == ("x[0]", "x[1]", "idle[0]")
+    assert found.error(lp) == ""
+    alone = NamedMatrix(
+        canonical([[2, 0]]),
+        program=Program(np.array([[-np.inf], [3.0]]), np.array([[0.0, 0], [1, 1]]), np.ones(2, bool), np.zeros(2)),
+    )
+    assert implied_integers(alone).error(alone) == ""
 
 
 def test_quadratic_objectives_and_bare_matrices_are_refused(tmp_path: Path) -> None:
