@@ -1,7 +1,8 @@
 """Integer declarations that follow from the others: what is found in textbook models, and what HiGHS gains.
 
-SCIP's count is that of its presolving (implied integers, with `convertintegers` on, which it is not by default),
-where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has pyscipopt; the models go there as MPS files.
+SCIP's count is that of its presolver `implint` alone (off by default; here with `convertintegers`, without the other
+presolvers, which would fix columns and so hide them), where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has pyscipopt;
+the models go there as MPS files.
 """
 
 from __future__ import annotations
@@ -175,11 +176,13 @@ def run_highs(program: LinearProgram, dropped: tuple[int, ...]) -> dict[str, flo
 
 _SCIP = """
 import sys
-from pyscipopt import Model
+from pyscipopt import Model, SCIP_PARAMSETTING
 model = Model()
 model.hideOutput()
 model.readProblem(sys.argv[1])
-model.setParam("presolving/implint/convertintegers", True)
+model.setPresolve(SCIP_PARAMSETTING.OFF)
+for name, value in (("maxrounds", -1), ("implint/maxrounds", -1), ("implint/convertintegers", True)):
+    model.setParam(f"presolving/{name}", value)
 model.presolve()
 print(sum(v.isImpliedIntegral() for v in model.getVars(transformed=True)))
 """
