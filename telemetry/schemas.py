@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -89,9 +90,13 @@ class _Request(_Document):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
+_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
 def encode_value(value: JsonValue) -> str:
     """Return a value's JSON text; ``ValueError`` when it is too long, not finite, or half a surrogate pair."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    # What is most often stored goes without the encoder, to the same text.
+    text = repr(value) if type(value) is float and isfinite(value) else _ENCODE(value)
     if "\\ud" in text:
         json.dumps(value, ensure_ascii=False).encode()
     if len(text) > MAX_VALUE_BYTES:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from pydantic import JsonValue
 
+from flowlex.telemetry.bulk import Bulk
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.schemas import Sample, encode_value
 from flowlex.telemetry.tables import SAMPLE, SERIES, SOURCE
@@ -20,7 +21,6 @@ MAX_KNOWN = 500_000
 
 #: Node, source or None, samples.
 Batch = tuple[str, str | None, Sequence[Sample]]
-Row = dict[str, Any]
 
 
 class SequenceConflict(Exception):
@@ -36,35 +36,56 @@ class _Source(NamedTuple):
     top: int
 
 
+class _Row(NamedTuple):
+    """A sample as it is stored."""
+
+    series: int
+    time: float
+    arrived: float
+    sampled: float
+    value: str
+    number: float | None
+    unit: str
+    exit_code: int
+    error: str
+    source: int | None
+    seq: int | None
+
+
 _S = SERIES.c
-_PUT_SAMPLE = sa.insert(SAMPLE)
+_TYPES = {
+    "series": "bigint",
+    "time": "float8",
+    "arrived": "float8",
+    "sampled": "float8",
+    "value": "text",
+    "number": "float8",
+    "unit": "text",
+    "exit_code": "integer",
+    "error": "text",
+    "source": "bigint",
+    "seq": "bigint",
+}
 
 
-def _follow(which: str, values: Mapping[str, str]) -> sa.Update:
+def _follow(prefix: str, *columns: str) -> Bulk:
     """Statement that takes a newer row over: by arrival within a source, by the time of sampling between sources."""
-    source, sampled = _S[f"{which}source"], _S[f"{which}sampled"]
-    return (
-        sa.update(SERIES)
-        .where(_S.id == sa.bindparam("of"))
-        .where(sa.or_(sampled.is_(None), sampled <= sa.bindparam("at"), source == sa.bindparam("by")))
-        .values({column: sa.bindparam(key) for column, key in values.items()})
+    return Bulk(
+        f"UPDATE series SET {', '.join(f'{prefix}{name} = new.{name}' for name in columns)} FROM {{rows}} "
+        f"WHERE series.id = new.series AND (series.{prefix}sampled IS NULL OR series.{prefix}sampled <= new.sampled "
+        f"OR series.{prefix}source = new.source)",
+        _TYPES,
     )
 
 
-_PUT_RUN = _follow(
-    "run_",
-    {"run_time": "when", "run_sampled": "at", "run_source": "by", "run_exit_code": "code", "run_error": "said"},
-)
-_PUT_VALUE = _follow(
-    "", {"value": "new", "unit": "in_unit", "time": "when", "arrived": "here", "sampled": "at", "source": "by"}
-)
-_PUT_TOP = (
-    sa.update(SOURCE)
-    .where(SOURCE.c.id == sa.bindparam("of"))
-    .values(
-        top=sa.case((SOURCE.c.top < sa.bindparam("to"), sa.bindparam("to")), else_=SOURCE.c.top),
-        seen=sa.bindparam("at"),
-    )
+_STORED = [name for name in _TYPES if name != "sampled"]
+_PUT_SAMPLE = Bulk(f"INSERT INTO sample ({', '.join(_STORED)}) SELECT {', '.join(_STORED)} FROM {{rows}}", _TYPES)
+_PUT_RUN = _follow("run_", "time", "sampled", "source", "exit_code", "error")
+_PUT_VALUE = _follow("", "value", "unit", "time", "arrived", "sampled", "source")
+_PUT_TOP = Bulk(
+    "UPDATE source SET top = CASE WHEN source.top < new.top THEN new.top ELSE source.top END, seen = new.seen "
+    "FROM {rows} WHERE source.id = new.id",
+    {"id": "bigint", "top": "bigint", "seen": "float8"},
 )
 
 
@@ -161,7 +182,7 @@ class Writes(Database):
         new = 0
         for sample in samples:
             row = self._row(node, sample, known, now)
-            seq, content = sample.seq, (row["series"], row["value"], row["exit_code"])
+            seq, content = sample.seq, (row.series, row.value, row.exit_code)
             if seq is not None and seq in stored:
                 if stored[seq] != content:
                     raise SequenceConflict(*key, seq)
@@ -172,39 +193,41 @@ class Writes(Database):
             new += 1
         return new
 
-    def _row(self, node: str, sample: Sample, source: _Source | None, now: float) -> Row:
+    def _row(self, node: str, sample: Sample, source: _Source | None, now: float) -> _Row:
         waited = max(0.0, now - sample.time) if sample.age_s is None else sample.age_s
-        return {
-            "series": self._known_series[sample.name, node],
-            "time": sample.time,
-            "arrived": now,
-            "sampled": now - waited,
-            "value": encode_value(sample.value),
-            "number": _number(sample.value),
-            "unit": sample.unit,
-            "exit_code": sample.exit_code,
-            "error": sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
-            "source": None if sample.seq is None or source is None else source.id,
-            "seq": sample.seq,
-        }
+        return _Row(
+            series=self._known_series[sample.name, node],
+            time=sample.time,
+            arrived=now,
+            sampled=now - waited,
+            value=encode_value(sample.value),
+            number=_number(sample.value),
+            unit=sample.unit,
+            exit_code=sample.exit_code,
+            error=sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
+            source=None if sample.seq is None or source is None else source.id,
+            seq=sample.seq,
+        )
 
-    def _follow(self, connection: sa.Connection, rows: Sequence[Row], now: float) -> None:
+    def _follow(self, connection: sa.Connection, rows: Sequence[_Row], now: float) -> None:
         """Let the last values and the sources follow what was stored."""
-        runs: dict[int, Row] = {}
-        values: dict[int, Row] = {}
+        runs: dict[int, _Row] = {}
+        values: dict[int, _Row] = {}
         tops: dict[int, int] = {}
         for row in rows:
             _newest(runs, row)
-            if row["exit_code"] == 0:
+            if row.exit_code == 0:
                 _newest(values, row)
-            if row["source"] is not None:
-                tops[row["source"]] = max(row["seq"], tops.get(row["source"], 0))
-        # Sorted: two servers that lock rows in one order cannot block each other.
-        connection.execute(_PUT_RUN, [_bound(runs[number]) for number in sorted(runs)])
-        if values:
-            connection.execute(_PUT_VALUE, [_bound(values[number]) for number in sorted(values)])
-        if tops:
-            connection.execute(_PUT_TOP, [{"of": number, "to": tops[number], "at": now} for number in sorted(tops)])
+            if row.source is not None and row.seq is not None:
+                tops[row.source] = max(row.seq, tops.get(row.source, 0))
+        # In one order: two servers that lock rows so cannot block each other.
+        if connection.dialect.name == "postgresql":
+            for table, numbers in (("series", runs), ("source", tops)):
+                lock = f"SELECT 1 FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+                connection.exec_driver_sql(lock, (list(numbers),))
+        _PUT_RUN.run(connection, list(runs.values()))
+        _PUT_VALUE.run(connection, list(values.values()))
+        _PUT_TOP.run(connection, [(number, top, now) for number, top in tops.items()])
 
     def sequence_numbers(self, source: str) -> set[int]:
         """Return which numbered samples of the sources that begin so are stored (to prove that none is lost)."""
@@ -217,18 +240,17 @@ class _Fresh:
     """New rows on their way into the history."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        self.all: list[Row] = []
+        self.all: list[_Row] = []
         self._connection = connection
         self._flushed = 0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: _Row) -> None:
         self.all.append(row)
 
     def flush(self) -> None:
         rows = self.all[self._flushed :]
         self._flushed = len(self.all)
-        if rows:
-            self._connection.execute(_PUT_SAMPLE, rows)
+        _PUT_SAMPLE.run(self._connection, rows)
 
     def stored(self, source: int, numbers: Sequence[int]) -> dict[int, tuple[Any, ...]]:
         """What is stored under these numbers: series, value and exit code."""
@@ -243,25 +265,11 @@ def _source(node: str, source: str | None) -> str:
     return source or f"node {node}"
 
 
-def _newest(rows: dict[int, Row], row: Row) -> None:
-    old = rows.get(row["series"])
-    same_source = old is not None and row["source"] is not None and row["source"] == old["source"]
-    if old is None or same_source or row["sampled"] >= old["sampled"]:
-        rows[row["series"]] = row
-
-
-def _bound(row: Row) -> Row:
-    return {
-        "of": row["series"],
-        "at": row["sampled"],
-        "by": row["source"],
-        "when": row["time"],
-        "here": row["arrived"],
-        "new": row["value"],
-        "in_unit": row["unit"],
-        "code": row["exit_code"],
-        "said": row["error"],
-    }
+def _newest(rows: dict[int, _Row], row: _Row) -> None:
+    old = rows.get(row.series)
+    same_source = old is not None and row.source is not None and row.source == old.source
+    if old is None or same_source or row.sampled >= old.sampled:
+        rows[row.series] = row
 
 
 def _number(value: JsonValue) -> float | None:
