@@ -60,7 +60,8 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for router in (routes_manage.router, routes_data.router, routes_service.router, routes_service.health_router):
+    # Routes are tried in turn: the busiest first.
+    for router in (routes_data.router, routes_manage.router, routes_service.router, routes_service.health_router):
         app.include_router(router)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)

@@ -1,0 +1,85 @@
+"""docs/telemetry.md is run: its commands in order, with two nodes, a port of its own and a stand-in for ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents import ROOT, blocks, lines
+
+CONSOLE = [text for language, text in blocks((ROOT / "docs" / "telemetry.md").read_text()) if language == "console"]
+NODES = ("node-1", "node-2")
+
+
+class Person:
+    """Types the lines of the page; what stays in the foreground there is a process of its own here."""
+
+    def __init__(self, folder: Path, processes: Any, port: int) -> None:
+        self.folder, self.processes, self.port = folder, processes, port
+        self.url = f"http://127.0.0.1:{port}"
+        tools = folder / "bin"
+        tools.mkdir()
+        (tools / "flowlex").write_text(f'#!/bin/sh\nexec {sys.executable} -m flowlex "$@"\n')
+        (tools / "ssh").write_text('#!/bin/sh\nshift\nexec "$@"\n')
+        (tools / "infer").write_text("#!/bin/sh\ncat > /dev/null\n")
+        for tool in tools.iterdir():
+            tool.chmod(0o755)
+        self.environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "FLOWLEX_TELEMETRY_URL": self.url}
+
+    def types(self, line: str) -> None:
+        """Run one line, for every node where it names one."""
+        line = line.replace("http://127.0.0.1:8750", self.url).replace("/data/", f"{self.folder}/")
+        words = shlex.split(line, comments=True)
+        if words[:3] == ["flowlex", "telemetry", "serve"]:
+            self.processes.serve(f"sqlite:///{self.folder}/flowlex-telemetry.db", self.port, *words[3:])
+            tokens = json.loads((self.folder / "flowlex-telemetry-tokens.json").read_text())
+            self.admin, self.reader = tokens["admin"], tokens["reader"]
+        elif words[0] == "export":
+            assert words[1] == "FLOWLEX_TELEMETRY_TOKEN=..."
+            self.environment["FLOWLEX_TELEMETRY_TOKEN"] = self.admin
+        elif words[1:3] == ["telemetry", "agent"]:
+            for node in NODES:
+                named = [word.replace("node-1", node) for word in words[3:]]
+                self.processes.start("agent", *named, environment={"FLOWLEX_TELEMETRY_URL": self.url})
+        else:
+            for node in NODES if "node-1" in line else NODES[:1]:
+                self.runs(line.replace("node-1", node))
+
+    def runs(self, line: str) -> str:
+        """Run it; a reader's line waits until agents have measured."""
+        reads = "--from-telemetry" in line
+        if reads:
+            self.environment["FLOWLEX_TELEMETRY_TOKEN"] = self.reader
+        until = time.monotonic() + 120
+        while True:
+            done = subprocess.run(
+                ["bash", "-c", line], cwd=self.folder, env=self.environment, capture_output=True, text=True
+            )
+            if done.returncode == 0:
+                return done.stdout
+            assert reads, f"{line}\n{done.stderr}"
+            assert time.monotonic() < until, f"{line}\n{done.stderr}\n{self.processes.text()}"
+            time.sleep(1.0)
+
+
+def test_the_page_has_commands() -> None:
+    assert len(CONSOLE) == 1
+    assert any("run-partition" in line for line in lines(CONSOLE[0]))
+
+
+@pytest.mark.timeout(400)
+def test_every_line_runs_in_order(tmp_path: Path, processes: Any, port: int) -> None:
+    for node, items in zip(NODES, (30, 10), strict=True):
+        manifest = [{"name": f"{node}-block", "items": items, "holders": [node]}]
+        (tmp_path / f"{node}.items.json").write_text(json.dumps(manifest))
+    person = Person(tmp_path, processes, port)
+    for line in lines(CONSOLE[0]):
+        person.types(line)
