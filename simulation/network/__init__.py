@@ -1,1 +1,59 @@
-"""Fluid flows on ports: coflows and jobs as DAGs."""
+"""Fluid flows on ports: coflows and jobs as DAGs, and the policies that share the ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.jit import JitInstance
+from flowlex.simulation.log import RunLog
+from flowlex.simulation.network import just_in_time, policies
+from flowlex.simulation.network.plots import PLOTS
+from flowlex.simulation.network.record import figures, to_log
+from flowlex.simulation.network.simulator import simulate_traffic
+from flowlex.simulation.network.state import Instruction, NetworkPolicy, NetworkState, Rates
+from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.registry import Run
+
+__all__ = [
+    "SIMULATOR",
+    "Instruction",
+    "NetworkPolicy",
+    "NetworkState",
+    "Rates",
+    "Traffic",
+    "just_in_time",
+    "policies",
+    "simulate_traffic",
+]
+
+
+class _NetworkSimulator:
+    """See `flowlex.simulation.registry.Simulator`."""
+
+    kinds = ("jit-bandwidth",)
+
+    def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
+        """Run once. Parameter: ``bin_s``, width of the bins of port loads to start with (the instance's slot)."""
+        assert isinstance(instance, JitInstance)
+        unknown = sorted(set(run.parameters) - {"bin_s"})
+        if unknown:
+            raise InstanceError(f"no parameter {unknown[0]!r}; it has: bin_s", place="parameters")
+        bin_s = run.parameters.get("bin_s", instance.slot_s)
+        if isinstance(bin_s, bool) or not isinstance(bin_s, int | float) or not 0 < bin_s < float("inf"):
+            raise InstanceError(f"bin_s must be a positive number of seconds, got {bin_s!r}", place="parameters")
+        done = simulate_traffic(Traffic.of(instance), policy, run, bin_s=float(bin_s))
+        header = {"workload": instance.fingerprint, "seed": run.seed, "policy": type(policy).__name__}
+        return to_log(done, header)
+
+    def figures(self, log: RunLog) -> dict[str, float]:
+        """See `flowlex.simulation.network.record.figures`."""
+        return figures(log)
+
+    def plots(self) -> Mapping[str, Callable[..., Any]]:
+        """Pictures by name."""
+        return PLOTS
+
+
+SIMULATOR = _NetworkSimulator()

@@ -1,0 +1,96 @@
+"""A policy's answer, checked before it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.simulation.network.arrays import PAIRS, Net
+from flowlex.simulation.network.drive import RATES, set_rates
+from flowlex.simulation.network.state import Instruction, Rates
+from flowlex.simulation.network.traffic import Floats, Ints, Traffic
+
+__all__ = ["Carried"]
+
+_NOBODY = np.zeros(0, np.int64)
+_NOTHING = np.zeros(0)
+Refuse = Callable[[str], NoReturn]
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """What the loop carries out: an instruction, or rates; and what is held back on purpose."""
+
+    kind: int
+    order: Ints
+    marks: Floats
+    transfers: Ints
+    rates: Floats
+    held: NDArray[np.bool_]
+    until_s: float = np.inf
+
+    @classmethod
+    def nothing(cls, count: int) -> Carried:
+        """Before the first answer nothing is sent."""
+        return cls(RATES, _NOBODY, _NOTHING, _NOBODY, _NOTHING, np.zeros(count, np.bool_))
+
+    @classmethod
+    def checked(cls, answer: Any, traffic: Traffic, net: Net, groups: Ints, now_s: float, refuse: Refuse) -> Carried:
+        """Read an answer; ``refuse(reason)`` raises when it makes no sense."""
+        nothing = cls.nothing(traffic.count)
+        if isinstance(answer, Instruction):
+            if not np.array_equal(np.sort(answer.order), groups):
+                refuse(_disorder(answer.order, groups))
+            return cls(answer.kind, answer.order, answer.marks, _NOBODY, _NOTHING, nothing.held)
+        if not isinstance(answer, Rates):
+            refuse(f"it answered {answer!r:.80}; answer Rates or an instruction like state.in_order(...)")
+        if net.numbers[PAIRS]:
+            refuse("it answered Rates, but its grouping is 'pair', which serves only state.fair()")
+        transfers, rates = _numbers(answer, refuse)
+        for f, rate in zip(transfers.tolist(), rates.tolist(), strict=True):
+            if not 0 <= f < traffic.count:
+                refuse(f"it gave a rate to transfer {f}; there are {traffic.count}, numbered from 0")
+            if net.place[f] < 0:
+                when = "has already arrived" if net.end[f] == net.end[f] else "may not be sent yet"
+                refuse(f"it gave a rate to transfer {traffic.transfer_names[f]!r}, which {when}")
+            if not 0 <= rate < np.inf:
+                refuse(f"it gave transfer {traffic.transfer_names[f]!r} the rate {rate}; rates are finite, at least 0")
+        if len(np.unique(transfers)) < len(transfers):
+            twice = int(np.flatnonzero(np.bincount(transfers) > 1)[0])
+            refuse(f"it gave transfer {traffic.transfer_names[twice]!r} two rates")
+        if not answer.until_s > now_s:
+            refuse(f"it wants to be asked again at {answer.until_s} s, which is not later")
+        held = nothing.held.copy()
+        held[np.asarray(answer.held, dtype=np.int64)] = True
+        return cls(RATES, _NOBODY, _NOTHING, transfers, rates, held, float(answer.until_s))
+
+    def take(self, net: Net) -> Ints:
+        """Set the rates of what is still on its way; return the groups to serve in order."""
+        if self.kind == RATES:
+            there = net.place[self.transfers] >= 0
+            set_rates(net, self.transfers[there], self.rates[there])
+        return np.asarray(self.order[net.alive[self.order] > 0])
+
+
+def _numbers(answer: Rates, refuse: Refuse) -> tuple[Ints, Floats]:
+    transfers, rates = np.asarray(answer.transfers), np.asarray(answer.mb_per_s, dtype=np.float64)
+    if len(transfers) and not np.issubdtype(transfers.dtype, np.integer):
+        refuse(f"transfers are whole numbers, it answered {transfers.dtype}")
+    if transfers.shape != rates.shape or transfers.ndim != 1:
+        refuse(f"it answered {transfers.size} transfers and {rates.size} rates; give each transfer one rate")
+    return transfers.astype(np.int64), rates
+
+
+def _disorder(order: Ints, groups: Ints) -> str:
+    """What is wrong with an order, by its first offender."""
+    numbers, times = np.unique(order, return_counts=True)
+    if (times > 1).any():
+        return f"its order has {int(numbers[times > 1][0])} twice"
+    unknown = np.setdiff1d(order, groups)
+    if len(unknown):
+        return f"its order has {int(unknown[0])}, which has nothing to send; order all of state.coflows"
+    return f"its order leaves out {int(np.setdiff1d(groups, order)[0])}; order all of state.coflows"

@@ -1,0 +1,208 @@
+"""The running network as arrays that compiled loops share.
+
+Transfers are served in *groups*: a policy chooses whether a group is a coflow, a single transfer, or all transfers on
+one pair of machines (which a max-min fair network serves equally). A group has an *entry* per port it uses, first its
+sending ports. The transfers of a group that leave by one port form the *row* of that entry; those on their way stand
+at its beginning.
+
+Transfers of a pair are all served at one rate, so only the next to end matters: the row is a heap by ``left``, which
+for them counts from when the pair began to send, and ``served`` is what each of them has had since.
+
+A coflow whose transfers are paced to end together changes as a whole: its ``left`` and ``load`` stand still while its
+``scale`` shrinks, and only transfers with a rate of their own beside the pace are touched one by one.
+"""
+
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.compiled import njit
+from flowlex.simulation.network.traffic import Traffic
+
+__all__ = ["Grouping", "Net", "add", "finish", "make_net"]
+
+Grouping: TypeAlias = Literal["coflow", "transfer", "pair"]
+
+
+class Net(NamedTuple):
+    """F transfers, G groups, P entries, 2M ports (sending ones first). Times in seconds, sizes in MB."""
+
+    rate_of_port: Any  # (2M,)
+    copy: Any  # (F,) 1 for background copies, else 0
+    size: Any  # (F,)
+    left: Any  # (F,) still to be sent, over the group's scale; in a pair: what `served` will be when it ends
+    begin: Any  # (F,) first time with a rate, NaN before
+    end: Any  # (F,) NaN before
+    feeds: Any  # (F,) computation or -1
+    missing: Any  # (N,) transfers that each computation still waits for
+    group: Any  # (F,)
+    out_at: Any  # (F,) entries of its ports in its group
+    in_at: Any  # (F,)
+    place: Any  # (F,) where it stands in `row`
+    row: Any  # (F,)
+    first: Any  # (G + 1,) entries of each group
+    split: Any  # (G,) the first entry of a receiving port
+    served: Any  # (G,) pairs only: MB that each transfer has had
+    alive: Any  # (G,) transfers on their way
+    scale: Any  # (G,) what `left` and `load` are to be multiplied by
+    pace: Any  # (G,) seconds in which a paced group will end
+    paced: Any  # (G,) groups whose transfers are paced to end together, as many as counted
+    fresh: Any  # (G,) whether a transfer may have come since the group was last paced
+    port: Any  # (P,)
+    load: Any  # (P,) MB still to be sent through the port, over the scale (not for pairs)
+    count: Any  # (P,) transfers on their way
+    start: Any  # (P,) where the entry's row begins
+    rate: Any  # (F,) of transfers, beside their pace, zero where not in `running`; (G,) of each transfer of a pair
+    running: Any  # transfers (or pairs) with a rate
+    ended: Any  # (F,) transfers that ended since the loop was entered
+    used: Any  # (2, 2M) rates of the ports by jobs, by copies; what the check added up
+    bins: Any  # (B, 2, 2M) MB by bin of time
+    numbers: Any  # counters, see below
+    clock: Any  # now, width of a bin, smallest step
+
+
+#: Places in `Net.numbers`: running, paced and ended entries, events, offender of a failed check, if groups are pairs.
+RUNNING, PACED, ENDED, EVENTS, OFFENDER, PAIRS = range(6)
+NOW, BIN = range(2)
+#: Bins of time hold at most so many numbers.
+MOST_NUMBERS = 4_000_000
+
+
+def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
+    """The network before anything has arrived."""
+    machines, count = len(traffic.machines), traffic.count
+    if grouping == "coflow":
+        group = traffic.coflow.copy()
+        groups = len(traffic.coflow_names)
+    elif grouping == "transfer":
+        group, groups = np.arange(count), count
+    else:
+        keys = (traffic.sender * machines + traffic.receiver) * 2 + traffic.copy
+        kinds, group = np.unique(keys, return_inverse=True)
+        groups = len(kinds)
+    sides = (traffic.sender, traffic.receiver + machines)
+    keys = np.concatenate([group * 2 * machines + side for side in sides])
+    entries, at = np.unique(keys, return_inverse=True)
+    first = np.searchsorted(entries, np.arange(groups + 1) * 2 * machines)
+    split = np.searchsorted(entries, np.arange(groups) * 2 * machines + machines)
+    out_at, in_at = at[:count], at[count:]
+    start = np.concatenate([[0], np.cumsum(np.bincount(out_at, minlength=len(entries)))])[:-1]
+    bins = int(np.clip(MOST_NUMBERS // (8 * machines), 32, 2048)) * 2  # even, so that neighbours can be joined
+    rates = groups if grouping == "pair" else count
+    return Net(
+        rate_of_port=traffic.ports.copy(),
+        copy=traffic.copy.astype(np.int64),
+        size=traffic.size_mb.copy(),
+        left=traffic.size_mb.copy(),
+        begin=np.full(count, np.nan),
+        end=np.full(count, np.nan),
+        feeds=traffic.feeds.copy(),
+        missing=np.bincount(traffic.feeds[traffic.feeds >= 0], minlength=len(traffic.seconds)),
+        group=group,
+        out_at=out_at,
+        in_at=in_at,
+        place=np.full(count, -1),
+        row=np.full(count, -1),
+        first=first,
+        split=split,
+        served=np.zeros(groups),
+        alive=np.zeros(groups, np.int64),
+        scale=np.ones(groups),
+        pace=np.full(groups, np.inf),
+        paced=np.zeros(groups, np.int64),
+        fresh=np.zeros(groups, np.bool_),
+        port=entries % (2 * machines),
+        load=np.zeros(len(entries)),
+        count=np.zeros(len(entries), np.int64),
+        start=start,
+        rate=np.zeros(rates),
+        running=np.zeros(rates, np.int64),
+        ended=np.zeros(count, np.int64),
+        used=np.zeros((2, 2 * machines)),
+        bins=np.zeros((bins, 2, 2 * machines)),
+        numbers=np.array([0, 0, 0, 0, -1, grouping == "pair"], np.int64),
+        clock=np.array([0.0, bin_s]),
+    )
+
+
+@njit(cache=True)
+def _put(net, f, at):
+    net.row[at] = f
+    net.place[f] = at
+
+
+@njit(cache=True)
+def _rise(net, f, at, start):
+    """Put a transfer into the heap of its pair, from ``at`` upwards."""
+    while at > start:
+        above = start + (at - start - 1) // 2
+        if net.left[net.row[above]] <= net.left[f]:
+            break
+        _put(net, net.row[above], at)
+        at = above
+    _put(net, f, at)
+
+
+@njit(cache=True)
+def _sink(net, f, at, start, stop):
+    while True:
+        below = 2 * at - start + 1
+        if below >= stop:
+            break
+        if below + 1 < stop and net.left[net.row[below + 1]] < net.left[net.row[below]]:
+            below += 1
+        if net.left[net.row[below]] >= net.left[f]:
+            break
+        _put(net, net.row[below], at)
+        at = below
+    _put(net, f, at)
+
+
+@njit(cache=True)
+def add(net, transfers):
+    """These transfers may be sent from now on."""
+    for f in transfers:
+        g, out, into = net.group[f], net.out_at[f], net.in_at[f]
+        at = net.start[out] + net.count[out]
+        for entry in (out, into):
+            net.count[entry] += 1
+            net.load[entry] += net.size[f] / net.scale[g]
+        net.alive[g] += 1
+        net.fresh[g] = True
+        if net.numbers[PAIRS]:
+            net.left[f] = net.served[g] + net.size[f]
+            _rise(net, f, at, net.start[out])
+        else:
+            net.left[f] = net.size[f] / net.scale[g]
+            _put(net, f, at)
+
+
+@njit(cache=True)
+def finish(net, f, now):
+    """A transfer has arrived: take it out of its row and note it."""
+    g, out, into = net.group[f], net.out_at[f], net.in_at[f]
+    last = net.start[out] + net.count[out] - 1
+    moved, at = net.row[last], net.place[f]
+    for entry in (out, into):
+        net.count[entry] -= 1
+        net.load[entry] = net.load[entry] - net.left[f] if net.count[entry] else 0.0
+    net.alive[g] -= 1
+    if net.numbers[PAIRS]:
+        if moved != f:
+            _sink(net, moved, at, net.start[out], last)
+    elif moved != f:
+        _put(net, moved, at)
+    if not net.alive[g]:
+        net.served[g], net.scale[g] = 0.0, 1.0
+    net.place[f] = -1
+    net.left[f] = 0.0
+    net.end[f] = now
+    net.ended[net.numbers[ENDED]] = f
+    net.numbers[ENDED] += 1
+    c = net.feeds[f]
+    if c >= 0:
+        net.missing[c] -= 1

@@ -1,0 +1,268 @@
+"""Time passes between two questions to the policy: the compiled loop of a fluid network.
+
+Rates hold until a transfer ends. Then, as long as nothing has happened that the policy must see, its instruction is
+carried out anew on what is left.
+"""
+
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+import numpy as np
+
+from flowlex.formulations.compiled import njit
+from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, PACED, PAIRS, RUNNING, finish
+from flowlex.simulation.network.checks import check
+from flowlex.simulation.network.sharing import backfill, fair_coflow, fair_pairs, reserve
+
+__all__ = ["ASK", "FAIR", "GREEDY", "MADD", "RATES", "SEBF", "SPLIT", "STUCK", "bottlenecks", "drive", "set_rates"]
+
+#: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD (SEBF: orders anew), fair inside.
+RATES, FAIR, GREEDY, MADD, SEBF, SPLIT = range(6)
+#: Why the loop was left, besides failed checks: the policy is to be asked; nothing moves and nothing will.
+ASK, STUCK = 0, 9
+#: What ends within a nanosecond ends together.
+TOGETHER_S = 1e-9
+#: A scale below this is multiplied into what it scales.
+SMALL = 1e-6
+
+
+@njit(cache=True)
+def set_rates(net, transfers, rates):
+    """Take rates as they are given; what has none is not sent."""
+    _clear(net)
+    for k in range(len(transfers)):
+        if rates[k] != 0.0:
+            net.rate[transfers[k]] = rates[k]
+            net.running[net.numbers[RUNNING]] = transfers[k]
+            net.numbers[RUNNING] += 1
+
+
+@njit(cache=True)
+def bottlenecks(net, groups):
+    """Seconds that the rest of each group needs alone, on its busiest port."""
+    longest = np.zeros(len(groups))
+    for k in range(len(groups)):
+        g = groups[k]
+        for e in range(net.first[g], net.first[g + 1]):
+            longest[k] = max(longest[k], net.load[e] * net.scale[g] / net.rate_of_port[net.port[e]])
+    return longest
+
+
+@njit(cache=True)
+def _clear(net):
+    for k in range(net.numbers[RUNNING]):
+        net.rate[net.running[k]] = 0.0
+    for k in range(net.numbers[PACED]):
+        net.pace[net.paced[k]] = np.inf
+    net.numbers[RUNNING] = net.numbers[PACED] = 0
+
+
+@njit(cache=True)
+def _share(net, kind, order):
+    """Carry out an instruction."""
+    if kind == RATES:
+        return
+    _clear(net)
+    free = net.rate_of_port.copy()
+    if kind == FAIR:
+        fair_pairs(net, order, free)
+        return
+    if kind in (MADD, SEBF):
+        for g in order:
+            reserve(net, g, free)
+    for g in order:
+        if kind == SPLIT:
+            fair_coflow(net, g, free)
+        else:
+            backfill(net, g, free)
+
+
+@njit(cache=True)
+def _pass(net, step):
+    """Send at the present rates for a while; what then has arrived ends. MB by bin of time are noted."""
+    now = net.clock[NOW] + step
+    for k in range(net.numbers[PACED]):
+        _shrink(net, net.paced[k], step)
+    for k in range(net.numbers[RUNNING]):
+        i = net.running[k]
+        if net.numbers[PAIRS]:
+            if net.fresh[i]:
+                _begin(net, i)
+            net.served[i] += net.rate[i] * step
+            continue
+        if net.begin[i] != net.begin[i]:
+            net.begin[i] = net.clock[NOW]
+        scale = net.scale[net.group[i]]
+        sent = min(net.rate[i] * step / scale, net.left[i]) if scale > 0.0 else 0.0
+        net.left[i] -= sent
+        for e in (net.out_at[i], net.in_at[i]):
+            net.load[e] = max(net.load[e] - sent, 0.0)
+    _note(net, now)
+    net.clock[NOW] = now
+    net.numbers[EVENTS] += 1
+    _end_running(net, now)
+    for k in range(net.numbers[PACED]):
+        g = net.paced[k]
+        if net.pace[g] - step <= TOGETHER_S:
+            for e in range(net.first[g], net.split[g]):
+                while net.count[e]:
+                    finish(net, net.row[net.start[e] + net.count[e] - 1], now)
+
+
+@njit(cache=True)
+def _end_running(net, now):
+    """What has a rate of its own and less left than it sends in a nanosecond has arrived."""
+    for k in range(net.numbers[RUNNING]):
+        i = net.running[k]
+        crumbs = net.rate[i] * TOGETHER_S
+        if not net.numbers[PAIRS]:
+            if net.left[i] * net.scale[net.group[i]] <= crumbs:
+                finish(net, i, now)
+            continue
+        start = net.start[net.first[i]]
+        while net.alive[i] and net.left[net.row[start]] - net.served[i] <= crumbs:
+            finish(net, net.row[start], now)
+
+
+@njit(cache=True)
+def _begin(net, g):
+    """All transfers of a group are under way from now on."""
+    net.fresh[g] = False
+    for e in range(net.first[g], net.split[g]):
+        for at in range(net.start[e], net.start[e] + net.count[e]):
+            if net.begin[net.row[at]] != net.begin[net.row[at]]:
+                net.begin[net.row[at]] = net.clock[NOW]
+
+
+@njit(cache=True)
+def _shrink(net, g, step):
+    """A paced group sends the same share of what every transfer has left."""
+    if net.fresh[g]:
+        _begin(net, g)
+    net.scale[g] *= max(1.0 - step / net.pace[g], 0.0)
+    if 0.0 < net.scale[g] < SMALL:
+        for e in range(net.first[g], net.first[g + 1]):
+            net.load[e] *= net.scale[g]
+        for e in range(net.first[g], net.split[g]):
+            for at in range(net.start[e], net.start[e] + net.count[e]):
+                net.left[net.row[at]] *= net.scale[g]
+        net.scale[g] = 1.0
+
+
+@njit(cache=True)
+def _note(net, until):
+    """Add what the ports carry from now until then to the bins, which grow twice as wide when time runs past them."""
+    bins = len(net.bins)
+    while until > bins * net.clock[BIN]:
+        for b in range(bins // 2):
+            net.bins[b] = net.bins[2 * b] + net.bins[2 * b + 1]
+        net.bins[bins // 2 :] = 0.0
+        net.clock[BIN] *= 2
+    width, at = net.clock[BIN], net.clock[NOW]
+    b = int(at / width)
+    while at < until and b < bins:
+        end = min(until, (b + 1) * width)
+        if end > at:
+            net.bins[b] += net.used * (end - at)
+            at = end
+        b += 1
+
+
+@njit(cache=True)
+def _next_end(net):
+    """Seconds until the next transfer ends."""
+    step = np.inf
+    for k in range(net.numbers[PACED]):
+        step = min(step, net.pace[net.paced[k]])
+    for k in range(net.numbers[RUNNING]):
+        i = net.running[k]
+        if net.numbers[PAIRS]:
+            left, rate = net.left[net.row[net.start[net.first[i]]]] - net.served[i], net.rate[i]
+        else:
+            left = net.left[i] * net.scale[net.group[i]]
+            rate = net.rate[i] + left / net.pace[net.group[i]]
+        step = min(step, left / rate)
+    return max(step, 0.0)
+
+
+@njit(cache=True)
+def _next_mark(net, marks):
+    """Seconds until a coflow has sent what the policy wants to be told of."""
+    rate = np.zeros(len(net.alive))
+    for k in range(net.numbers[RUNNING]):
+        rate[net.group[net.running[k]]] += net.rate[net.running[k]]
+    step = np.inf
+    for g in range(len(marks)):
+        if rate[g] > 0.0 and marks[g] < np.inf:
+            left = 0.0
+            for e in range(net.first[g], net.split[g]):
+                left += net.load[e] * net.scale[g]
+            step = min(step, max(left - marks[g], 0.0) / rate[g])
+    return step
+
+
+@njit(cache=True)
+def drive(net, kind, order, groups, until, marks, held, conserving, fair, every):
+    """Carry out an instruction until the policy must be asked; returns why the loop ended.
+
+    Parameters
+    ----------
+    order
+        Groups to be served, first served first (for FAIR and RATES, it does not matter).
+    groups
+        All groups with transfers on their way.
+    until
+        When something else happens.
+    marks
+        (G,) MB left of a group at which to stop, or empty.
+    held, conserving, fair
+        See `check`.
+    every
+        Whether the policy wants to see every end of a transfer, not only those of groups (or of pairs, none).
+    """
+    net.numbers[ENDED] = 0
+    thorough = True
+    while True:
+        if kind == SEBF:
+            order = order[np.argsort(bottlenecks(net, order), kind="mergesort")]
+        _share(net, kind, order)
+        wrong = check(net, groups, held, conserving, fair, thorough)
+        thorough = False
+        if wrong:
+            return wrong
+        room = until - net.clock[NOW]
+        step = _next_end(net)
+        if len(marks):
+            step = min(step, _next_mark(net, marks))
+        if step >= room:
+            if until == np.inf:
+                return STUCK
+            _pass(net, max(room, 0.0))
+            net.clock[NOW] = until
+            return ASK
+        _pass(net, step)
+        if len(marks) or _must_ask(net, kind, every):
+            return ASK
+        groups = _with_something(net, groups)
+        order = groups if kind == FAIR else _with_something(net, order)
+
+
+@njit(cache=True)
+def _with_something(net, groups):
+    """The groups that still have something to send."""
+    return groups[net.alive[groups] > 0]
+
+
+@njit(cache=True)
+def _must_ask(net, kind, every):
+    """Whether what ended must be seen outside: a computation has its data, or the policy waits for it."""
+    if kind == RATES:
+        return net.numbers[ENDED] > 0
+    for k in range(net.numbers[ENDED]):
+        f = net.ended[k]
+        if every or (net.feeds[f] >= 0 and not net.missing[net.feeds[f]]):
+            return True
+        if net.feeds[f] < 0 or (not net.numbers[PAIRS] and not net.alive[net.group[f]]):
+            return True
+    return False

@@ -1,0 +1,176 @@
+"""Just-in-time bandwidth as a policy: the first share of every job is planned, the rest takes fairly what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.instances.jit import JitInstance, Job, Transfer
+from flowlex.models.jit.grid import Load, ShareOf
+from flowlex.models.jit.latest_arrival import Rule
+from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.jit.scheduler import JitScheduler
+from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.network.arrays import Grouping
+from flowlex.simulation.network.state import NetworkState, Rates
+from flowlex.simulation.network.traffic import Floats, Traffic
+from flowlex.simulation.registry import policy
+
+__all__ = ["JustInTime"]
+
+Share = Annotated[float, Field(gt=0, le=1)]
+#: Run of slots (from time 0) and its rate in MB/s.
+Segment = tuple[int, int, float]
+
+
+@policy("network", "jit")
+class JustInTime:
+    """Planned transfers are sent as planned, no faster; all others share what is left max-min fairly.
+
+    Parameters
+    ----------
+    share, share_of, load, lat
+        As for `JitBandwidth`.
+    known
+        ``submitted``: the controller knows a job from when its first transfer is ready (`JitScheduler`), as the paper's
+        does. ``all``: one plan for all jobs with their arrivals known beforehand.
+    every_s
+        Plan at multiples of this many seconds; at every job's first transfer when not given.
+
+    Attributes
+    ----------
+    planned_mb
+        How much of the jobs' bytes was planned.
+    work
+        Transfers planned in the last step, for decision times that count work.
+    """
+
+    conserving: ClassVar[bool] = True
+    grouping: ClassVar[Grouping] = "transfer"
+
+    def __init__(
+        self,
+        share: Share = 0.4,
+        share_of: ShareOf = "transfers",
+        load: Load = "pair",
+        lat: Rule = "critical",
+        known: Literal["submitted", "all"] = "submitted",
+        every_s: Annotated[float, Field(gt=0)] | None = None,
+    ) -> None:
+        self.share, self.share_of, self.load, self.lat = share, share_of, load, lat
+        self.known, self.every_s = known, every_s
+        self.planned_mb, self.work = 0.0, 0.0
+
+    def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
+        """Make the controller, or the one plan."""
+        instance = traffic.instance
+        if instance is None:
+            raise SimulationError(
+                "the policy jit plans on an instance of just-in-time bandwidth; this traffic has none"
+            )
+        self._instance: JitInstance = instance
+        self._number = {name: f for f, name in enumerate(instance.transfer_names)}
+        self._seen: set[int] = set()
+        self._runs: dict[int, list[Segment]] = {}
+        self._now: tuple[float, Floats, float] = (-np.inf, np.zeros(0), -np.inf)
+        if self.known == "all":
+            model = JitBandwidth(instance, share=self.share, share_of=self.share_of, load=self.load, lat=self.lat)
+            solution = model.solve()
+            solution.require_answer()
+            grid, runs = solution.grid, solution.segments
+            begin, end = runs.begin + grid.origin, runs.end + grid.origin
+            plan = zip(grid.transfer[runs.item], begin, end, runs.rate, strict=True)
+            self._take((int(f), int(b), int(e), float(rate)) for f, b, e, rate in plan)
+            self.planned_mb = float(traffic.size_mb[grid.transfer].sum())
+        else:
+            self._live = JitScheduler(
+                instance.machines,
+                slot_s=instance.slot_s,
+                unit_mb=instance.unit_mb,
+                share=self.share,
+                share_of=self.share_of,
+                load=self.load,
+                lat=self.lat,
+                every_s=self.every_s,
+            )
+
+    def _take(self, runs: Iterable[tuple[int, int, int, float]]) -> None:
+        """Keep a plan: runs of (transfer, first slot, end, units a slot)."""
+        rate = self._instance.unit_mb / self._instance.slot_s
+        self._runs = {}
+        for f, begin, end, units in runs:
+            if units:
+                self._runs.setdefault(f, []).append((begin, end, units * rate))
+        self._now = (-np.inf, np.zeros(0), -np.inf)
+
+    def decide(self, state: NetworkState) -> Rates:
+        """Submit what is new, plan when it is time, and send."""
+        if self.known == "submitted":
+            self._submit(state)
+        plan, until = self._planned_rates(state)
+        there = state.transfers
+        planned = there[np.isfinite(plan[there])]
+        rest = there[~np.isfinite(plan[there])]
+        machines = len(state.traffic.machines)
+        taken = np.zeros(2 * machines)
+        np.add.at(taken, state.traffic.sender[planned], plan[planned])
+        np.add.at(taken, state.traffic.receiver[planned] + machines, plan[planned])
+        rates = np.concatenate([plan[planned], state.fair_rates(rest, taken)])
+        return Rates(np.concatenate([planned, rest]), rates, planned, until)
+
+    def _submit(self, state: NetworkState) -> None:
+        traffic, live, now = state.traffic, self._live, state.now_s
+        new = np.unique(traffic.coflow[state.arrived[~traffic.copy[state.arrived]]])
+        for job in new.tolist():
+            if job not in self._seen:
+                self._seen.add(job)
+                live.submit(_from_now(self._instance.jobs[job], now), now)
+        due = live.next_step_s
+        if due is not None and due <= now:
+            step = live.step(now)
+            self.work = float(len(live.sending))
+            self.planned_mb += float(sum(traffic.size_mb[self._number[name]] for name in step.new))
+            rows: list[tuple[int, int, int, float]] = [
+                (self._number[n], *run) for n, sending in live.sending.items() for run in sending.runs
+            ]
+            slot, rate = live.slot_of(now), self._instance.unit_mb * 8 / self._instance.slot_s
+            if slot * self._instance.slot_s > now:  # the slot under way goes on as it was planned
+                rows += [(self._number[n], slot - 1, slot, mbps / rate) for n, mbps in live.rates(now).items()]
+            self._take(rows)
+
+    def _planned_rates(self, state: NetworkState) -> tuple[Floats, float]:
+        """(F,) MB/s of what is planned, NaN for the rest; and until when that holds."""
+        began, rates, until = self._now
+        if began <= state.now_s < until:
+            return rates, until
+        slot_s = self._instance.slot_s
+        slot = int(np.floor(state.now_s / slot_s + 1e-9))
+        rates = np.full(state.traffic.count, np.nan)
+        following = np.inf
+        for f, runs in self._runs.items():
+            for begin, end, rate in runs:
+                if end > slot:
+                    rates[f] = rate if begin <= slot else (rates[f] if rates[f] > 0 else 0.0)
+                    following = min(following, begin if begin > slot else end)
+        until = max(following * slot_s, np.nextafter(state.now_s, np.inf))
+        if self.known == "submitted" and self._live.next_step_s is not None:
+            until = min(until, self._live.next_step_s)
+        self._now = (state.now_s, rates, until)
+        return rates, until
+
+
+def _from_now(job: Job, now_s: float) -> Job:
+    """The job as seen from now: times that count from its arrival count from now."""
+    gone = now_s - job.arrival_s
+    if gone <= 0:
+        return job
+
+    def shifted(transfer: Transfer) -> Transfer:
+        ready = max(transfer.ready_s - gone, 0.0)
+        due = None if transfer.deadline_s is None else max(transfer.deadline_s - gone, ready + 1e-9)
+        return transfer.model_copy(update={"ready_s": ready, "deadline_s": due})
+
+    return job.model_copy(update={"transfers": tuple(map(shifted, job.transfers))})

@@ -1,0 +1,198 @@
+"""The policies of the literature, each a few lines over what `NetworkState` offers.
+
+Sources: Varys (SIGCOMM 2014) for FIFO and SEBF with MADD, Aalo (SIGCOMM 2015) for D-CLAS, Sincronia (SIGCOMM 2018),
+TicTac (MLSys 2019); TensorFlow as the just-in-time paper describes it (shared/papers/time-simulation.md).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.simulation.network.arrays import Grouping
+from flowlex.simulation.network.orders import bottleneck_select_scale_iterate, needs_of_job, tac, tic
+from flowlex.simulation.network.state import Instruction, NetworkState, Rates
+from flowlex.simulation.network.traffic import Ints, Traffic
+from flowlex.simulation.registry import policy
+
+__all__ = ["Aalo", "Fair", "Fifo", "Sebf", "Sincronia", "TensorFlow", "TicTac"]
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=1, allow_inf_nan=False)]
+Queues = Annotated[int, Field(ge=1, le=64)]
+
+
+@policy("network", "fair")
+class Fair:
+    """Max-min fair rates for all transfers."""
+
+    conserving: ClassVar[bool] = True
+    max_min: ClassVar[bool] = True
+    grouping: ClassVar[Grouping] = "pair"
+
+    def decide(self, state: NetworkState) -> Instruction:
+        """All alike."""
+        return state.fair()
+
+
+@policy("network", "fifo")
+class Fifo:
+    """Coflows by arrival, each paced by its bottleneck (MADD); what is left backfills in order."""
+
+    conserving: ClassVar[bool] = True
+
+    def decide(self, state: NetworkState) -> Instruction:
+        """First come, first served."""
+        return state.in_order(_by_arrival(state), "madd")
+
+
+@policy("network", "sebf")
+class Sebf:
+    """Smallest effective bottleneck first (what is left of it, judged anew at every end of a transfer), with MADD."""
+
+    conserving: ClassVar[bool] = True
+
+    def decide(self, state: NetworkState) -> Instruction:
+        """The shortest first; equals by arrival."""
+        return state.in_order(_by_arrival(state), "bottleneck")
+
+
+@policy("network", "d-clas")
+class Aalo:
+    """Discretised coflow-aware least attained service: sizes unknown, priority by what has been sent.
+
+    Parameters
+    ----------
+    first_mb, factor, queues
+        The first queue holds coflows that have sent less than ``first_mb``, each next ``factor`` times more. Queues are
+        strict, inside it is first come first served; inside a coflow, max-min fair.
+    """
+
+    conserving: ClassVar[bool] = True
+
+    def __init__(self, first_mb: Positive = 10.0, factor: Factor = 10.0, queues: Queues = 10) -> None:
+        self.limits = first_mb * factor ** np.arange(queues - 1)
+
+    def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
+        """Note when everything that a coflow has so far is known."""
+        self._size = np.zeros(len(traffic.coflow_names))
+
+    def decide(self, state: NetworkState) -> Instruction:
+        """By queue, then by arrival; asked again when a coflow falls into the next queue."""
+        np.add.at(self._size, state.traffic.coflow[state.arrived], state.traffic.size_mb[state.arrived])
+        coflows = _by_arrival(state)
+        back = np.argsort(np.argsort(coflows))
+        left = state.coflow_left_mb[back]
+        sent = self._size[coflows] - left
+        queue = np.searchsorted(self.limits * (1 - 1e-9), sent, side="right")
+        bounds = np.append(self.limits, np.inf)[queue]
+        order = np.argsort(queue, kind="stable")
+        stop = np.where(np.isfinite(bounds), self._size[coflows] - bounds, -np.inf)
+        return state.in_order(coflows[order], "fair", stop_at_left_mb=np.where(stop > 0, stop, np.inf)[order])
+
+
+@policy("network", "sincronia")
+class Sincronia:
+    """Bottleneck-select-scale-iterate order, anew at every arrival; in it every transfer takes what its ports have."""
+
+    conserving: ClassVar[bool] = True
+
+    def decide(self, state: NetworkState) -> Instruction:
+        """An old order holds until something arrives."""
+        coflows = state.coflows
+        if len(state.arrived):
+            self._order = coflows[bottleneck_select_scale_iterate(state.load_s)]
+        return state.in_order(self._order[np.isin(self._order, coflows)], "greedy")
+
+
+@policy("network", "tensorflow")
+class TensorFlow:
+    """A transfer that is ready starts; links are shared fairly.
+
+    Parameters
+    ----------
+    start
+        ``all``: everything ready is on its way at once. ``one``: a sender has one transfer of a job on its way, which
+        one is random.
+    """
+
+    def __init__(self, start: Literal["all", "one"] = "all") -> None:
+        self.start = start
+        self.grouping: Grouping = "pair" if start == "all" else "transfer"
+        self.conserving = self.max_min = start == "all"
+
+    def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
+        """Draw the order."""
+        self._rank = rng.permutation(traffic.count)
+
+    def decide(self, state: NetworkState) -> Instruction | Rates:
+        """All fairly, or the first of each sender and job."""
+        if self.start == "all":
+            return state.fair()
+        return _first_of_senders(state, self._rank)
+
+
+@policy("network", "tictac")
+class TicTac:
+    """Transfers in the order in which the job's computations need them.
+
+    Parameters
+    ----------
+    rule
+        ``tac``: with the times of computations and transfers; ``tic``: from the DAG alone.
+    between
+        ``fifo``: the jobs by arrival, each transfer takes all that its ports have left. ``fair``: a sender has one
+        transfer of a job on its way, and jobs share the links fairly.
+    copies
+        With ``fifo``, file copies have their turn by arrival (``fifo``) or after all jobs (``behind``).
+    """
+
+    grouping: ClassVar[Grouping] = "transfer"
+
+    def __init__(
+        self,
+        rule: Literal["tac", "tic"] = "tac",
+        between: Literal["fifo", "fair"] = "fifo",
+        copies: Literal["fifo", "behind"] = "behind",
+    ) -> None:
+        self.rule, self.between, self.copies = rule, between, copies
+        self.conserving = between == "fifo"
+
+    def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
+        """Order the transfers of every job, then all of them."""
+        inside = np.zeros(traffic.count, np.int64)
+        fastest = np.minimum(traffic.out_rate[traffic.sender], traffic.in_rate[traffic.receiver])
+        times = traffic.size_mb / fastest
+        for job in range(traffic.jobs):
+            transfers, needs = needs_of_job(traffic, job)
+            if len(transfers):
+                order = tic(needs) if self.rule == "tic" else tac(needs, tuple(times[transfers].tolist()))
+                inside[transfers[np.asarray(order)]] = np.arange(len(transfers))
+        arrival = traffic.coflow_arrival_s[traffic.coflow]
+        last = traffic.copy if self.copies == "behind" else np.zeros(traffic.count, np.bool_)
+        order = np.lexsort((inside, traffic.coflow, arrival, last))
+        self._rank = np.empty(traffic.count, np.int64)
+        self._rank[order] = np.arange(traffic.count)
+
+    def decide(self, state: NetworkState) -> Instruction | Rates:
+        """In order, or the first of each sender and job."""
+        if self.between == "fair":
+            return _first_of_senders(state, self._rank)
+        transfers = state.coflows
+        return state.in_order(transfers[np.argsort(self._rank[transfers])], "greedy")
+
+
+def _by_arrival(state: NetworkState) -> Ints:
+    coflows = state.coflows
+    return coflows[np.argsort(state.traffic.coflow_arrival_s[coflows], kind="stable")]
+
+
+def _first_of_senders(state: NetworkState, rank: Ints) -> Rates:
+    """Fair rates for the first transfer, by rank, of every sender in every coflow; the others wait."""
+    traffic, transfers = state.traffic, state.transfers
+    ordered = transfers[np.argsort(rank[transfers])]
+    keys = traffic.coflow[ordered] * len(traffic.machines) + traffic.sender[ordered]
+    chosen = ordered[np.unique(keys, return_index=True)[1]]
+    return Rates(chosen, state.fair_rates(chosen))

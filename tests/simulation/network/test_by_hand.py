@@ -1,0 +1,183 @@
+"""Tiny networks whose times can be worked out on paper. Ports carry 1 MB/s unless said otherwise."""
+
+import numpy as np
+import pytest
+
+from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
+from flowlex.instances.scenario import Decision
+from flowlex.simulation.network.just_in_time import JustInTime
+from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
+from flowlex.simulation.network.simulator import simulate_traffic
+from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.registry import Run
+
+DONE = Computation(name="done", seconds=0.0)
+ALL = [Fair, Fifo, Sebf, Aalo, Sincronia, TensorFlow, TicTac, JustInTime]
+
+
+def job(name, *flows, at=0.0):
+    """A shuffle: flows are (sender, receiver, MB)."""
+    transfers = tuple(
+        Transfer(name=f"t{k}", size_mb=float(mb), sender=a, receiver=b, feeds="done")
+        for k, (a, b, mb) in enumerate(flows)
+    )
+    return Job(name=name, arrival_s=at, computations=(DONE,), transfers=transfers)
+
+
+def network(*jobs, copies=(), rates=None):
+    machines = tuple(Machine(name=n, out_mbps=8.0 * (rates or {}).get(n, 1), in_mbps=8.0) for n in "abcd")
+    return Traffic.of(JitInstance(machines=machines, jobs=jobs, copies=copies, slot_s=1.0, unit_mb=0.5))
+
+
+def ends(policy, *jobs, **more):
+    return simulate_traffic(network(*jobs, **more), policy).end_s.tolist()
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_single_transfer_takes_its_size_over_the_slower_port(policy):
+    assert ends(policy(), job("j", ("a", "b", 3)), rates={"a": 2}) == pytest.approx([3.0])
+
+
+def test_two_transfers_share_a_port_until_the_shorter_ends():
+    # 1 MB/s halved: the 1 MB one ends at 2 s; the other has 2 MB left and the port to itself.
+    assert ends(Fair(), job("j", ("a", "b", 1)), job("k", ("a", "c", 3))) == pytest.approx([2.0, 4.0])
+
+
+def test_max_min_gives_what_a_bottleneck_leaves_to_others():
+    # b receives three transfers at a third each; a's other transfer has the two thirds that are left of a.
+    flows = [("a", "b", 1), ("c", "b", 1), ("d", "b", 1)]
+    assert ends(Fair(), job("j", *flows), job("k", ("a", "c", 4)))[:4] == pytest.approx([3.0, 3.0, 3.0, 5.0])
+
+
+def test_equal_transfers_on_one_pair_are_served_alike():
+    assert ends(Fair(), job("j", ("a", "b", 1), ("a", "b", 1), ("a", "b", 2))) == pytest.approx([3.0, 3.0, 4.0])
+
+
+def test_a_transfer_that_comes_later_halves_the_rate_from_then_on():
+    assert ends(Fair(), job("j", ("a", "b", 3)), job("k", ("a", "b", 2), at=1.0)) == pytest.approx([5.0, 5.0])
+
+
+def test_fifo_finishes_the_first_before_the_second():
+    assert ends(Fifo(), job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)) == pytest.approx([3.0, 4.0])
+
+
+def test_sebf_lets_the_shorter_remaining_bottleneck_pass():
+    # At 1 s the first has 2 MB left, the second 1 MB: it goes first.
+    assert ends(Sebf(), job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)) == pytest.approx([4.0, 2.0])
+
+
+def test_sebf_does_not_preempt_what_has_less_left():
+    # At 2.5 s half a MB is left of the first, less than the second's 1 MB.
+    assert ends(Sebf(), job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=2.5)) == pytest.approx([3.0, 4.0])
+
+
+def test_madd_paces_a_coflow_by_its_bottleneck_and_the_next_has_the_rest():
+    # j needs 4 s at a's port; its transfer from c is paced to end with it and takes a quarter of c and of b's port.
+    traffic = network(job("j", ("a", "b", 3), ("a", "d", 1), ("c", "d", 1)), job("k", ("c", "b", 9)))
+    run = simulate_traffic(traffic, Fifo(), Run(horizon_s=1.0))
+    sent = run.sent_mb.sum(axis=(0, 1))
+    # out of c: j's quarter; k has b's other quarter and c's three quarters: a quarter; j's backfill takes c's rest.
+    assert sent[0] == pytest.approx(1.0)
+    assert sent[2] == pytest.approx(1.0)
+    assert sent[4 + 1] == pytest.approx(1.0)
+
+
+def test_d_clas_demotes_who_has_sent_much():
+    # The first falls into the second queue after 10 MB; the second, smaller, passes then, though it came later.
+    assert ends(Aalo(), job("j", ("a", "b", 30)), job("k", ("a", "c", 5), at=1.0)) == pytest.approx([35.0, 15.0])
+
+
+def test_sincronia_orders_two_ports():
+    # On each port one long and one short coflow: whoever is last is paid for by the other.
+    j, k = job("j", ("a", "b", 4)), job("k", ("a", "b", 1), ("c", "d", 1))
+    assert ends(Sincronia(), j, k) == pytest.approx([5.0, 1.0, 1.0])
+
+
+def test_computations_wait_for_data_and_for_each_other():
+    computations = (
+        Computation(name="x", seconds=2.0),
+        Computation(name="y", seconds=1.0, after=("x",)),
+        Computation(name="z", seconds=1.0, after=("y",)),
+    )
+    transfers = (
+        Transfer(name="t", size_mb=1.0, sender="a", receiver="b", feeds="x"),
+        Transfer(name="u", size_mb=5.0, sender="c", receiver="d", feeds="y"),
+    )
+    run = simulate_traffic(network(Job(name="j", computations=computations, transfers=transfers)), Fair())
+    assert run.start_s.tolist() == pytest.approx([1.0, 5.0, 6.0])
+    assert run.done_s.tolist() == pytest.approx([3.0, 6.0, 7.0])
+
+
+def test_data_that_a_computation_makes_are_sent_after_it():
+    from dataclasses import replace
+
+    traffic = network(
+        Job(
+            name="j",
+            computations=(Computation(name="map", seconds=2.0), Computation(name="reduce", seconds=1.0)),
+            transfers=(
+                Transfer(name="in", size_mb=1.0, sender="a", receiver="b", feeds="map"),
+                Transfer(name="shuffle", size_mb=4.0, sender="b", receiver="c", feeds="reduce"),
+            ),
+        )
+    )
+    run = simulate_traffic(replace(traffic, made_by=np.array([-1, 0])), Fair())
+    assert run.begin_s.tolist() == pytest.approx([0.0, 3.0])
+    assert run.end_s.tolist() == pytest.approx([1.0, 7.0])
+    assert run.done_s.tolist() == pytest.approx([3.0, 8.0])
+
+
+def test_tictac_sends_first_what_is_needed_first():
+    computations = (Computation(name="x", seconds=3.0), Computation(name="y", seconds=1.0, after=("x",)))
+    transfers = (
+        Transfer(name="late", size_mb=3.0, sender="a", receiver="b", feeds="y"),
+        Transfer(name="soon", size_mb=1.0, sender="a", receiver="b", feeds="x"),
+    )
+    work = Job(name="j", computations=computations, transfers=transfers)
+    for policy in (TicTac(), TicTac("tic"), TicTac(between="fair")):
+        run = simulate_traffic(network(work), policy)
+        assert run.end_s.tolist() == pytest.approx([4.0, 1.0])
+        assert run.done_s.tolist() == pytest.approx([4.0, 5.0])
+    assert simulate_traffic(network(work), Fair()).done_s.tolist() == pytest.approx([5.0, 6.0])
+
+
+def test_just_in_time_holds_back_what_is_not_needed_yet():
+    # x waits for 1 MB and takes 3 s; y's 2 MB may arrive by 4 s, at half the rate that it could have.
+    computations = (Computation(name="x", seconds=3.0), Computation(name="y", seconds=1.0, after=("x",)))
+    transfers = (
+        Transfer(name="t", size_mb=1.0, sender="a", receiver="b", feeds="x"),
+        Transfer(name="u", size_mb=2.0, sender="c", receiver="d", feeds="y"),
+    )
+    copy = BackgroundCopy(name="copy", size_mb=6.0, sender="c", receiver="b")
+    traffic = network(Job(name="j", computations=computations, transfers=transfers), copies=(copy,))
+    for known in ("submitted", "all"):
+        run = simulate_traffic(traffic, JustInTime(share=1.0, known=known))
+        assert run.end_s[0] == pytest.approx(1.0)
+        assert run.end_s[1] == pytest.approx(4.0)
+        assert run.end_s[2] == pytest.approx(8.5)  # nothing in the first second (b is taken), half of c until 4 s
+        assert run.done_s.tolist() == pytest.approx([4.0, 5.0])
+
+
+def test_a_horizon_cuts_the_run():
+    run = simulate_traffic(network(job("j", ("a", "b", 3))), Fair(), Run(horizon_s=2.0))
+    assert np.isnan(run.end_s).all()
+    assert run.now_s == 2.0
+    assert run.sent_mb[:, 0, 0].sum() == pytest.approx(2.0)
+
+
+def test_a_policy_that_thinks_for_a_second_sends_a_second_later():
+    decision = Decision(mode="fixed", seconds=1.0)
+    late = simulate_traffic(network(job("j", ("a", "b", 3))), Fair(), Run(decision=decision))
+    assert (late.begin_s[0], late.end_s[0]) == pytest.approx((1.0, 4.0))
+    # while it thinks about the second, the first goes on
+    two = network(job("j", ("a", "b", 3)), job("k", ("a", "c", 0.5), at=2.0))
+    run = simulate_traffic(two, Sebf(), Run(decision=decision))
+    assert run.end_s.tolist() == pytest.approx([4.5, 3.5])
+
+
+def test_bins_of_port_loads_grow_with_time():
+    run = simulate_traffic(network(job("j", ("a", "b", 9000))), Fair(), bin_s=0.1)
+    assert run.bin_s == pytest.approx(0.1 * 2**5)
+    assert run.sent_mb[:, 0, 0].sum() == pytest.approx(9000)
+    assert run.sent_mb[:, 0, 0].max() == pytest.approx(run.bin_s)
+    assert run.sent_mb[:, :, 1].sum() == 0
