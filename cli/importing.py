@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.completion import kinds_starting
 from flowlex.cli.options import SettingsOption, parse_settings
-from flowlex.cli.output import note, write_instance_output
+from flowlex.cli.output import console, note, rows_table, write_instance_output
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -90,6 +91,59 @@ def coflow(
         except (TypeError, ValueError):
             raise typer.BadParameter(f"{name}={text!r} is not a number", param_hint="--set") from None
     write_instance_output(read_coflow_trace(trace, **values), output)
+
+
+@app.command()
+def csv(
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="TABLE=FILE...", help="Tables of the kind, such as jobs=jobs.csv.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="What they describe.", autocompletion=kinds_starting)
+    ] = "",
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
+    ] = "",
+    settings: SettingsOption = None,
+    columns: Annotated[bool, typer.Option("--columns", help="List the tables of KIND and their columns.")] = False,
+) -> None:
+    """Read CSV files of your own, one per table of a kind of instance.
+
+    A row of a nested table names its parents (a task its job); lists are joined by ';', mappings are key=value;... An
+    empty cell is the field's default. --set gives the plain fields of the document, such as name or disk_mb_per_s.
+    --columns lists tables and columns. Exit code 2 when a cell is not what it should be; the message names file, line
+    and column.
+    """
+    from flowlex.instances.extensions import instance_class, kinds
+    from flowlex.instances.importers.csv_tables import read_csv_tables
+
+    if kind not in kinds():
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds())}", param_hint="--kind")
+    if columns:
+        _print_columns(instance_class(kind))
+        return
+    paths = dict[str, Path]()
+    for text in tables or ():
+        name, equals, path = text.partition("=")
+        if not equals or name in paths:
+            problem = "is given twice" if equals else "is not TABLE=FILE"
+            raise typer.BadParameter(f"{text!r} {problem}", param_hint="TABLE=FILE")
+        paths[name] = Path(path)
+    if not paths or not output:
+        raise typer.BadParameter("which tables, and where to? TABLE=FILE... -o FILE; --columns lists the tables")
+    write_instance_output(read_csv_tables(kind, paths, parse_settings(settings)), output)
+
+
+def _print_columns(cls: type[Instance]) -> None:
+    from flowlex.instances.tables import WHOLE, tables_of
+
+    rows = []
+    for table in tables_of(cls).everywhere():
+        needed = {*table.parents.values(), *table.required}
+        name = "--set" if table.name == WHOLE else table.name
+        names = [*table.parents.values(), *(column for column in table.columns if column not in ("kind", "version"))]
+        rows += [(name, column, "yes" if column in needed else "") for column in names]
+    console().print(rows_table("Tables", ("table", "column", "needed"), rows))
 
 
 @app.command()

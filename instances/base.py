@@ -12,11 +12,16 @@ import hashlib
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from flowlex.instances.errors import InstanceError
+from flowlex.instances.tables import frames_of, instance_of_frames
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "read_only", "require_unique"]
 
@@ -27,37 +32,6 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 #: The name of a thing inside an instance.
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-
-
-class InstanceError(ValueError):
-    """Input that cannot be an instance: says which file, which place in it, and what is wrong.
-
-    Parameters
-    ----------
-    reason
-        What is wrong, naming the offender, and what to do.
-    place
-        Where in the document (``jobs[3].tasks[0].size_mb``) or file (``line 12``); empty for the whole.
-    path
-        The file, when there is one.
-    """
-
-    def __init__(self, reason: str, *, place: str = "", path: str | Path | None = None) -> None:
-        self.reason = reason
-        self.place = place
-        self.path: str | None = None if path is None else str(path)
-        super().__init__(": ".join(part for part in (self.path, place, reason) if part))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_error, (self.reason, self.place, self.path))
-
-    def at(self, path: str | Path) -> InstanceError:
-        """The same error, naming the file it came from."""
-        return InstanceError(self.reason, place=self.place, path=path)
-
-
-def _rebuild_error(reason: str, place: str, path: str | None) -> InstanceError:
-    return InstanceError(reason, place=place, path=path)
 
 
 class Part(BaseModel):
@@ -110,6 +84,32 @@ class Instance(Part):
             exclude={"comment"}, exclude_defaults=True
         )  # a field added later changes nothing
         return "sha256:" + hashlib.sha256(f"{self.kind} {content}".encode()).hexdigest()
+
+    @classmethod
+    def from_frames(cls, **given: Any) -> Self:
+        """An instance from pandas frames, one per table of the kind, and plain values for its other fields.
+
+        The inverse of `to_frames`, which shows tables and columns; ``flowlex import csv --columns KIND`` lists them. A
+        row names its parents (a task its ``job``); lists are lists or text joined by ``;``, mappings dicts or
+        ``key=value;...``; an empty cell is the field's default.
+
+        Raises
+        ------
+        InstanceError
+            Unknown or missing table or column, a cell of the wrong type, a parent that is not there; names the row.
+
+        Examples
+        --------
+        >>> from flowlex.instances import generate
+        >>> instance = generate("gpu-figure4")
+        >>> type(instance).from_frames(**instance.to_frames()) == instance
+        True
+        """
+        return instance_of_frames(cls, given)
+
+    def to_frames(self) -> dict[str, pd.DataFrame]:
+        """The instance as pandas frames: one per table, and one of a single row, ``instance``, for all other fields."""
+        return frames_of(self)
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals for `flowlex show`, in the order they should be printed."""

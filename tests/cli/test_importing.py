@@ -116,3 +116,28 @@ def test_a_coflow_trace_becomes_an_instance(run: Any, tmp_path: Path, monkeypatc
         result = run("import", "coflow", "trace.txt", "-o", "b.json", "--set", setting)
         assert result.exit_code == 2
         assert says in " ".join(result.output.replace("│", " ").split())
+
+
+def test_own_csv_files_become_an_instance(run, tmp_path):
+    (tmp_path / "nodes.csv").write_text("name,configuration\na,2\nb,1\n")
+    (tmp_path / "blocks.csv").write_text("name,items,holders\nlog,6,a;b\n")
+    tables = ("nodes=nodes.csv", "blocks=blocks.csv", "--set", "seconds_per_item=0.5")
+    assert run("import", "csv", "--kind", "load-partition", *tables, "-o", "load.json").exit_code == 0
+    assert run("solve", "load.json").exit_code == 0
+    columns = run("import", "csv", "--kind", "load-partition", "--columns").stdout
+    assert "holders" in columns and "seconds_per_item" in columns
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--kind", "loads"], "'loads' is none of"),
+        (["--kind", "load-partition"], "which tables, and where to?"),
+        (["--kind", "load-partition", "nodes", "-o", "x.json"], "'nodes' is not TABLE=FILE"),
+        (["--kind", "load-partition", "nodes=a", "nodes=b", "-o", "x.json"], "given twice"),
+        (["--kind", "load-partition", "nodes=nowhere.csv", "-o", "x.json"], "nowhere.csv"),
+    ],
+)
+def test_wrong_usage_of_the_importer_of_csv_files(run, arguments, words):
+    refused = run("import", "csv", *arguments)
+    assert refused.exit_code == 2 and words in refused.stderr

@@ -1,0 +1,39 @@
+"""What is raised for input that cannot be an instance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["InstanceError"]
+
+
+class InstanceError(ValueError):
+    """Input that cannot be an instance: says which file, which place in it, and what is wrong.
+
+    Parameters
+    ----------
+    reason
+        What is wrong, naming the offender, and what to do.
+    place
+        Where in the document (``jobs[3].tasks[0].size_mb``) or file (``line 12``); empty for the whole.
+    path
+        The file, when there is one.
+    """
+
+    def __init__(self, reason: str, *, place: str = "", path: str | Path | None = None) -> None:
+        self.reason = reason
+        self.place = place
+        self.path: str | None = None if path is None else str(path)
+        super().__init__(": ".join(part for part in (self.path, place, reason) if part))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (self.reason, self.place, self.path))
+
+    def at(self, path: str | Path) -> InstanceError:
+        """The same error, naming the file it came from."""
+        return InstanceError(self.reason, place=self.place, path=path)
+
+
+def _rebuild(reason: str, place: str, path: str | None) -> InstanceError:
+    return InstanceError(reason, place=place, path=path)

@@ -1,0 +1,75 @@
+"""CSV files of one's own as an instance: a file per table, a column per field; see `flowlex.instances.tables`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.extensions import instance_class
+from flowlex.instances.files import read_bytes
+from flowlex.instances.tables import WHOLE, Row, instance_of_rows
+
+__all__ = ["read_csv_tables"]
+
+
+def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[str, Any] | None = None) -> Instance:
+    r"""Read an instance from CSV files.
+
+    Parameters
+    ----------
+    kind
+        The kind of instance.
+    paths
+        Table to file (plain or gzip, UTF-8, a header line, commas).
+    fields
+        The plain fields of the document, as numbers or text.
+
+    Raises
+    ------
+    InstanceError
+        Names file, line and column of what is wrong.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     nodes, blocks = Path(folder, "nodes.csv"), Path(folder, "blocks.csv")
+    ...     _ = nodes.write_text("name,configuration\na,2\nb,1\n")
+    ...     _ = blocks.write_text("name,items,holders\nlog,6,a;b\n")
+    ...     read_csv_tables("load-partition", {"nodes": nodes, "blocks": blocks}, {"seconds_per_item": "0.5"}).name
+    'unnamed'
+    """
+    rows = {table: _rows(Path(path)) for table, path in paths.items()}
+    if fields:
+        rows[WHOLE] = [Row("--set", dict(fields))]
+    return instance_of_rows(instance_class(kind), rows)
+
+
+def _rows(path: Path) -> list[Row]:
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"is no UTF-8 text ({error.reason} at byte {error.start})", path=path) from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[Row] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if not header or len(set(header)) < len(header):
+            twice = next((name for name in header if header.count(name) > 1), None)
+            raise InstanceError(f"column {twice!r} is there twice" if twice else "the file is empty", path=path)
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                reason = f"{len(cells)} cells where the header has {len(header)} columns"
+                raise InstanceError(reason, place=f"line {reader.line_num}", path=path)
+            where = f"{path}: line {reader.line_num}"
+            rows.append(Row(where, {name: cell.strip() for name, cell in zip(header, cells, strict=True)}))
+    except csv.Error as error:
+        raise InstanceError(str(error), place=f"line {reader.line_num}", path=path) from None
+    return rows
