@@ -17,7 +17,7 @@ from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Clus
 from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
 from flowlex.instances.generators.registry import generator
 
-__all__ = ["cluster_images", "cluster_queue", "cluster_random", "cluster_servers", "cluster_testbed"]
+__all__ = ["cluster_images", "cluster_pods", "cluster_queue", "cluster_random", "cluster_servers", "cluster_testbed"]
 
 _Positive = Annotated[int, Field(ge=1)]
 _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -374,3 +374,39 @@ def cluster_random(
         arrival_s = float(rng.integers(0, 20))
         made.append(ClusterJob(name=f"j{j}", tasks=tuple(tasks), arrival_s=arrival_s, user=f"u{j % 2}"))
     return ClusterWorkload(name="cluster-random", nodes=tuple(cluster), jobs=tuple(made), jobs_at_once=3)
+
+
+@generator("cluster-pods")
+def cluster_pods(
+    *, seed: int = 0, pods: _Positive = 100, load: _Rate = 1.3, mean_s: _Rate = 100.0, priorities: _Positive = 3
+) -> ClusterWorkload:
+    """Three nodes whose GPU memory is shared in GB: pods of single digits arrive, run and leave.
+
+    Parameters
+    ----------
+    seed
+        Sizes, priorities, arrivals (Poisson), durations (exponential).
+    pods, load
+        How many, and the GPU memory they ask for per second over what the nodes have; above 1 a queue builds up.
+    mean_s
+        Mean duration.
+    priorities
+        Classes, 0 the most important.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = ((24, 16, 64), (16, 12, 32), (16, 12, 32))
+    nodes = tuple(
+        ClusterNode(name=f"node{k}", places=(Place(name=f"node{k}.all", capacity={"gpu_gb": g, "core": c, "gb": m}),))
+        for k, (g, c, m) in enumerate(sizes, 1)
+    )
+    total_gb, mean_gb = sum(g for g, _, _ in sizes), 5.0
+    arrivals = np.cumsum(rng.exponential(mean_gb * mean_s / (load * total_gb), pods)).tolist()
+    jobs = []
+    for k, arrival_s in enumerate(arrivals):
+        gpu_gb, core, gb = rng.integers(1, 10, 3).tolist()
+        demand = {"gpu_gb": gpu_gb, "core": -(-core // 2), "gb": gb}
+        task = ClusterTask(name=f"pod{k}", demand=demand, compute_s=float(rng.exponential(mean_s)))
+        jobs.append(
+            ClusterJob(name=f"pod{k}", tasks=(task,), arrival_s=arrival_s, priority=int(rng.integers(priorities)))
+        )
+    return ClusterWorkload(name="cluster-pods", nodes=nodes, jobs=tuple(jobs))

@@ -87,7 +87,7 @@ class Statement:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: it is a key of results
 class Experiment:
     """One experiment of a paper.
 

@@ -1,0 +1,131 @@
+"""``flowlex reproduce``: every experiment with every seed, as a batch, to one report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flowlex.cli.batch import Batch, Work
+from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.output import complain, console, note, rows_table
+from flowlex.cli.pool import Finished, PoolError
+from flowlex.cli.solve import with_progress
+from flowlex.simulation.experiments import experiments, papers
+from flowlex.simulation.experiments.base import Experiment
+from flowlex.simulation.report import Measured, rows_of, variants, write_report
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    chosen: Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="All papers if none.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few seeds, small sizes, no sweeps.")] = False,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder of the report.")] = Path(
+        "reproduction"
+    ),
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds of each experiment.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what DIR already holds.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List papers and experiments.")] = False,
+) -> None:
+    """Measure again what the papers state, and put it beside theirs.
+
+    DIR gets report.html (self-contained), report.md, report.csv (a row per statement), measured.csv (all numbers) and a
+    SVG per experiment. Each statement has a verdict by a rule fixed before measuring: reproduced, direction only, not
+    reproduced. Without --quick, what a paper leaves open is swept.
+
+    Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
+    """
+    found = experiments(*(chosen or ()))
+    if list_:
+        rows = [(each.paper, each.name, each.title, len(each.statements)) for each in found]
+        console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
+        return
+    together = _Measurements(_runs([each for each in found if not each.alone], quick, seeds), quick)
+    alone = _Measurements(_runs([each for each in found if each.alone], quick, seeds), quick)
+    finished: list[Finished] = []
+    options = {"engine": "network", "time_limit_s": None, "quick": quick}
+    try:
+        for work, most in ((together, jobs), (alone, 1)):
+            with Journal(output) as journal:
+                batch = Batch(list(work.keys), options, journal=journal, jobs=most, resume=resume, work=work)
+                finished += with_progress(batch, "measuring")
+    except (JournalError, PoolError) as error:
+        complain(str(error))
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        note("interrupted; go on with --resume")
+        raise typer.Exit(130) from None
+    good = [item.record for item in finished if item.record["status"] == "measured"]
+    results = {each: sorted(_measured(each, good), key=lambda one: (str(one.given), one.seed)) for each in found}
+    results = {each: mine for each, mine in results.items() if mine}
+    if results:
+        counts = write_report(output, results, quick=quick)
+        lines = [
+            (row.experiment.name, row.statement.says, row.statement.theirs, row.ours, row.verdict)
+            for each, mine in results.items()
+            for row in rows_of(each, mine)
+        ]
+        console().print(rows_table(f"{output / 'report.html'}", ("experiment", "states", "theirs", "ours", ""), lines))
+        note(", ".join(f"{many} {verdict}" for verdict, many in counts.items()))
+    raise typer.Exit(0 if len(good) == len(finished) else 1)
+
+
+@dataclass(frozen=True)
+class _One:
+    """One measurement: an experiment, a seed, and the open parameters that differ from the default."""
+
+    experiment: Experiment
+    seed: int
+    given: dict[str, Any]
+
+
+def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None) -> Iterator[_One]:
+    for each in chosen:
+        most = seeds if seeds is not None else each.quick_seeds if quick else each.seeds
+        for given in variants(each)[: 1 if quick else None]:
+            for seed in range(min(most, each.sweep_seeds) if given else most):
+                yield _One(each, seed, given)
+
+
+class _Measurements(Work):
+    """All measurements, by names that no two share."""
+
+    def __init__(self, runs: Iterator[_One], quick: bool) -> None:
+        self.quick = quick
+        self.keys: dict[Path, _One] = {Path(_key(run, quick)): run for run in runs}
+
+    def mark(self, path: Path) -> Fingerprint:
+        """A measurement holds as long as the experiment is the same."""
+        each = self.keys[path].experiment
+        told = repr((each.statements, each.open, each.measure.__module__)).encode()
+        return Fingerprint(str(path), int(hashlib.sha256(told).hexdigest()[:12], 16), 0)
+
+    def task(self, path: Path) -> dict[str, Any]:
+        """What `flowlex.cli.simulating.measure_task` needs."""
+        run = self.keys[path]
+        about = {"experiment": run.experiment.name, "paper": run.experiment.paper, "seed": run.seed}
+        given = json.dumps(run.given, sort_keys=True)
+        return {"job": "measure", "simulator": "experiment", **about, "quick": self.quick, "given": given}
+
+    def file(self, path: Path, taken: set[str]) -> str:
+        """A measurement leaves no file of its own."""
+        return ""
+
+
+def _key(run: _One, quick: bool) -> str:
+    given = json.dumps(run.given, sort_keys=True)
+    return f"{run.experiment.name}#{given}#{run.seed}{'#quick' if quick else ''}"
+
+
+def _measured(each: Experiment, records: Sequence[dict[str, Any]]) -> Iterator[Measured]:
+    for record in records:
+        if record["name"] == each.name:
+            numbers = {name: value for name, value in record["metrics"].items() if value is not None}
+            yield Measured(each.name, record["seed"], record["given"], numbers)

@@ -1,0 +1,63 @@
+"""What the experiments on clusters share: runs by name, jobs alone, fairness rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from flowlex.instances.cluster import ClusterWorkload
+from flowlex.instances.generators import generate
+from flowlex.instances.scenario import PolicyChoice
+from flowlex.simulation.cluster import Policy, simulate_cluster
+from flowlex.simulation.cluster.figures import figures, job_spans
+from flowlex.simulation.log import RunLog
+from flowlex.simulation.registry import make_policy
+
+__all__ = ["alone_seconds", "fairness", "made", "run", "simulated", "workload"]
+
+
+def workload(generator: str, **parameters: Any) -> ClusterWorkload:
+    """Make a workload."""
+    return cast(ClusterWorkload, generate(generator, **parameters))
+
+
+def made(name: str, **parameters: Any) -> Policy:
+    """Make a policy by name."""
+    return cast(Policy, make_policy("cluster", PolicyChoice(name=name, parameters=parameters)))
+
+
+def simulated(work: ClusterWorkload, policy: str | Policy, **options: Any) -> RunLog:
+    """Run a policy, by name or as it is."""
+    return simulate_cluster(work, made(policy) if isinstance(policy, str) else policy, **options)
+
+
+def run(work: ClusterWorkload, policy: str | Policy, **options: Any) -> dict[str, float]:
+    """Figures of a run."""
+    return figures(simulated(work, policy, **options))
+
+
+def alone_seconds(work: ClusterWorkload, parts: int, **options: Any) -> dict[str, float]:
+    """By job, seconds from first start to end when it alone has 1/``parts`` of the GPUs (t_id), under GS.
+
+    The GPUs left are spread evenly over the nodes; all nodes keep their data, disks and cores.
+    """
+    gpus = [place.name for place in work.places if "gpu" in place.capacity]
+    kept = set(gpus[:: max(parts, 1)])
+    nodes = tuple(
+        node.model_copy(update={"places": tuple(p for p in node.places if p.name in kept or "gpu" not in p.capacity)})
+        for node in work.nodes
+    )
+    found = {}
+    for job in work.jobs:
+        single = work.model_copy(update={"nodes": nodes, "jobs": (job.model_copy(update={"arrival_s": 0.0}),)})
+        start, end = job_spans(simulated(single, "GS", **options))[job.name]
+        found[job.name] = end - start
+    return found
+
+
+def fairness(log: RunLog, ideal_s: Mapping[str, float]) -> dict[str, float]:
+    """S, the mean of the fairness rates t_id / t_sh, and their deviation sigma."""
+    rates = [ideal_s[job] / (end - start) for job, (start, end) in job_spans(log).items()]
+    return {"S": float(np.mean(rates)), "sigma": float(np.std(rates))}

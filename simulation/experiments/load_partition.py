@@ -1,0 +1,244 @@
+"""Load partition over time: Hu et al., Computer Systems & Applications 28(11), 2019.
+
+Four equal workers process 400 items while other programs run on them. Each run: read what the service last stored,
+evaluate, partition (`LoadPartition`), dispatch, process, time every node, write the history. Speed of a node: what the
+other programs leave of its processor, to the power ``sensitivity`` (1: the program needs nothing but processor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
+from flowlex.models.load.model import LoadPartition
+from flowlex.simulation.experiments.base import Experiment, Rule, Statement
+from flowlex.simulation.kernel import Kernel
+from flowlex.simulation.streams import Streams
+
+__all__ = ["EXPERIMENTS"]
+
+Floats = NDArray[np.float64]
+_WORKERS, _ITEMS, _ITEM_S = 4, 400, 0.5
+_STEP_S, _REST_S = 1.0, 5.0
+
+
+class _Workers:
+    """Nodes whose background load drifts, seen through a service that stores a noisy value now and then."""
+
+    def __init__(self, seed: int, noise: float, drift: float, sensitivity: float, interval_s: float) -> None:
+        streams = Streams(seed)
+        self.walk, self.measure = streams.of("background"), streams.of("measurement")
+        self.noise, self.drift, self.sensitivity, self.interval_s = noise, drift, sensitivity, interval_s
+        self.busy: Floats = streams.of("start").uniform(0.05, 0.75, _WORKERS)
+        self.kernel = Kernel()
+        self.stored = self._sample()
+        self.stored_s = 0.0
+        self.history: list[list[RunRecord]] = [[] for _ in range(_WORKERS)]
+        self.kernel.after(_STEP_S, self._background)
+        self.kernel.after(interval_s, self._collect)
+
+    def _background(self) -> None:
+        """Other programs come and go: a random walk between 5 and 75 % of the processor."""
+        self.busy = np.clip(self.busy + self.walk.normal(0.0, self.drift, _WORKERS), 0.05, 0.75)
+        self.kernel.after(_STEP_S, self._background)
+
+    def _sample(self) -> Floats:
+        free: Floats = np.clip(1.0 - self.busy + self.measure.normal(0.0, self.noise, _WORKERS), 0.02, 1.0)
+        return free
+
+    def _collect(self) -> None:
+        self.stored, self.stored_s = self._sample(), self.kernel.now_s
+        self.kernel.after(self.interval_s, self._collect)
+
+    def shares(self, evaluation: str) -> list[int]:
+        """Partition by an evaluation, with the model."""
+        nodes = tuple(
+            LoadNode(
+                name=f"w{k}",
+                configuration=1.0,
+                cpu_free=float(self.stored[k]),
+                cpu_required=1.0,
+                history=tuple(self.history[k][-3:]) or (RunRecord(items=1, seconds=_ITEM_S),),
+            )
+            for k in range(_WORKERS)
+        )
+        blocks = tuple(Block(name=f"b{k}", items=_ITEMS // _WORKERS, holders=(f"w{k}",)) for k in range(_WORKERS))
+        model = LoadPartition(LoadPartitionInstance(nodes=nodes, blocks=blocks), capacity=evaluation)  # type: ignore[arg-type]
+        return [int(target) for target in model.targets.tolist()]
+
+    def process(self, items: list[int]) -> Floats:
+        """Let every node process its items; return the seconds of each, and write the history."""
+        begun, left = self.kernel.now_s, np.array(items, float)
+        finish = np.where(left > 0, np.inf, 0.0)
+        while not np.isfinite(finish).all():
+            speed = (1.0 - self.busy) ** self.sensitivity / _ITEM_S
+            until = min(self.kernel.next_s(), self.kernel.now_s + float((left / speed)[left > 0].min()))
+            seconds = until - self.kernel.now_s
+            left = np.where(left > speed * seconds + 1e-9, left - speed * seconds, 0.0)
+            self.kernel.run(until)
+            finish = np.where((left <= 0) & np.isinf(finish), self.kernel.now_s - begun, finish)
+        for k, count in enumerate(items):
+            if count:
+                self.history[k].append(RunRecord(items=count, seconds=float(finish[k])))
+        return finish
+
+
+def evaluations(
+    seed: int,
+    quick: bool,
+    *,
+    noise: float = 0.1,
+    drift: float = 0.01,
+    sensitivity: float = 0.6,
+    interval_s: float = 10.0,
+) -> Mapping[str, float]:
+    """Unevenness ((last - first) / mean finish) and finish by evaluation; the first run of each is warm-up."""
+    numbers = {}
+    for evaluation in ("configuration", "cpu_load", "history"):
+        workers = _Workers(seed, noise, drift, sensitivity, interval_s)
+        uneven, last = [], []
+        for _ in range(4 if quick else 12):
+            finish = workers.process(workers.shares(evaluation))
+            uneven.append(float((finish.max() - finish.min()) / finish.mean()))
+            last.append(float(finish.max()))
+            workers.kernel.run(workers.kernel.now_s + _REST_S)
+        numbers[f"uneven_{evaluation}"] = float(np.mean(uneven[1:]))
+        numbers[f"finish_s_{evaluation}"] = float(np.mean(last[1:]))
+    return numbers | {
+        "history/configuration": numbers["uneven_history"] / numbers["uneven_configuration"],
+        "cpu/history": numbers["uneven_cpu_load"] / numbers["uneven_history"],
+    }
+
+
+def changes(seed: int, quick: bool, *, calm: float = 0.002, wild: float = 0.1) -> Mapping[str, float]:
+    """History in a calm and in a changing environment."""
+    measure = partial(evaluations, seed, quick)
+    before, after = measure(drift=calm), measure(drift=wild)
+    return {
+        "uneven_calm": before["uneven_history"],
+        "uneven_wild": after["uneven_history"],
+        "wild/calm": after["uneven_history"] / before["uneven_history"],
+        "wild_history/cpu": after["uneven_history"] / after["uneven_cpu_load"],
+    }
+
+
+def reading(seed: int, quick: bool, *, collect_s: float = 0.5, drift: float = 0.02) -> Mapping[str, float]:
+    """Reads of what was last stored, against collecting when asked: how stale, how much sooner an answer."""
+    workers = _Workers(seed, 0.0, drift, 1.0, 10.0)
+    reads = Streams(seed).of("reads")
+    age, error, waiting = [], [], []
+    for _ in range(50 if quick else 500):
+        workers.kernel.run(workers.kernel.now_s + float(reads.exponential(7.0)))
+        age.append(workers.kernel.now_s - workers.stored_s)
+        error.append(float(np.abs(workers.stored - (1.0 - workers.busy)).mean()))
+        waiting.append(float(reads.exponential(collect_s, _WORKERS).max()))  # a synchronous read waits for the slowest
+    read_s = 0.002
+    return {
+        "age_s": float(np.mean(age)),
+        "error": float(np.mean(error)),
+        "synchronous_s": float(np.mean(waiting)),
+        "faster": float(np.mean(waiting)) / read_s,
+    }
+
+
+EXPERIMENTS = (
+    Experiment(
+        "load-evaluations",
+        "load_partition",
+        "Unevenness of finish times by evaluation: 4 equal workers, 400 items, other programs running",
+        (
+            Statement(
+                "uneven_configuration",
+                "by configuration uneven in time",
+                "uneven",
+                "",
+                Rule((0.2, np.inf)),
+                "uneven read as a spread of over 20 % of the mean",
+            ),
+            Statement(
+                "uneven_cpu_load",
+                "by CPU load not good either",
+                "not good",
+                "",
+                Rule((0.1, np.inf)),
+                "not good read as over 10 %; stale and noisy measurements, a program that is not all processor",
+            ),
+            Statement(
+                "history/configuration",
+                "by history better than by configuration",
+                "better",
+                "",
+                Rule((-np.inf, 1.0)),
+                "node states were stable in the paper",
+            ),
+            Statement(
+                "cpu/history",
+                "by history better than by CPU load",
+                "better",
+                "",
+                Rule((1.0, np.inf)),
+                "depends on noise and drift of the background (swept): with much drift history loses",
+            ),
+        ),
+        evaluations,
+        {
+            "drift": (0.01, 0.0, 0.03, 0.1),
+            "noise": (0.1, 0.0, 0.3),
+            "sensitivity": (0.6, 1.0),
+            "interval_s": (10.0, 60.0),
+        },
+        seeds=20,
+        quick_seeds=5,
+        sweep_seeds=5,
+    ),
+    Experiment(
+        "load-changes",
+        "load_partition",
+        "History when the environment changes",
+        (
+            Statement(
+                "wild/calm",
+                "history may stop holding when the environment changes",
+                "worse",
+                "",
+                Rule((1.0, np.inf)),
+                "drift of the background from 0.002 to 0.1 a second",
+            ),
+        ),
+        changes,
+        seeds=20,
+        quick_seeds=5,
+    ),
+    Experiment(
+        "load-reading",
+        "load_partition",
+        "Asynchronous reads of the node information service",
+        (
+            Statement(
+                "error",
+                "asynchronous reading costs accuracy",
+                "costs accuracy",
+                "",
+                Rule((1e-9, np.inf)),
+                "mean error of the stored idle fraction; collected every 10 s",
+            ),
+            Statement(
+                "faster",
+                "and gains efficiency",
+                "gains",
+                "",
+                Rule((1.0, np.inf)),
+                "assumes 0.5 s to collect and 2 ms to read",
+            ),
+        ),
+        reading,
+        {"drift": (0.02, 0.005, 0.1), "collect_s": (0.5, 0.05)},
+        seeds=10,
+        quick_seeds=3,
+        sweep_seeds=3,
+    ),
+)

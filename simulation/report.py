@@ -1,0 +1,216 @@
+"""The report of the reproduction: theirs, ours, verdict, reason, sweep; as Markdown, HTML, CSV and SVG."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flowlex.instances.files import write_atomically
+from flowlex.simulation.experiments.base import Experiment, Statement, Verdict
+from flowlex.simulation.statistics import Estimate
+
+__all__ = ["Measured", "Row", "figure_svg", "rows_of", "variants", "write_report"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Numbers of one experiment with one seed; ``given`` are the open parameters that differ from the default."""
+
+    experiment: str
+    seed: int
+    given: Mapping[str, Any]
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One statement: what is printed, what we measured, what became of it; ``ours`` is None when nothing was."""
+
+    experiment: Experiment
+    statement: Statement
+    ours: Estimate | None
+
+    @property
+    def verdict(self) -> str:
+        """By the rule that was fixed before."""
+        if self.statement.rule is None:
+            return "shown"
+        return "not measured" if self.ours is None else str(self.statement.rule.judge(self.ours))
+
+
+def variants(experiment: Experiment) -> list[dict[str, Any]]:
+    """The default, then each open parameter at each of its other values."""
+    return [{}, *({name: value} for name, values in experiment.open.items() for value in values[1:])]
+
+
+def _estimate(found: Iterable[Measured], figure: str, given: Mapping[str, Any]) -> Estimate | None:
+    values = [one.numbers[figure] for one in found if one.given == given and one.numbers.get(figure) is not None]
+    return Estimate.of(values) if values else None
+
+
+def rows_of(experiment: Experiment, found: Sequence[Measured]) -> list[Row]:
+    """A row per statement, at the defaults."""
+    return [Row(experiment, each, _estimate(found, each.figure, {})) for each in experiment.statements]
+
+
+def _sweep(experiment: Experiment, found: Sequence[Measured]) -> list[list[str]]:
+    """A line per variant that was measured: its name, and each statement's figure."""
+    lines = []
+    for given in variants(experiment):
+        ours = [_estimate(found, each.figure, given) for each in experiment.statements]
+        if any(ours):
+            name = ", ".join(f"{key} = {value}" for key, value in given.items()) or _default(experiment)
+            lines.append([name, *("-" if one is None else str(one) for one in ours)])
+    return lines
+
+
+def _default(experiment: Experiment) -> str:
+    inner = ", ".join(f"{name} = {values[0]}" for name, values in experiment.open.items())
+    return f"default ({inner})" if inner else "default"
+
+
+def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
+    """One panel per statement: a dot with its interval per variant; shaded is where the rule says reproduced."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "flowlex"  # same numbers, same bytes
+    import matplotlib.pyplot as plt
+
+    shown = [each for each in experiment.statements if _estimate(found, each.figure, {}) is not None]
+    chosen = [given for given in variants(experiment) if any(one.given == given for one in found)]
+    names = [", ".join(f"{k}={v}" for k, v in given.items()) or "default" for given in chosen]
+    height = (0.6 + 0.28 * len(chosen)) * max(len(shown), 1)
+    figure, axes = plt.subplots(max(len(shown), 1), 1, figsize=(8, height), layout="constrained", squeeze=False)
+    for ax, each in zip(axes[:, 0], shown, strict=False):
+        for k, given in enumerate(chosen):
+            one = _estimate(found, each.figure, given)
+            if one is not None:
+                half = one.half if one.runs > 1 else 0.0
+                ax.errorbar(one.mean, k, xerr=half, fmt="o", color="C0" if not given else "C7", capsize=2)
+        if each.rule is not None and each.rule.size is not None:
+            low, high = (min(max(end, -1e300), 1e300) for end in each.rule.size)
+            left, right = ax.get_xlim()
+            if low < right and high > left:
+                ax.axvspan(max(low, left), min(high, right), color="C2", alpha=0.15)
+            ax.set_xlim(left, right)
+        ax.set_yticks(range(len(chosen)), names, fontsize=6)
+        ax.invert_yaxis()
+        unit = f" ({each.unit})" if each.unit else ""
+        ax.set_title(f"{each.says}{unit}; theirs: {each.theirs}", fontsize=7, loc="left")
+        ax.tick_params(axis="x", labelsize=6)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]], *, quick: bool) -> dict[str, int]:
+    """Write report.md, report.html, report.csv (a row per statement), measured.csv (a row per seed), a SVG each.
+
+    Returns
+    -------
+    dict
+        How many statements have which verdict.
+    """
+    rows = {experiment: rows_of(experiment, found) for experiment, found in results.items()}
+    counts = Counter(row.verdict for mine in rows.values() for row in mine)
+    intro = [
+        f"{sum(counts.values())} statements: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()),
+        "Ours: mean and 95 % confidence interval over seeds. The rule of each verdict was fixed before measuring: "
+        f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
+        f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
+    ]
+    if quick:
+        intro.append("**Quick report**: few seeds, small sizes; it shows that everything runs, not what holds.")
+    markdown = ["# What the papers state, measured again", *intro]
+    page = [f"<h1>{_html(markdown[0][2:])}</h1>", *(f"<p>{_html(text)}</p>" for text in intro)]
+    table = ("statement", "theirs", "ours", "verdict", "why they may differ")
+    for experiment, mine in rows.items():
+        found, svg = results[experiment], figure_svg(experiment, results[experiment])
+        write_atomically(folder / f"{experiment.name}.svg", svg.encode())
+        title = f"{experiment.paper}: {experiment.title}"
+        body = [_cells(row) for row in mine]
+        sweep = ("parameters", *(each.figure for each in experiment.statements)), _sweep(experiment, found)
+        markdown += [f"## {title}", _markdown(table, body), f"![{experiment.name}]({experiment.name}.svg)"]
+        page += [f"<h2>{_html(title)}</h2>", _table(table, body), svg]
+        if len(sweep[1]) > 1:
+            markdown += ["Sweep over what the paper leaves open:", _markdown(*sweep)]
+            page += ["<p>Sweep over what the paper leaves open:</p>", _table(*sweep)]
+    _write_csv(folder, rows, results)
+    write_atomically(folder / "report.md", ("\n\n".join(markdown) + "\n").encode())
+    write_atomically(folder / "report.html", (_PAGE.format(body="\n".join(page))).encode())
+    return dict(counts)
+
+
+def _cells(row: Row) -> list[str]:
+    unit = f" {row.statement.unit}" if row.statement.unit else ""
+    ours = "-" if row.ours is None else f"{row.ours}{unit} (n = {row.ours.runs})"
+    return [row.statement.says, row.statement.theirs, ours, row.verdict, row.statement.reason]
+
+
+def _write_csv(
+    folder: Path, rows: Mapping[Experiment, Sequence[Row]], results: Mapping[Experiment, Sequence[Measured]]
+) -> None:
+    import pandas as pd
+
+    flat = [
+        {
+            "paper": row.experiment.paper,
+            "experiment": row.experiment.name,
+            "figure": row.statement.figure,
+            "statement": row.statement.says,
+            "theirs": row.statement.theirs,
+            "ours": None if row.ours is None else row.ours.mean,
+            "half_width": None if row.ours is None or row.ours.runs < 2 else row.ours.half,
+            "seeds": 0 if row.ours is None else row.ours.runs,
+            "unit": row.statement.unit,
+            "verdict": row.verdict,
+            "reason": row.statement.reason,
+        }
+        for mine in rows.values()
+        for row in mine
+    ]
+    long = [
+        {"experiment": one.experiment, "seed": one.seed, "given": str(dict(one.given)), "figure": name, "value": value}
+        for found in results.values()
+        for one in found
+        for name, value in one.numbers.items()
+    ]
+    for name, data in (("report", flat), ("measured", long)):
+        text = pd.DataFrame(data).to_csv(index=False, lineterminator="\n")
+        write_atomically(folder / f"{name}.csv", text.encode())
+
+
+def _markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    top = "".join(f"<th>{_html(cell)}</th>" for cell in head)
+    rest = "".join("<tr>" + "".join(f"<td>{_html(cell)}</td>" for cell in line) + "</tr>\n" for line in body)
+    return f"<table><tr>{top}</tr>\n{rest}</table>"
+
+
+def _html(text: str) -> str:
+    return html.escape(text.replace("*", ""))
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>flowlex: reproduction</title>
+<style>
+body {{ font: 15px/1.45 sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; }}
+table {{ border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }}
+th, td {{ border: 1px solid #bbb; padding: 0.25em 0.5em; text-align: left; vertical-align: top; }}
+svg {{ max-width: 100%; height: auto; }}
+</style></head><body>
+{body}
+</body></html>
+"""
