@@ -79,7 +79,7 @@ def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "flowlex"  # same numbers, same bytes
+    mpl.rcParams |= {"svg.hashsalt": "flowlex", "svg.fonttype": "none"}  # same numbers, same bytes; text as text
     import matplotlib.pyplot as plt
 
     shown = [each for each in experiment.statements if _estimate(found, each.figure, {}) is not None]

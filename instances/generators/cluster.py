@@ -1,4 +1,4 @@
-"""Clusters over time: two testbeds of papers, with jobs as graphs of tasks; queues of theory; random ones.
+"""Clusters over time: two testbeds of papers, with jobs as graphs of tasks.
 
 Sources: Tang et al., Journal of Software 33(12), 2022; Chen et al., Journal of Software 28(3), 2017. Not printed there,
 so parameters: computing times, disk rate, replicas, the sizes of what tasks make, order of jobs.
@@ -13,16 +13,15 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
+from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
 from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
 from flowlex.instances.generators.registry import generator
 
-__all__ = ["cluster_images", "cluster_pods", "cluster_queue", "cluster_random", "cluster_servers", "cluster_testbed"]
+__all__ = ["cluster_images", "cluster_servers", "cluster_testbed"]
 
 _Positive = Annotated[int, Field(ge=1)]
 _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Share = Annotated[float, Field(ge=0, le=1)]
 _RACKS = (4, 4, 4, 3)
 #: How much longer a kind of job computes per GB than a matrix product (the paper: prime tests use the GPU most).
 _INTENSITY = {"prime test": 4.0}
@@ -285,128 +284,3 @@ def cluster_images(
         for k, seconds in enumerate(_times(rng, compute_s, tasks))
     )
     return ClusterWorkload(name="cluster-images", nodes=nodes, jobs=(ClusterJob(name="images", tasks=made),))
-
-
-@generator("cluster-queue")
-def cluster_queue(
-    *,
-    seed: int = 0,
-    servers: _Positive = 1,
-    load: Annotated[float, Field(gt=0, lt=1)] = 0.7,
-    tasks: _Positive = 10_000,
-    service: Literal["exponential", "constant", "uniform"] = "exponential",
-) -> ClusterWorkload:
-    """A queue of theory: Poisson arrivals, mean service one second, c servers: M/M/c, M/D/1, M/G/1.
-
-    Parameters
-    ----------
-    seed
-        Arrivals and services.
-    servers, load
-        c, and arrivals per second over c.
-    tasks
-        Arrivals in all, each a job of one task.
-    service
-        Law of the service time, with mean 1 s; ``uniform`` on (0, 2).
-    """
-    rng = np.random.default_rng(seed)
-    arrivals = np.cumsum(rng.exponential(1.0 / (load * servers), tasks))
-    spread = {"constant": (1.0, 1.0), "uniform": (0.0, 2.0)}
-    times = rng.exponential(1.0, tasks) if service == "exponential" else rng.uniform(*spread[service], tasks)
-    jobs = tuple(
-        ClusterJob(
-            name=f"j{k}", arrival_s=at_s, tasks=(ClusterTask(name=f"t{k}", demand={"slot": 1}, compute_s=seconds),)
-        )
-        for k, (at_s, seconds) in enumerate(zip(arrivals.tolist(), times.tolist(), strict=True))
-    )
-    node = ClusterNode(name="queue", places=(Place(name="servers", capacity={"slot": servers}),))
-    return ClusterWorkload(name="cluster-queue", nodes=(node,), jobs=jobs)
-
-
-@generator("cluster-random")
-def cluster_random(
-    *,
-    seed: int = 0,
-    nodes: _Positive = 5,
-    jobs: _Positive = 4,
-    most_tasks: _Positive = 6,
-    outages: _Share = 0.0,
-    resource: Literal["gpu", "slot"] = "gpu",
-) -> ClusterWorkload:
-    """A small cluster with random graphs of tasks, arrivals and, with ``outages``, nodes that fail and return.
-
-    Parameters
-    ----------
-    seed
-        Of everything.
-    nodes, jobs, most_tasks
-        Sizes; a node has one or two places.
-    outages
-        Chance of a node to fail once, for up to 20 s.
-    resource
-        What tasks take one of.
-    """
-    rng = np.random.default_rng(seed)
-    cluster = []
-    for n in range(nodes):
-        down = float(rng.integers(1, 40))
-        outage = (Outage(from_s=down, until_s=down + float(rng.integers(1, 20))),) if rng.random() < outages else ()
-        places = tuple(Place(name=f"n{n}.p{k}", capacity={resource: 1}) for k in range(int(rng.integers(1, 3))))
-        cluster.append(ClusterNode(name=f"n{n}", rack=f"r{n % 2}", places=places, outages=outage))
-    made = []
-    for j in range(jobs):
-        tasks: list[ClusterTask] = []
-        for t in range(int(rng.integers(1, most_tasks + 1))):
-            earlier = [task.name for task in tasks if rng.random() < 0.3]
-            reads = [Read(size_mb=float(rng.integers(1, 200)), task=name) for name in earlier[:2]]
-            for _ in range(int(rng.integers(0, 3))):
-                held = rng.choice(nodes, int(rng.integers(1, nodes + 1)), replace=False).tolist()
-                reads.append(Read(size_mb=float(rng.integers(1, 1000)), replicas=tuple(f"n{h}" for h in held)))
-            tasks.append(
-                ClusterTask(
-                    name=f"j{j}.t{t}",
-                    demand={resource: 1},
-                    compute_s=float(rng.integers(0, 10)),
-                    reads=tuple(reads),
-                    after=tuple(earlier[2:]),
-                )
-            )
-        arrival_s = float(rng.integers(0, 20))
-        made.append(ClusterJob(name=f"j{j}", tasks=tuple(tasks), arrival_s=arrival_s, user=f"u{j % 2}"))
-    return ClusterWorkload(name="cluster-random", nodes=tuple(cluster), jobs=tuple(made), jobs_at_once=3)
-
-
-@generator("cluster-pods")
-def cluster_pods(
-    *, seed: int = 0, pods: _Positive = 100, load: _Rate = 1.3, mean_s: _Rate = 100.0, priorities: _Positive = 3
-) -> ClusterWorkload:
-    """Three nodes whose GPU memory is shared in GB: pods of single digits arrive, run and leave.
-
-    Parameters
-    ----------
-    seed
-        Sizes, priorities, arrivals (Poisson), durations (exponential).
-    pods, load
-        How many, and the GPU memory they ask for per second over what the nodes have; above 1 a queue builds up.
-    mean_s
-        Mean duration.
-    priorities
-        Classes, 0 the most important.
-    """
-    rng = np.random.default_rng(seed)
-    sizes = ((24, 16, 64), (16, 12, 32), (16, 12, 32))
-    nodes = tuple(
-        ClusterNode(name=f"node{k}", places=(Place(name=f"node{k}.all", capacity={"gpu_gb": g, "core": c, "gb": m}),))
-        for k, (g, c, m) in enumerate(sizes, 1)
-    )
-    total_gb, mean_gb = sum(g for g, _, _ in sizes), 5.0
-    arrivals = np.cumsum(rng.exponential(mean_gb * mean_s / (load * total_gb), pods)).tolist()
-    jobs = []
-    for k, arrival_s in enumerate(arrivals):
-        gpu_gb, core, gb = rng.integers(1, 10, 3).tolist()
-        demand = {"gpu_gb": gpu_gb, "core": -(-core // 2), "gb": gb}
-        task = ClusterTask(name=f"pod{k}", demand=demand, compute_s=float(rng.exponential(mean_s)))
-        jobs.append(
-            ClusterJob(name=f"pod{k}", tasks=(task,), arrival_s=arrival_s, priority=int(rng.integers(priorities)))
-        )
-    return ClusterWorkload(name="cluster-pods", nodes=nodes, jobs=tuple(jobs))

@@ -26,7 +26,7 @@ __all__ = ["EXPERIMENTS"]
 
 def fair(seed: int, quick: bool, *, round_s: float = 1.0, **open_: Any) -> Mapping[str, float]:
     """SNP of fair flow scheduling, of Quincy's cost model and of random dispatch: three batches that read blocks."""
-    work = workload("cluster-servers", seed=seed, batch_tasks=120 if quick else 480, **open_)
+    work = workload("cluster-servers", seed=seed, batch_tasks=60 if quick else 480, **open_)
     goals = (FairShares(), DataLocality(), Continuity(base=10, rate=10))
     snp = {
         "Sirius": run(work, Flow(goals), round_s=round_s)["snp"],
@@ -62,7 +62,7 @@ def priority(seed: int, quick: bool, *, round_s: float = 0.5, **open_: Any) -> M
     """Delay of short queries while three batches of 480 tasks fill the cluster, by their priorities."""
     numbers = {}
     for name, classes in (("equal", "0,0,0"), ("first", "1,2,5")):
-        sizes = {"batch_tasks": 160, "queries": 4, "servers": 7} if quick else {"batch_tasks": 480, "queries": 20}
+        sizes = {"batch_tasks": 40, "queries": 3, "servers": 3} if quick else {"batch_tasks": 480, "queries": 20}
         work = workload("cluster-servers", seed=seed, batch_priorities=classes, **{**sizes, **open_})
         horizon_s = work.jobs[-1].arrival_s + 300.0
         for who, policy in (("Sirius", Flow(preset("borg"))), ("queue", "priority")):
@@ -91,7 +91,7 @@ def _query_delay(log: RunLog) -> float:
 def latency(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]:
     """Seconds of a decision after 100 events: warm, from scratch, and by a queue that scores every machine."""
     numbers: dict[str, float] = {}
-    for machines in (300, 600) if quick else (5_000, 10_000):
+    for machines in (100, 200) if quick else (5_000, 10_000):
         instance = cast(FlowInstance, generate("flow-scale", seed=seed, machines=machines, tasks=2 * machines))
         scheduler = FlowScheduler(instance, preset("quincy"), certify=False)
         scheduler.step(0.0)
@@ -109,7 +109,7 @@ def latency(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]
         started = time.perf_counter()
         FlowScheduling(snapshot, preset("quincy")).solve("network")
         scratch = time.perf_counter() - started
-        size = "small" if machines in (300, 5_000) else "large"
+        size = "small" if machines in (100, 5_000) else "large"
         numbers |= {f"warm_s_{size}": float(np.median(warm)), f"scratch_s_{size}": scratch}
         numbers |= {f"queue_s_{size}": float(np.median(queue))}
         numbers[f"saved_{size}"] = 100 * (1 - numbers[f"warm_s_{size}"] / scratch)
@@ -239,7 +239,7 @@ EXPERIMENTS = (
     Experiment(
         "flow-latency",
         "flow_scheduling",
-        "Seconds of a decision after 100 events, at 5 000 and 10 000 machines (quick: 300 and 600)",
+        "Seconds of a decision after 100 events, at 5 000 and 10 000 machines (quick: 100 and 200)",
         (
             Statement(
                 "saved_small",

@@ -24,7 +24,7 @@ _OPEN: dict[str, tuple[Any, ...]] = {
 _ASSUMED = "compute times, disk rate and replicas are not printed (swept)"
 
 
-def _shared(quick: bool, full: int = 0, small: int = 8) -> dict[str, Any]:
+def _shared(quick: bool, full: int = 0, small: int = 3) -> dict[str, Any]:
     return {"count": small if quick else full}
 
 
@@ -79,7 +79,7 @@ def users(seed: int, quick: bool, *, round_s: float = 4.0, inside: str = "fifo",
     """Ten users with six random jobs each, against YARN-like queues; all jobs are there from the start."""
     from flowlex.simulation.experiments._runs import made
 
-    count, people = (9, 3) if quick else (60, 10)
+    count, people = (4, 2) if quick else (60, 10)
     work = workload("cluster-testbed", seed=seed, count=count, users=people, jobs_at_once=count, **open_)
     total = {name: run(work, name, round_s=round_s)["total_s"] for name in ("FSP", "FS")}
     for name in ("YARN-fair", "YARN-capacity"):

@@ -30,7 +30,7 @@ def balance(seed: int, quick: bool, *, pods: int = 12, population: int = 40) -> 
     assert solution.cluster is not None  # pods may wait, so there is an answer
     admitted = np.asarray(solution.cluster.node) >= 0
     best = deviation(solution.cluster.loads)
-    settings = GeneticSettings(population=population, attempts=2_000)
+    settings = GeneticSettings(population=population, attempts=500 if quick else 4_000)
     found = genetic(instance, admitted, seed=seed, settings=settings)
     numbers = {"sigma_optimum": best, "waiting": float(np.count_nonzero(~admitted)), "tried": float(found.tried)}
     if found.cluster is not None:

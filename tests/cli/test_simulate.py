@@ -1,0 +1,160 @@
+"""``flowlex simulate`` and ``flowlex reproduce``: logs, tables, pictures, resumption, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flowlex.simulation.experiments import experiments, papers
+from flowlex.simulation.experiments.base import Experiment, Rule, Statement, Verdict
+from flowlex.simulation.log import RunLog
+from flowlex.simulation.report import Measured, rows_of, variants, write_report
+from flowlex.simulation.statistics import Estimate
+
+SCENARIO = {
+    "kind": "scenario",
+    "name": "small",
+    "simulator": "cluster",
+    "workload": {"generator": "cluster-random"},
+    "policies": ["FIFO", {"name": "GSD", "label": "patient", "parameters": {"first": 3.0, "second": 6.0}}],
+    "seeds": [0, 1],
+}
+
+
+def flowlex(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flowlex", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
+def write(folder: Path, **changes: object) -> Path:
+    path = folder / "small.json"
+    path.write_text(json.dumps(SCENARIO | changes))
+    return path
+
+
+def test_a_scenario_leaves_logs_tables_and_pictures_and_is_resumed(tmp_path):
+    path, out = write(tmp_path), tmp_path / "out"
+    shown = flowlex("simulate", path, "-o", out, "--plot", "--jobs", 2)
+    assert "total_s" in shown.stdout and "patient" in shown.stdout
+    rows = list(csv.DictReader((out / "runs.csv").open()))
+    assert [(row["policy"], row["seed"]) for row in rows] == [(p, s) for p in ("FIFO", "patient") for s in "01"]
+    logs = sorted(out.glob("*.run.jsonl.gz"))
+    assert len(logs) == 4 and len(list(out.glob("*-gantt.svg"))) == 2
+    header = RunLog.read(logs[0]).header
+    assert (header["scenario"], header["policy"], header["seed"]) == ("small", "FIFO", 0)
+    before = {log.name: log.read_bytes() for log in logs}
+    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
+    (out / "results.jsonl").write_text("".join(lines[:3]) + lines[3][:20])  # as a killed run leaves it
+    again = flowlex("simulate", path, "-o", out, "--resume")
+    assert "dropped 1 half-written line" in again.stderr and "3 of 4 were done before" in again.stderr
+    assert {log.name: log.read_bytes() for log in sorted(out.glob("*.run.jsonl.gz"))} == before
+    assert list(csv.DictReader((out / "runs.csv").open())) == rows
+
+
+def test_parquet_holds_what_the_csv_holds(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    flowlex("simulate", write(tmp_path), "-o", tmp_path / "out", "--seeds", 1)
+    parquet = pandas.read_parquet(tmp_path / "out" / "runs.parquet")
+    pandas.testing.assert_frame_equal(parquet, pandas.read_csv(tmp_path / "out" / "runs.csv"))
+
+
+def test_a_run_can_be_replayed_by_a_live_scheduler(tmp_path):
+    workload = {"generator": "cluster-random", "parameters": {"resource": "slot", "outages": 0.5}}
+    flowlex("simulate", write(tmp_path, workload=workload, policies=["FIFO"], seeds=[3]), "-o", tmp_path / "out")
+    (events,) = (tmp_path / "out").glob("*.events.jsonl.gz")
+    shown = flowlex("replay", events, "--goals", "quincy")
+    assert "placed" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"policies": ["FIFFO"]}, "has no policy 'FIFFO'; did you mean 'FIFO'?"),
+        ({"simulator": "clusters"}, "no simulator is named 'clusters'; one of: cluster, network"),
+        ({"workload": {"generator": "gpu-testbed"}}, "takes cluster-workload, but this is 'gpu-assignment'"),
+        ({"workload": {"file": "nowhere.json"}}, "nowhere.json"),
+        ({"horizon_s": -1.0}, "horizon_s"),
+        ({"policies": [{"name": "GSD", "parameters": {"third": 1}}]}, "no parameter 'third'"),
+    ],
+)
+def test_a_scenario_that_cannot_run_is_refused_before_anything_runs(tmp_path, changes, says):
+    failed = flowlex("simulate", write(tmp_path, **changes), "-o", tmp_path / "out", code=2)
+    assert says in failed.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
+    path = write(tmp_path, parameters={"most_events": 10})
+    failed = flowlex("simulate", path, "-o", tmp_path / "out", "--seeds", 1, code=1)
+    assert "over 10 events" in failed.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "results.jsonl"]
+
+
+# The reproduction --------------------------------------------------------------------------------------------------
+def tiny(**more: object) -> Experiment:
+    statements = (
+        Statement("a", "a is about 2", "2", "s", Rule.near(2.0, 1.0), "because"),
+        Statement("b", "b | c", "?", "", None, "shown"),
+        Statement("never", "not measured", "1", "", Rule.near(1.0, 0.0), ""),
+    )
+    return Experiment("tiny", "paper", "A tiny one", statements, lambda seed, quick: {}, **more)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([1.9, 2.0, 2.1], Verdict.REPRODUCED),
+        ([3.9, 4.0, 4.1], Verdict.DIRECTION),
+        ([0.5, 2.0, 3.5], Verdict.NOT),  # the mean is theirs, but nobody knows
+        ([0.4, 0.5, 0.6], Verdict.NOT),
+        ([2.0], Verdict.REPRODUCED),
+    ],
+)
+def test_verdicts_follow_their_rule(values, verdict):
+    assert Rule.near(2.0, 1.0).judge(Estimate.of(values)) == verdict
+
+
+def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
+    experiment = tiny(open={"x": (1, 2)})
+    assert variants(experiment) == [{}, {"x": 2}]
+    found = [Measured("tiny", s, g, {"a": 2.0 + s / 10, "b": 1.0}) for g in ({}, {"x": 2}) for s in range(3)]
+    assert [row.verdict for row in rows_of(experiment, found)] == ["reproduced", "shown", "not measured"]
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        counts = write_report(tmp_path / folder, {experiment: found}, quick=False)
+    assert counts == {"reproduced": 1, "shown": 1, "not measured": 1}
+    names = {path.name for path in (tmp_path / "one").iterdir()}
+    assert names == {"report.md", "report.html", "report.csv", "measured.csv", "tiny.svg"}
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "<svg" in page and "http://" not in page.split("<svg")[0] and "x = 2" in page
+    assert "b \\| c" in (tmp_path / "one" / "report.md").read_text()
+
+
+def test_experiments_have_names_of_their_own_and_belong_to_their_papers():
+    found = experiments()
+    assert len({each.name for each in found}) == len(found)
+    assert {each.paper for each in found} <= set(papers())
+    for each in found:
+        assert len({statement.figure for statement in each.statements}) == len(each.statements)
+        assert all(values for values in each.open.values())
+
+
+def test_an_unknown_paper_is_named(tmp_path):
+    assert "no paper is named 'gpus'; one of: " in flowlex("reproduce", "gpus", "-o", tmp_path, code=2).stderr
+
+
+def test_the_quick_report_measures_every_statement(tmp_path):
+    """All papers, once each; `flowlex reproduce --quick` is this with the seeds that each experiment asks for."""
+    flowlex("reproduce", "--quick", "--seeds", 1, "-o", tmp_path / "report")
+    rows = list(csv.DictReader((tmp_path / "report" / "report.csv").open()))
+    assert len(rows) == sum(len(each.statements) for each in experiments())
+    assert [row["statement"] for row in rows if row["verdict"] == "not measured"] == []
