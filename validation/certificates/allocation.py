@@ -306,7 +306,7 @@ def _duals(stated: Mapping[str, Mapping[str, Any]], step: PricedStep) -> Check:
         for label, value in values.items()
         if value != step.prices.get(name, {}).get(label, 0.0)  # type: ignore[call-overload]
     ]
-    wrong += [name for name in step.prices if name not in stated]
+    wrong += [name for name in step.prices if stated and name not in stated]  # none at all are none claimed
     return Check("duals are the prices of the first step", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
