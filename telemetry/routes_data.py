@@ -35,8 +35,6 @@ router: APIRouter = APIRouter(
 
 #: Pairs of name and node that one read may ask for.
 MAX_PAIRS = 50_000
-#: A heavy read waits so long for its turn, in seconds.
-TURN_S = 2.0
 
 Names = Annotated[list[DataName], Query(max_length=1_000, description="Data names; none: all")]
 Nodes = Annotated[list[NodeName], Query(max_length=10_000, description="Nodes; none: all")]
@@ -50,7 +48,7 @@ After = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,100}/[A-Za-
 async def heavy(service: Service, work: Callable[[], str]) -> Response:
     """Answer with JSON text that is made off the event loop, a few at a time."""
     try:
-        await asyncio.wait_for(service.heavy.acquire(), TURN_S)
+        await asyncio.wait_for(service.heavy.acquire(), service.settings.heavy_wait_s)
     except TimeoutError as error:
         service.metrics.refused.labels("reads").inc()
         raise refuse(503, "busy", "too many large reads at once; come again in a second") from error

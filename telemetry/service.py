@@ -50,6 +50,8 @@ class Settings:
         without limit.
     heavy_reads
         Reads of many values at the same time.
+    heavy_wait_s
+        Seconds that such a read waits for its turn before it is sent back.
     """
 
     require_token: bool = True
@@ -61,6 +63,7 @@ class Settings:
     max_pending_bytes: int = 128_000_000
     requests_per_s: float | None = 500.0
     heavy_reads: int = 4
+    heavy_wait_s: float = 2.0
 
 
 class Service:

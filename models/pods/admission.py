@@ -28,8 +28,6 @@ __all__ = ["Admission", "Admitting", "remaining", "running_cluster"]
 
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
-#: Columns up to which the program over single nodes is solved.
-DIRECT = 4_000
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 60, 5_000, 500_000, 10_000
 #: Nodes of the search tree of one integer program.
@@ -80,8 +78,16 @@ class Admitting:
     """One run of phase 1."""
 
     def __init__(
-        self, builder: PlacementProgram, name: str, bounds: AdmissionBounds, engine: EngineName, options: SolveOptions
+        self,
+        builder: PlacementProgram,
+        name: str,
+        bounds: AdmissionBounds,
+        engine: EngineName,
+        options: SolveOptions,
+        *,
+        direct: int,
     ) -> None:
+        self.direct = direct
         self.builder, self.name, self.bounds, self.engine, self.options = builder, name, bounds, engine, options
         self.view, self.classes = builder.view, builder.classes()
         self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s
@@ -115,7 +121,7 @@ class Admitting:
                 best = self._improve(best, most)
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
-        if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= DIRECT:
+        if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
             return self._exactly(best, most)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "

@@ -1,4 +1,4 @@
-"""How far each way of bounding the balance goes before the next one takes over."""
+"""How far each way of solving both phases goes before the next one takes over."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ class Effort:
 
     Attributes
     ----------
+    admission
+        Up to so many columns (pod on node) an integer program proves what search and bounds leave open of admission.
     direct, branched
         Up to so many columns (pod on node) the integer program comes first; above, patterns of nodes come first, and
         up to ``branched`` the program after them.
@@ -24,6 +26,7 @@ class Effort:
         Intervals of the mean, and fresh answers whose patterns are learnt.
     """
 
+    admission: int = 4_000
     direct: int = 150
     branched: int = 1_500
     patterns: int = 20_000

@@ -283,7 +283,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return self._balance_program() if self.stage == "balance" else self._admission_program()
 
     def _admit(self, engine: EngineName, options: SolveOptions) -> Admission:
-        return Admitting(self.builder, self.instance.name, self.bounds, engine, options).run()
+        return Admitting(
+            self.builder, self.instance.name, self.bounds, engine, options, direct=self.effort.admission
+        ).run()
 
     def _balance_program(self) -> LinearProgram:
         """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""

@@ -88,15 +88,14 @@ def test_histories_of_many_series_merge_by_time(store: Store, monkeypatch: pytes
     assert [row.time for row in rows] == [float(t) for t in range(26, 51)] and truncated
 
 
-def test_large_reads_wait_for_their_turn_or_come_again(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flowlex.telemetry.routes_data.TURN_S", 0.1)
-    service = api.app.state.service  # type: ignore[attr-defined]
-    service.heavy._value = 0
-    answer = api.get("/v1/data")
-    assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
-    assert api.get("/v1/data/a/n").status_code == 404  # single reads go on
-    assert api.get("/healthz").status_code == 200
-    service.heavy._value = 4
+def test_large_reads_wait_for_their_turn_or_come_again(sqlite_store: Store) -> None:
+    app = create_app(sqlite_store, Settings(require_token=False, heavy_wait_s=0.1))
+    with TestClient(app, base_url="http://127.0.0.1") as api:
+        app.state.service.heavy._value = 0  # all at work
+        answer = api.get("/v1/data")
+        assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
+        assert api.get("/v1/data/a/n").status_code == 404  # single reads go on
+        assert api.get("/healthz").status_code == 200
 
 
 def test_a_locked_database_sends_writers_back_at_once(api: TestClient, tmp_path: Path) -> None:
