@@ -186,7 +186,7 @@ def most_by_prices(
 
 def all_ways(instance: PodInstance, options: Mapping[str, Any], most: int = 60_000) -> tuple[list[int], float] | None:
     """The lexicographically most pods and then the least balance, by trying all; None when that is too long."""
-    if (len(instance.nodes) + 1.0) ** len(instance.pods) > most:
+    if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(most):
         return None
     cards, budget = bool(options.get("cards", True)), size_of(float(options.get("move_budget", 0.0)))
     classes = sorted({pod.priority for pod in instance.pods if pod.node is None}, reverse=True)
