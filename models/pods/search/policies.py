@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays
@@ -14,7 +15,7 @@ from flowlex.models.pods.search.state import SearchState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["EVEN", "POLICIES", "by_priority", "place_by", "workload"]
+__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "place_by", "workload"]
 
 #: Name to number in `place_all`.
 POLICIES = {
@@ -31,6 +32,8 @@ POLICIES = {
 EVEN = 8
 #: Requests that Kubernetes scores where a pod makes none: 0.1 cores, 200 MB.
 _DEFAULT = (0.1, 200 / 1024)
+#: Scores (kinds of pods times nodes) that are remembered at most.
+_TABLE = 20_000_000
 
 
 def workload(view: PodArrays) -> Floats:
@@ -49,15 +52,64 @@ def by_priority(view: PodArrays, *keys: Floats | Integers) -> Integers:
     return order
 
 
+class Scores(NamedTuple):
+    """What scores of nodes depend on beside the placement, and those known so far. Sizes as in `SearchState`.
+
+    Attributes
+    ----------
+    whole, size
+        (N, 2) cores and memory of the empty nodes, (N,) memory of a card; exact.
+    top
+        (3,) the largest node's cores, memory and GPU memory.
+    kinds
+        (T, 5) the workload, see `workload`.
+    default
+        (2,) requests that Kubernetes scores when none is made.
+    cost, known, version
+        (R, N) scores, the version of the node that they are of, (N,) that is counted up when a node changes.
+    full, total
+        (R,) kinds of pods that fit nowhere until a pod leaves; (1,) the sum of all loads.
+    """
+
+    whole: Integers
+    size: Integers
+    top: Floats
+    kinds: Floats
+    default: Integers
+    cost: Floats
+    known: NDArray[np.int32]
+    version: NDArray[np.int32]
+    full: NDArray[np.bool_]
+    total: Floats
+
+    @classmethod
+    def of(cls, cluster: Cluster, *, keep: bool = True) -> Scores:
+        """Nothing known yet; ``keep`` remembers scores, where the table is not too large."""
+        view, exact = cluster.view, cluster.view.exact
+        units = [_unit(sizes, held) for sizes, held in zip(exact.node.T, view.capacity.T[1:], strict=True)]
+        rows, nodes = exact.gpu.table.shape[0], len(view.cards)
+        rows_kept = rows if keep and rows * nodes <= _TABLE else 1
+        gpu = exact.card * view.cards
+        return cls(
+            exact.node,
+            exact.card if cluster.cards else gpu,
+            np.array([*np.maximum(exact.node.max(axis=0), 1), gpu.max()], np.float64),
+            workload(view),
+            np.array([round(asked * unit) for asked, unit in zip(_DEFAULT, units, strict=True)], np.int64),
+            np.zeros((rows_kept, nodes)),
+            np.zeros((rows_kept, nodes), np.int32),
+            np.ones(nodes, np.int32),
+            np.zeros(rows, np.bool_),
+            np.array([cluster.loads.sum()]),
+        )
+
+
 def place_by(policy: int, start: Cluster, pods: Sequence[int] | Integers, *, seed: int = 0) -> Cluster:
     """Place pods in this order; those that fit nowhere wait."""
     from flowlex.models.pods.search.scoring import place_all
 
-    view, state = start.view, SearchState.of(start)
-    units = [_unit(exact, size) for exact, size in zip(view.exact.node.T, view.capacity.T[1:], strict=True)]
-    default = np.array([round(asked * unit) for asked, unit in zip(_DEFAULT, units, strict=True)], np.int64)
-    exact, rng = view.exact, np.random.default_rng(seed)
-    place_all(state, policy, np.asarray(pods, np.int64), exact.node, exact.card, workload(view), default, rng)
+    state, scores = SearchState.of(start), Scores.of(start, keep=policy != EVEN)
+    place_all(state, scores, policy, np.asarray(pods, np.int64), np.random.default_rng(seed))
     return state.cluster(start)
 
 

@@ -1,0 +1,128 @@
+"""Pods come and go: each is placed when it comes, by a policy, with a few moves of others where it fits nowhere.
+
+Source of the protocol: Weng et al., *Beware of Fragmentation*, section 6: pods are submitted one after another until
+their requests reach a given percentage of all GPUs; nothing ends, nothing is tried again; what counts is the share of
+all GPUs that is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowlex.formulations.expression import Floats, Integers
+from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.models.base import ModelError
+from flowlex.models.pods.admission import running_cluster
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.search.policies import POLICIES, Scores
+from flowlex.models.pods.search.state import SearchState
+
+__all__ = ["ArrivalCurve", "Arrivals", "gpus_of", "submit_all"]
+
+
+class Arrivals:
+    """A cluster on which pods of an instance arrive and depart.
+
+    Parameters
+    ----------
+    instance
+        Its running pods are there from the start and stay where they are.
+    policy
+        One of `POLICIES`.
+    moves
+        At most so many placed pods move for an arrival that fits nowhere; each goes where the policy says.
+
+    Raises
+    ------
+    ModelError
+        There is no such policy, ``moves`` is negative, or the running pods do not pack.
+
+    Examples
+    --------
+    >>> from flowlex.instances.generators import generate
+    >>> live = Arrivals(generate("kubeflow-testbed"), "fgd")
+    >>> live.arrive([0, 1]).tolist()
+    [0, 1]
+    """
+
+    def __init__(
+        self, instance: PodInstance, policy: str = "fgd", *, moves: int = 0, cards: bool = True, seed: int = 0
+    ) -> None:
+        if policy not in POLICIES:
+            raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
+        if moves < 0:
+            raise ModelError(f"moves must be at least 0, got {moves}")
+        start = running_cluster(instance.arrays, cards=cards)
+        if start is None:
+            raise ModelError("the running pods do not pack on their cards in falling order of size")
+        self.instance, self.policy, self.moves, self.moved = instance, POLICIES[policy], moves, 0
+        self._start, self._state, self._scores = start, SearchState.of(start), Scores.of(start)
+        self._dead = np.zeros((moves + 1, self._state.gpu.shape[0]), np.bool_)
+        self._rng = np.random.default_rng(seed)
+
+    def arrive(self, pods: Sequence[int] | Integers) -> Integers:
+        """Place pods in this order; return the (n,) node of each, -1 where it does not fit."""
+        from flowlex.models.pods.search.moving import arrive
+
+        order = np.asarray(pods, np.int64)
+        self.moved += arrive(self._state, self._scores, self.policy, order, self.moves, self._dead, self._rng)
+        node: Integers = self._state.node[order]
+        return node
+
+    def depart(self, pods: Sequence[int] | Integers) -> None:
+        """Take pods away; those that have no node are passed over."""
+        from flowlex.models.pods.search.moving import depart
+
+        depart(self._state, self._scores, np.asarray(pods, np.int64), self._dead)
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is placed now."""
+        return self._state.cluster(self._start)
+
+
+def gpus_of(view: PodArrays) -> Floats:
+    """(P,) GPUs that a pod asks for, as shares of the card of which it takes the most."""
+    card = view.card_gb[np.unique(view.gpu.column, return_index=True)[1]]
+    share = np.divide(view.gpu.table, card, where=card > 0, out=np.zeros_like(view.gpu.table))
+    return np.asarray(share.max(axis=1, initial=0.0)[view.gpu.row] * view.gpu_cards, np.float64)
+
+
+@dataclass(frozen=True)
+class ArrivalCurve:
+    """What was allocated after each arrival.
+
+    Attributes
+    ----------
+    submitted, allocated
+        (P,) GPUs asked for and given up to each arrival, as shares of all GPUs.
+    moved
+        Moves made in all.
+    cluster
+        The placement at the end.
+    """
+
+    submitted: Floats = field(repr=False)
+    allocated: Floats = field(repr=False)
+    moved: int
+    cluster: Cluster = field(repr=False)
+
+    def at(self, load: float) -> float:
+        """Share of all GPUs allocated when the requests reach ``load`` (1: all GPUs)."""
+        reached = int(np.searchsorted(self.submitted, load, side="right"))
+        return float(self.allocated[reached - 1]) if reached else 0.0
+
+
+def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> ArrivalCurve:
+    """Submit the waiting pods one after another, as listed; nothing ends, nothing is tried again."""
+    view = instance.arrays
+    live, order = Arrivals(instance, policy, moves=moves, seed=seed), np.flatnonzero(view.running < 0)
+    got = live.arrive(order) >= 0
+    gpus, whole = gpus_of(view), max(1.0, float(view.cards.sum()))
+    running = float(gpus[view.running >= 0].sum())
+    submitted = (running + np.cumsum(gpus[order])) / whole
+    allocated = (running + np.cumsum(np.where(got, gpus[order], 0.0))) / whole
+    return ArrivalCurve(submitted, allocated, live.moved, live.cluster)

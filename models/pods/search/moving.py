@@ -1,0 +1,89 @@
+"""Room for a pod that fits nowhere, by moving a few others in a chain (numba, cached on disk)."""
+
+# numba infers the types; annotations would say nothing to it and little to a reader.
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from flowlex.models.pods.search.filling import fits, link, place, take
+from flowlex.models.pods.search.scoring import changed, choose, settle
+
+__all__ = ["arrive", "depart"]
+
+
+@njit(cache=True)
+def _chain(s, t, policy, pod, moves, path, dead, rng):
+    """Place a pod, moving at most so many others, each to where the policy says; return the moves, or -1.
+
+    Parameters
+    ----------
+    path
+        Nodes of this chain so far, which it does not use again.
+    dead
+        (M, R) whether no chain of so many moves places a kind of pod, as found since the last change.
+    """
+    row = s.row[pod]
+    if dead[moves, row]:
+        return -1
+    spot = choose(s, t, policy, pod, path, rng)
+    if spot >= 0:
+        settle(s, t, policy, pod, spot, rng)
+        return 0
+    if moves == 0:
+        dead[0, row] = True
+        return -1
+    for n in range(len(s.head)):
+        if not s.allowed[row, s.column[n]] or n in path:
+            continue
+        longer = np.append(path, n)
+        there = np.empty(s.many_on[n], np.int64)
+        other = s.head[n]
+        for k in range(len(there)):
+            there[k] = other
+            other = s.after[other]
+        for other in there:
+            if not s.movable[other] or s.row[other] == row:
+                continue
+            used = s.used[other]
+            take(s, other)
+            if fits(s, pod, n):
+                place(s, pod, n)
+                made = _chain(s, t, policy, other, moves - 1, longer, dead, rng)
+                if made >= 0:
+                    changed(s, t, pod, n, 1.0)
+                    changed(s, t, other, n, -1.0)
+                    return made + 1
+                take(s, pod)
+                s.node[pod] = -1
+            link(s, other, n, used)
+    dead[moves, row] = True
+    return -1
+
+
+@njit(cache=True)
+def arrive(s, t, policy, pods, moves, dead, rng):
+    """Place pods in order, each with at most ``moves`` moves of others, or let it wait; return the moves made."""
+    total, path = 0, np.zeros(0, np.int64)
+    for pod in pods:
+        made = _chain(s, t, policy, pod, moves, path, dead, rng)
+        s.movable[pod] = made >= 0
+        if made >= 0:
+            if made:  # without moves there is only less room than before
+                dead[:] = False
+            total += made
+    return total
+
+
+@njit(cache=True)
+def depart(s, t, pods, dead):
+    """Take pods off their nodes, if they have one; they are done."""
+    for pod in pods:
+        node = s.node[pod]
+        if node >= 0:
+            take(s, pod)
+            changed(s, t, pod, node, -1.0)
+            s.node[pod], s.movable[pod] = -1, False
+            t.full[:], dead[:] = False, False
