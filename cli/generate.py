@@ -19,6 +19,9 @@ def generate(
         str,
         typer.Argument(metavar="NAME", help="Which generator; --list names them.", autocompletion=generators_starting),
     ] = "",
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="What the generator needs to read, in its order.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same name, seed and parameters: same bytes.")] = 0,
     settings: Annotated[
         list[str] | None,
@@ -46,13 +49,25 @@ def generate(
         raise typer.BadParameter("where to? -o FILE, or -o - for standard output", param_hint="-o")
     refuse_existing(output, force)
     try:
-        instance = registry.generate(name, seed=seed, **parse_settings(settings))
+        instance = registry.generate(name, seed=seed, **_needed(name, files or []), **parse_settings(settings))
     except InstanceError:
         raise
     except (ValueError, OverflowError, MemoryError, ZeroDivisionError) as error:
         complain(f"{name}: these parameters make no instance: {error or type(error).__name__}")
         raise typer.Exit(2) from error
     write_instance_output(instance, output)
+
+
+def _needed(name: str, files: list[str]) -> dict[str, str]:
+    """The files by the parameters that have no default."""
+    from flowlex.instances.generators.registry import all_generators
+
+    spec = all_generators().get(name)
+    needed = [] if spec is None else [key for key, p in spec.parameters.items() if p.default is p.empty]
+    if spec is not None and len(files) > len(needed):
+        wanted = " ".join(needed) or "no file"
+        raise typer.BadParameter(f"{name} reads {wanted}; {files[len(needed)]!r} is too much", param_hint="FILE")
+    return dict(zip(needed, files, strict=False))
 
 
 def _print_list() -> None:

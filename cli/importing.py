@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,7 +63,11 @@ def openb(
     """
     from flowlex.instances.importers.openb import read_openb
 
-    instance = read_openb(nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        instance = read_openb(nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
+    for warning in caught:
+        note(f"{warning.message}")
     write_instance_output(instance, output)
 
 

@@ -1,4 +1,4 @@
-"""``flowlex replay``: run an event log through the live flow scheduler, with progress and a latency histogram."""
+"""``flowlex replay``: run an event log through the live flow scheduler, or let the pods of a trace come and go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def replay(
     log: Annotated[
         Path,
         typer.Argument(
-            help="Event log (JSON lines), a flow-scheduling or jit-bandwidth instance, or a folder of Google's trace."
+            help="Event log (JSON lines), a flow-scheduling, jit-bandwidth or pod-placement instance, or a folder of "
+            "Google's trace."
         ),
     ],
     goals: Annotated[
@@ -50,6 +51,8 @@ def replay(
     write_log: Annotated[Path | None, typer.Option("--write-log", help="Write the events as a log.")] = None,
     certify: Annotated[bool, typer.Option(help="Prove every step's optimum in exact integers.")] = True,
     settings: SettingsOption = None,
+    policy: Annotated[str | None, typer.Option("--policy", help="For pods: first-fit, best-fit, fgd, ..")] = None,
+    moves: Annotated[int | None, typer.Option("--moves", min=0, help="For pods: moves per arrival at most.")] = None,
 ) -> None:
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -61,6 +64,11 @@ def replay(
     from flowlex.models.flow.live.replay import replay_events
     from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 
+    if _is_pods(log):
+        _replay_pods(log, policy or "fgd", moves or 0, seed)
+        return
+    if policy is not None or moves is not None:
+        raise typer.BadParameter("--policy and --moves are for pod-placement instances; leave them out")
     chosen = preset(goals)
     options: dict[str, Any] = {"engine": engine, "cost_limit": cost_limit, "lexicographic": lexicographic}
     if restore is not None and options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
@@ -136,6 +144,31 @@ def _events(log: Path, *, steps: int, events: int, seed: int, until: float | Non
         reason = f"only flow-scheduling and jit-bandwidth instances can be replayed, this is {instance.kind!r}"
         raise InstanceError(reason, path=log)
     return list(event_stream(instance, seed=seed, steps=steps, events=events))
+
+
+def _is_pods(log: Path) -> bool:
+    from flowlex.instances.files import read_instance
+    from flowlex.instances.pods import PodInstance
+
+    return log.is_file() and _is_document(log) and isinstance(read_instance(log), PodInstance)
+
+
+def _replay_pods(log: Path, policy: str, moves: int, seed: int) -> None:
+    """Let the pods of an instance come and go, and show waiting times and the allocation of GPUs."""
+    from flowlex.instances.files import read_instance
+    from flowlex.instances.pods import PodInstance
+    from flowlex.models.base import ModelError
+    from flowlex.models.pods.arrivals import live_through
+
+    instance, started = read_instance(log), time.perf_counter()
+    assert isinstance(instance, PodInstance)
+    try:
+        life = live_through(instance, policy, moves=moves, seed=seed)
+    except ModelError as error:
+        complain(f"{log}: {error}")
+        raise typer.Exit(2) from error
+    facts = life.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
+    console().print(facts_table(f"Replay of {log} ({policy}, {moves} moves per arrival)", facts))
 
 
 def _is_document(log: Path) -> bool:

@@ -56,6 +56,12 @@ class Pod(Part):
         Where it runs; null when it waits to be placed.
     move_cost
         A running pod may move at this cost; null: it may not.
+    preempt_cost
+        A running pod may be stopped at this cost, for more important pods only; null: it may not.
+    value
+        What placing it is worth where admission is weighted by value.
+    created_s, deleted_s
+        When it came and went in a trace; ``flowlex replay`` lives through them, models place all pods at once.
     """
 
     name: Name
@@ -70,6 +76,10 @@ class Pod(Part):
     card_models: tuple[Name, ...] = ()
     node: Name | None = None
     move_cost: NonNegative | None = None
+    preempt_cost: Positive | None = None
+    value: NonNegative = 1.0
+    created_s: NonNegative | None = None
+    deleted_s: NonNegative | None = None
 
     @property
     def wants_gpu(self) -> bool:
@@ -84,6 +94,10 @@ class Pod(Part):
             raise ValueError(f"pod {self.name!r} names cards but wants no GPU memory; give gpu_memory_gb or gpu_share")
         if self.move_cost is not None and self.node is None:
             raise ValueError(f"pod {self.name!r} has a move_cost but runs nowhere; leave it out")
+        if self.deleted_s is not None and (self.created_s is None or self.deleted_s < self.created_s):
+            raise ValueError(f"pod {self.name!r} has deleted_s {self.deleted_s:g}, which is not after a created_s")
+        if self.preempt_cost is not None and self.node is None:
+            raise ValueError(f"pod {self.name!r} has a preempt_cost but runs nowhere; leave it out")
         return self
 
 
@@ -141,6 +155,8 @@ class PodArrays:
         (P,).
     running
         (P,) node it runs on, -1 when it waits to be placed.
+    stays
+        (P,) whether it runs and must go on; what runs else may be stopped.
     move_cost
         (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet.
     exact
@@ -159,6 +175,7 @@ class PodArrays:
     allowed: Pairs
     priority: NDArray[np.int64]
     running: NDArray[np.int64]
+    stays: NDArray[np.bool_]
     move_cost: NDArray[np.float64]
     exact: ExactSizes
 
@@ -263,6 +280,7 @@ class PodInstance(Instance):
                 read_only(Pairs(allowed, row, column)),
                 np.array([p.priority for p in pods], np.int64),
                 np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64),
+                np.array([p.node is not None and p.preempt_cost is None for p in pods], bool),
                 np.array(moving),
                 _exact_sizes(pod, node, row, column),
             )

@@ -91,6 +91,9 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
         except ValidationError as error:
             reason = f"{key}={value!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
             raise InstanceError(reason, place=name) from error
+    missing = [key for key, p in spec.parameters.items() if p.default is p.empty and key not in values]
+    if missing:
+        raise InstanceError(f"it needs {', '.join(missing)}; on the command line, after the name", place=name)
     try:
         return spec.function(seed=seed, **values)
     except ValidationError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,13 +19,19 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_bytes
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
-__all__ = ["CARD_GB", "NODE_COLUMNS", "POD_COLUMNS", "PRIORITY", "read_openb"]
+__all__ = [
+    "CARD_GB",
+    "NODE_COLUMNS",
+    "OPTIONAL_COLUMNS",
+    "POD_COLUMNS",
+    "PRIORITY",
+    "UnknownModelWarning",
+    "read_openb",
+]
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-POD_COLUMNS = (
-    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos"),
-    *("pod_phase", "creation_time", "deletion_time", "scheduled_time"),
-)
+POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+# gpu_spec, qos, creation_time and deletion_time are read where a list has them; some of the published ones do not.
 #: Memory of a card by model, GB. The trace does not disclose G1, G2 and G3; 16 is assumed, which changes the weight
 #: of GPU memory in the load but not what fits, since pods ask for shares.
 CARD_GB = {"P100": 16, "T4": 16, "V100M16": 16, "V100M32": 32, "A10": 24, "G1": 16, "G2": 16, "G3": 16}
@@ -54,7 +61,13 @@ def read_openb(
     Raises
     ------
     InstanceError
-        A file cannot be read, has another header, or a row is damaged; names file and line.
+        A file cannot be read, has another header, or a row is damaged; names file and line. ``at_s`` needs the columns
+        of times.
+
+    Warns
+    -----
+    UnknownModelWarning
+        Pods take only cards of models that no node has; they fit nowhere.
     """
     listed = islice(_rows(nodes, NODE_COLUMNS), most_nodes)
     machines = [_node(row, line, nodes) for line, row in listed]
@@ -62,12 +75,27 @@ def read_openb(
         raise InstanceError("the node list has no rows", path=nodes)
     made: list[Pod] = []
     for line, row in _rows(pods, POD_COLUMNS):
+        if at_s is not None and "creation_time" not in row:
+            raise InstanceError("it has no creation_time, so nothing is known of a time; leave at_s out", path=pods)
         if at_s is not None and not _exists(row, at_s, line, pods):
             continue
         if most_pods is not None and len(made) >= most_pods:
             break
         made.append(_pod(row, line, pods))
+    _warn_of_models(made, {node.card_model for node in machines}, pods)
     return PodInstance(name=Path(pods).name.partition(".")[0], nodes=tuple(machines), pods=tuple(made))
+
+
+class UnknownModelWarning(UserWarning):
+    """Pods ask for card models that no node has."""
+
+
+def _warn_of_models(pods: list[Pod], there: set[str | None], path: str | Path) -> None:
+    strange = sorted({model for pod in pods for model in pod.card_models} - there)
+    if strange:
+        nowhere = sum(bool(pod.card_models) and not there & set(pod.card_models) for pod in pods)
+        message = f"{path}: no node has cards of model {', '.join(strange)}; {nowhere} pods thereby fit nowhere"
+        warnings.warn(message, UnknownModelWarning, stacklevel=3)
 
 
 def _rows(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -121,8 +149,12 @@ def _whole(row: dict[str, str], column: str, line: int, path: str | Path) -> int
     return int(value)
 
 
+def _time(row: dict[str, str], column: str, line: int, path: str | Path) -> float | None:
+    return _number(row, column, line, path) if row.get(column) else None
+
+
 def _exists(row: dict[str, str], at_s: float, line: int, path: str | Path) -> bool:
-    ends = _number(row, "deletion_time", line, path) if row["deletion_time"] else float("inf")
+    ends = _number(row, "deletion_time", line, path) if row.get("deletion_time") else float("inf")
     return _number(row, "creation_time", line, path) <= at_s < ends
 
 
@@ -149,9 +181,10 @@ def _pod(row: dict[str, str], line: int, path: str | Path) -> Pod:
     if cards and not 0 < milli <= 1000:
         reason = f"gpu_milli is {milli:g} for {cards} cards; 1 to 1000 is expected"
         raise InstanceError(reason, place=f"line {line}", path=path)
-    models = tuple(dict.fromkeys(name for name in row["gpu_spec"].split("|") if name)) if cards else ()
-    if row["qos"] and row["qos"] not in PRIORITY:
-        reason = f"qos {row['qos']!r} is not known; one of: {', '.join(PRIORITY)}"
+    models = tuple(dict.fromkeys(name for name in row.get("gpu_spec", "").split("|") if name)) if cards else ()
+    qos = row.get("qos", "")
+    if qos and qos not in PRIORITY:
+        reason = f"qos {qos!r} is not known; one of: {', '.join(PRIORITY)}"
         raise InstanceError(reason, place=f"line {line}", path=path)
     try:
         return Pod(
@@ -160,8 +193,10 @@ def _pod(row: dict[str, str], line: int, path: str | Path) -> Pod:
             memory_gb=_number(row, "memory_mib", line, path) / 1024,
             gpu_share=milli / 1000 if cards else 0.0,
             gpu_cards=max(1, cards),
-            priority=PRIORITY.get(row["qos"], 0),
+            priority=PRIORITY.get(qos, 0),
             card_models=models,
+            created_s=_time(row, "creation_time", line, path),
+            deleted_s=_time(row, "deletion_time", line, path),
         )
     except ValidationError as error:
         raise _damaged(error, line, path) from error

@@ -1,4 +1,4 @@
-"""Phase 1 of pod placement: as many pods as possible of each priority, the most important first.
+"""Phase 1 of pod placement: as many pods as possible of each level, the most important first.
 
 Every policy of `flowlex.models.pods.search.policies` places the pods once; ruin and recreate goes on from the best;
 a bound from prices of node classes says how many more there can be; where the program over single nodes is small, it
@@ -18,7 +18,7 @@ from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Stat
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.admission import AdmissionBounds, Prices
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.search.policies import EVEN, POLICIES, by_priority, place_by
+from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order, place_by
 from flowlex.models.pods.search.state import SearchState
 
 if TYPE_CHECKING:
@@ -41,25 +41,33 @@ class Admission:
     Attributes
     ----------
     admitted, most
-        By priority, most important first: pods placed, and the proven most given the more important ones.
+        By level, most important first: worth of the pods placed, and the proven most given the levels above.
     prices
-        By priority, what proves ``most``, where prices do.
+        By level, what proves ``most``, where prices do.
     cluster
         A placement that has them; None without an answer, with the outcome that says why in ``failed``.
     """
 
-    admitted: dict[int, int] = field(default_factory=dict)
-    most: dict[int, int] = field(default_factory=dict)
+    admitted: tuple[int, ...] = ()
+    most: tuple[int, ...] = ()
     prices: dict[int, Prices] = field(default_factory=dict)
     bounds: AdmissionBounds | None = None
     cluster: Cluster | None = None
     failed: Outcome | None = None
 
+    @property
+    def proven(self) -> bool:
+        """Whether nothing more can be placed."""
+        return self.most == self.admitted
 
-def running_cluster(view: PodArrays, *, cards: bool) -> Cluster | None:
-    """What runs already, the largest GPU pods first; None when it does not pack in this order."""
+
+def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
+    """What runs already, the largest GPU pods first; None when it does not pack in this order.
+
+    ``all_of_it``: with what may be stopped.
+    """
     cluster = Cluster(view, cards=cards)
-    running = np.flatnonzero(view.running >= 0)
+    running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
     need = view.gpu[running, view.running[running]] * view.gpu_cards[running]
     for pod in running[np.argsort(-need, kind="stable")].tolist():
         if not cluster.fits_node(pod, int(view.running[pod])):
@@ -89,14 +97,13 @@ class Admitting:
     ) -> None:
         self.direct = direct
         self.builder, self.name, self.bounds, self.engine, self.options = builder, name, bounds, engine, options
-        self.view, self.classes = builder.view, builder.classes()
+        self.view, self.levels = builder.view, builder.levels
         self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s
-        view, groups = self.view, builder.groups
+        groups = builder.groups
         placeable = np.zeros(len(groups.count), bool)
         placeable[builder.pairs[0]] = True
-        self.can = placeable[groups.of] & (view.running < 0)
-        self.level = np.searchsorted(-np.array(self.classes, np.int64), -view.priority)
-        self.wanted = np.bincount(self.level[self.can], minlength=len(self.classes)).tolist()
+        self.can = placeable[groups.of] & (self.levels.of >= 0)
+        self.wanted = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
 
     @property
@@ -105,20 +112,19 @@ class Admitting:
         return self.until is not None and time.perf_counter() >= self.until
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
-        """Pods placed of each priority, the most important first."""
-        placed = (cluster.node >= 0) & (self.view.running < 0)
-        return tuple(np.bincount(self.level[placed], minlength=len(self.classes)).tolist())
+        """Worth of the pods placed of each level, the most important first."""
+        return self.levels.total(cluster.node >= 0)
 
     def run(self) -> Admission:
         """Place, improve, bound, and close what is left."""
-        start = running_cluster(self.view, cards=self.builder.cards)
+        start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
         best = None if start is None else self._first(start)
         most = list(self.wanted)
         if best is not None:
             found = self.count(best)
             most = self._bound(found)
             if found != tuple(most) and not self.late:
-                best = self._improve(best, most)
+                best = self._put_back(self._improve(best, most))
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
         if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
@@ -130,17 +136,17 @@ class Admitting:
         return self._told(best, most)
 
     def _told(self, cluster: Cluster, most: list[int]) -> Admission:
-        admitted = dict(zip(self.classes, self.count(cluster), strict=True))
-        return Admission(admitted, dict(zip(self.classes, most, strict=True)), self.prices, self.bounds, cluster)
+        return Admission(self.count(cluster), tuple(most), self.prices, self.bounds, cluster)
 
     def _first(self, start: Cluster) -> Cluster:
         """The best of all policies; at once the even one when it places everything."""
         view = self.view
         size, gpu = view.load.most(), view.gpu.most() * view.gpu_cards
-        best = place_by(EVEN, start, by_priority(view, size))
-        for order in (by_priority(view), by_priority(view, size), by_priority(view, gpu, size)):
+        of = self.levels.of
+        best = place_by(EVEN, start, in_order(of, size))
+        for order in (in_order(of), in_order(of, size), in_order(of, gpu, size)):
             for policy in POLICIES.values():
-                if self.count(best) == tuple(self.wanted) or self.late:
+                if self.count(best) == self.wanted or self.late:
                     return best
                 trial = place_by(policy, start, order, seed=self.options.seed)
                 if self.count(trial) > self.count(best):
@@ -148,18 +154,16 @@ class Admitting:
         return best
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:
-        """The most of each priority, given what was found of those above."""
+        """The most of each level, given what was found of those above."""
         most: list[int] = []
-        kept: dict[int, int] = {}
-        for priority, number, wanted in zip(self.classes, found, self.wanted, strict=True):
-            self.prices.pop(priority, None)
+        for level, (number, wanted) in enumerate(zip(found, self.wanted, strict=True)):
+            self.prices.pop(level, None)
             if number < wanted:
-                prices, _ = self.bounds.most(priority, kept, self.engine, remaining(self.options, None, 10**7))
+                prices = self.bounds.most(level, found[:level], remaining(self.options, None, 10**7))
                 if prices is not None:
-                    self.prices[priority] = prices
+                    self.prices[level] = prices
                     wanted = max(number, min(wanted, prices.most))
             most.append(wanted)
-            kept[priority] = number
         return most
 
     def _improve(self, cluster: Cluster, most: list[int]) -> Cluster:
@@ -167,8 +171,9 @@ class Admitting:
         from flowlex.models.pods.search.filling import recreate
 
         view, state = self.view, SearchState.of(cluster)
-        alike = view.load.row * len(self.classes) + self.level
-        _, one, group = np.unique(alike, return_index=True, return_inverse=True)
+        levels = self.levels
+        alike = np.stack([view.load.row, levels.of, levels.worth, state.pin])
+        _, one, group = np.unique(alike, axis=1, return_index=True, return_inverse=True)
         waiting, first = np.zeros(len(one), np.int64), np.full(len(one), -1)
         for pod in np.flatnonzero(self.can & (cluster.node < 0))[::-1].tolist():
             state.after[pod] = first[group[pod]]
@@ -180,23 +185,41 @@ class Admitting:
         rng, size = np.random.default_rng(self.options.seed), view.load.most()[one]
         for done in range(0, total, _BATCH):
             steps = min(_BATCH, total - done)
-            fixed = view.running >= 0
-            if recreate(state, group, self.level[one], size, waiting, first, fixed, steps, rng, enough) < steps:
+            worth = levels.worth[one]
+            if (
+                recreate(state, group, levels.of[one], worth, size, waiting, first, view.stays, steps, rng, enough)
+                < steps
+            ):
                 break
             if self.late:
                 break
         return state.cluster(cluster)
 
+    def _put_back(self, cluster: Cluster) -> Cluster:
+        """Let stopped pods go on wherever only less important ones took their place, which then look for another."""
+        view, level = self.view, self.levels.of
+        for pod in np.flatnonzero((view.running >= 0) & (cluster.node < 0) & self.can).tolist():
+            n = int(view.running[pod])
+            later = np.flatnonzero((cluster.node == n) & (level > level[pod]))
+            node = cluster.node.copy()
+            node[later] = -1
+            on = {p: cards for p, cards in cluster.used_cards.items() if node[p] >= 0}
+            trial = Cluster.of(view, node, on, cards=cluster.cards)
+            if trial.fits_node(pod, n):
+                trial.add(pod, n)
+                cluster = place_by(POLICIES["fgd"], trial, later[np.argsort(level[later], kind="stable")])
+        return cluster
+
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
         """Class by class with the integer program over nodes."""
-        builder, kept = self.builder, dict[int, int]()
-        for k, priority in enumerate(self.classes):
+        builder, kept = self.builder, list[int]()
+        for k in range(len(self.levels.keys)):
             found = -1 if cluster is None else self.count(cluster)[k]
             if found < most[k]:
                 program, x = builder.program(self.name)
                 if kept:
                     builder.keep(program, x, kept)
-                program.maximize(builder.admitted(x, priority))
+                program.maximize(builder.by_level(x)[[k]])
                 outcome = solve(program, self.engine, remaining(self.options, self.until))
                 if outcome.values is not None and round(float(outcome.objective or 0)) > found:
                     cluster = builder.expand(outcome.values) or cluster
@@ -208,7 +231,7 @@ class Admitting:
                     cluster = self._improve(cluster, most)
                     most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
                 found = self.count(cluster)[k]
-            kept[priority] = found
+            kept.append(found)
         if cluster is None:  # nothing is to be placed, but what runs has to be packed
             program, x = builder.program(self.name)
             program.minimize(x.sum() * 0.0)

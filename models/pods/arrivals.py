@@ -7,6 +7,7 @@ all GPUs that is allocated.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.search.policies import POLICIES, Scores
 from flowlex.models.pods.search.state import SearchState
 
-__all__ = ["ArrivalCurve", "Arrivals", "gpus_of", "submit_all"]
+__all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submit_all"]
 
 
 class Arrivals:
@@ -126,3 +127,80 @@ def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, se
     submitted = (running + np.cumsum(gpus[order])) / whole
     allocated = (running + np.cumsum(np.where(got, gpus[order], 0.0))) / whole
     return ArrivalCurve(submitted, allocated, live.moved, live.cluster)
+
+
+@dataclass(frozen=True)
+class Life:
+    """What became of every pod of a trace.
+
+    Attributes
+    ----------
+    started_s, ended_s
+        (P,) when it was placed and when it ended; NaN when never.
+    waited_s
+        (P,) how long it waited; NaN when it was never placed.
+    allocation
+        (E, 2) time and share of all GPUs allocated from then on.
+    moved
+        Moves made in all.
+    """
+
+    started_s: Floats = field(repr=False)
+    ended_s: Floats = field(repr=False)
+    waited_s: Floats = field(repr=False)
+    allocation: Floats = field(repr=False)
+    moved: int
+
+    def summary(self) -> dict[str, float | int]:
+        """Pods placed and never placed, waiting times, and mean and peak share of GPUs over time."""
+        placed, held = np.isfinite(self.started_s), np.diff(self.allocation[:, 0])
+        waits = self.waited_s[placed] if placed.any() else np.zeros(1)
+        whole = float(held.sum())
+        return {
+            "placed": int(placed.sum()),
+            "never placed": int((~placed).sum()),
+            "waited": int((waits > 0).sum()),
+            "mean wait s": float(waits.mean()),
+            "p99 wait s": float(np.percentile(waits, 99)),
+            "mean GPU allocation": float(self.allocation[:-1, 1] @ held / whole) if whole else 0.0,
+            "peak GPU allocation": float(self.allocation[:, 1].max()),
+            "moved": self.moved,
+        }
+
+
+def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> Life:
+    """Let the pods of a trace come and go; who does not fit waits, and the most important try again at every end.
+
+    A pod that waits runs as long as in the trace, from when it starts. Pods without ``created_s`` are there from
+    the beginning, those without ``deleted_s`` stay. At equal times ends come before arrivals.
+    """
+    view, live = instance.arrays, Arrivals(instance, policy, moves=moves, seed=seed)
+    gpus, whole = gpus_of(view), max(1.0, float(view.cards.sum()))
+    created = np.array([pod.created_s or 0.0 for pod in instance.pods])
+    lasts = np.array([np.inf if p.deleted_s is None else p.deleted_s - (p.created_s or 0.0) for p in instance.pods])
+    started, ended = np.full((2, len(gpus)), np.nan)
+    started[view.running >= 0] = 0.0
+    used, queue = float(gpus[view.running >= 0].sum()), np.zeros(0, np.int64)
+    events = [(float(created[p]), 1, p) for p in np.flatnonzero(view.running < 0).tolist()]
+    events += [(float(lasts[p]), 0, p) for p in np.flatnonzero((view.running >= 0) & np.isfinite(lasts)).tolist()]
+    heapq.heapify(events)
+    course = [(events[0][0] if events else 0.0, used / whole)]
+    while events:
+        now = events[0][0]
+        ends, new = list[int](), list[int]()
+        while events and events[0][0] == now:
+            _, arrives, p = heapq.heappop(events)
+            (new if arrives else ends).append(p)
+        live.depart(ends)
+        ended[ends] = now
+        used -= float(gpus[ends].sum())
+        tries = np.concatenate([queue, np.array(new, np.int64)]) if ends else np.array(new, np.int64)
+        tries = tries[np.lexsort((tries, created[tries], -view.priority[tries]))]
+        got = live.arrive(tries) >= 0
+        queue = tries[~got] if ends else np.concatenate([queue, tries[~got]])
+        used += float(gpus[tries[got]].sum())
+        started[tries[got]] = now
+        for p in tries[got][np.isfinite(lasts[tries[got]])].tolist():
+            heapq.heappush(events, (now + float(lasts[p]), 0, p))
+        course.append((now, used / whole))
+    return Life(started, ended, started - created, np.array(course), live.moved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,7 +49,7 @@ def balance_outcome(
     builder: PlacementProgram,
     measure: Measure,
     cluster: Cluster,
-    admitted: dict[int, int],
+    admitted: Sequence[int],
     engine: EngineName,
     options: SolveOptions,
     *,
@@ -93,7 +94,7 @@ class _Phase2:
         builder: PlacementProgram,
         measure: Measure,
         cluster: Cluster,
-        admitted: dict[int, int],
+        admitted: Sequence[int],
         engine: EngineName,
         options: SolveOptions,
     ) -> None:

@@ -33,6 +33,7 @@ from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.moves import fewest_moves, move_cost_of
 from flowlex.models.pods.problem.balance_program import balance_program
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.levels import Key, Levels, Ranking, Worth
 from flowlex.models.pods.problem.measures import MEASURES, Balance
 from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram, stays
 from flowlex.models.pods.solution import PlacementSolution, share_of
@@ -83,6 +84,11 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     moves
         What becomes of the budget: ``free`` spends it as the balance likes; ``least`` then makes the cheapest moves
         that keep admission and balance (to within 1e-6). Either way moves that admit more pods come first.
+    admission
+        ``lexicographic``: the most pods of each priority in turn; running pods with a preempt_cost are stopped for more
+        important ones only, the cheapest first. ``weighted``: the most worth, then the most of the pods without.
+    worth
+        What a pod is worth where admission is weighted: ``value`` (its own) or ``gpu`` (the GPUs it asks for).
     absolute_gap
         Stop when answer and bound of the balance are this close, as a fraction of a node's capacity, beside the
         relative ``gap`` of solving (a balance near 0 has no meaningful relative gap).
@@ -103,6 +109,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     move_budget: float = 0.0
     aggregate: bool = True
     moves: Moves = "free"
+    admission: Ranking = "lexicographic"
+    worth: Worth = "value"
     absolute_gap: float = 0.0
     stage: Stage = "admission"
 
@@ -113,7 +121,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     title: ClassVar[str] = "Pod placement"
     comparison: ClassVar[str] = "flowlex.models.pods.baselines:compare"
     sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("P, P_k", "pods, those of priority k"),
+        Symbol("P, P_k", "pods, those of level k (a priority, or worth)"),
         Symbol("N", "nodes"),
         Symbol("C_i", "cards of node i"),
     )
@@ -121,7 +129,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         Symbol("a_{pr}, b_{ir}", "what pod p needs, what node i has of resource r"),
         Symbol("g_{pi}, m_p", "GB on each card, number of cards"),
         Symbol("w_{ir}", "weight of resource r on node i"),
-        Symbol("A_k", "admitted pods of class k, from phase 1"),
+        Symbol("v_p", "worth of pod p: 1, or its value, its GPUs, or what stopping it costs"),
+        Symbol("A_k", "worth admitted of level k, from phase 1"),
     )
     unknowns: ClassVar[tuple[Symbol, ...]] = (
         Symbol("x_{pi}", "1 when pod p runs on node i"),
@@ -134,14 +143,14 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             "pod",
             r"\sum_{i \in N} x_{pi} \le 1 \quad \forall p",
             "a pod runs at most once",
-            exists=lambda m: (m.instance.arrays.running < 0).any(),
+            exists=lambda m: not m.instance.arrays.stays.all(),
         ),
         Equation(
             "running",
             r"\sum_{i \in N} x_{pi} = 1 \quad \forall p \text{ running}",
-            "what runs goes on",
+            "what runs goes on, unless it may be stopped",
             when="when pods run already",
-            exists=lambda m: (m.instance.arrays.running >= 0).any(),
+            exists=lambda m: m.instance.arrays.stays.any(),
         ),
         Equation(
             "cpu", r"\sum_p a_{p,\mathrm{cpu}} x_{pi} / b_{i,\mathrm{cpu}} \le 1 \quad \forall i", "cores of a node"
@@ -186,10 +195,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         ),
         Equation(
             "admitted",
-            r"\sum_{p \in P_k} \sum_i x_{pi} = A_k \quad \forall k",
+            r"\sum_{p \in P_k} v_p \sum_i x_{pi} = A_k \quad \forall k",
             "phase 1 is kept",
             when="stage=balance",
-            exists=lambda m: m.stage == "balance" and bool(m.builder.classes()),
+            exists=lambda m: m.stage == "balance" and bool(m.levels.keys),
         ),
         Equation(
             "distance",
@@ -262,21 +271,26 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
                 raise ModelError(f"node {nodes[n].name!r}: running pods use {total:g} {what}, it has {has:g}")
 
     @cached_property
+    def levels(self) -> Levels:
+        """What phase 1 counts."""
+        return Levels.of_instance(self.instance, self.admission, self.worth)
+
+    @cached_property
     def groups(self) -> Groups:
         """Equal pods taken together."""
-        return Groups.of_instance(self.instance, apart=not self.aggregate)
+        return Groups.of_instance(self.instance, self.levels, apart=not self.aggregate)
 
     @cached_property
     def builder(self) -> PlacementProgram:
         """Builds the programs of both phases."""
-        return PlacementProgram(self.instance.arrays, self.groups, self.cards, self.move_budget, self.declared())
+        view, rows = self.instance.arrays, self.declared()
+        return PlacementProgram(view, self.groups, self.levels, self.cards, self.move_budget, rows)
 
     @cached_property
     def bounds(self) -> AdmissionBounds:
         """Bounds on admission."""
-        return AdmissionBounds(
-            self.instance, self.groups, self.builder.pairs, cards=self.cards, move_budget=self.move_budget
-        )
+        pairs, budget = self.builder.pairs, self.move_budget
+        return AdmissionBounds(self.instance, self.groups, self.levels, pairs, cards=self.cards, move_budget=budget)
 
     def _formulate(self) -> LinearProgram:
         """The program of the stage that `stage` names."""
@@ -292,7 +306,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         first = self._admit("highs", SolveOptions())
         if first.cluster is None:
             raise ModelError("the running pods do not fit their nodes, so there is no program of phase 2")
-        if any(first.most[k] > first.admitted[k] for k in first.most):
+        if not first.proven:
             raise ModelError("phase 1 is not proven, so phase 2 is not settled; export stage=admission")
         measure, size = MEASURES[self.balance], len(self.instance.nodes)
         points, exact = settled_tangents(self.instance, self.builder, measure, first.cluster, first.admitted)
@@ -302,20 +316,18 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         program.minimize(program.objective * (1.0 / (size if measure.curved else measure.total(SCALE, size))))
         return program
 
-    def _weights(self) -> dict[int, float]:
-        """By priority: a pod outweighs all of lower classes; 0 for the lowest, where weights would not stay exact."""
-        view, classes = self.instance.arrays, self.builder.classes()
-        steps = [1.0 + int(((view.priority == k) & (view.running < 0)).sum()) for k in classes]
-        kept = next((k for k in range(len(classes), 0, -1) if math.prod(steps[:k]) <= _EXACT), min(1, len(classes)))
-        return {k: math.prod(steps[i + 1 : kept]) if i < kept else 0.0 for i, k in enumerate(classes)}
+    def _weights(self) -> list[float]:
+        """By level: a unit outweighs all of later ones; 0 for the last, where weights would not stay exact."""
+        steps = [1.0 + total for total in self.levels.total(self.levels.of >= 0)]
+        size = len(steps)
+        kept = next((k for k in range(size, 0, -1) if math.prod(steps[:k]) <= _EXACT), min(1, size))
+        return [math.prod(steps[k + 1 : kept]) if k < kept else 0.0 for k in range(size)]
 
     def _admission_program(self) -> LinearProgram:
         """Phase 1 as one program."""
         program, x = self.builder.program(f"{self.instance.name}: admission")
-        objective = x.sum() * 0.0
-        for priority, weight in self._weights().items():
-            objective = objective + self.builder.admitted(x, priority) * weight
-        program.maximize(objective)
+        weights = np.array(self._weights())
+        program.maximize((self.builder.by_level(x) * weights).sum() if len(weights) else x.sum() * 0.0)
         return program
 
     # Solving
@@ -352,7 +364,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted
             found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
-        if any(first.most[k] > first.admitted[k] for k in first.most):
+        if not first.proven:
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
         return PlacementRun(found.outcome, first, found.cluster)
@@ -363,13 +375,15 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         view = self.instance.arrays
         cluster, outcome = run.cluster, run.outcome
         node = np.full(len(view.cpu), -1) if cluster is None else cluster.node
-        admitted = {}
-        for priority, most in run.admission.most.items():
-            of_class = (view.priority == priority) & (view.running < 0)
-            admitted[priority] = (int((node[of_class] >= 0).sum()), int(of_class.sum()), most)
+        levels, first = self.levels, run.admission
+        there, wanted = levels.total(node >= 0), levels.total(levels.of >= 0)
+        admitted: dict[Key, tuple[float, float, float]] = {}
+        for k, most in enumerate(first.most):
+            placed, asked, proven = (levels.stated(k, units) for units in (there[k], wanted[k], most))
+            admitted[levels.keys[k]] = (placed, asked, proven)
         facts = self._facts(run) | {"gap": share_of(outcome.objective, outcome.bound)}
         if outcome.status.has_answer:
-            weighted = sum(weight * admitted[k][0] for k, weight in self._weights().items())
+            weighted = sum(weight * units for weight, units in zip(self._weights(), there, strict=True))
             facts["stages"] = {"admission": weighted, "balance": outcome.objective}
         return PlacementSolution(
             **facts,
@@ -378,8 +392,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             admitted=admitted,
             balance=self.balance,
             moved_cost=move_cost_of(view, node),
-            prices=run.admission.prices,
-            classes=self.bounds.classes.of if run.admission.prices else None,
+            prices={levels.keys[k]: prices for k, prices in first.prices.items()},
+            classes=self.bounds.classes.of if first.prices else None,
+            levels=levels,
         )
 
     def _certify(self, run: PlacementRun, solution: PlacementSolution) -> Certificate | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +35,7 @@ def fewest_moves(
     name: str,
     builder: PlacementProgram,
     measure: Measure,
-    admitted: dict[int, int],
+    admitted: Sequence[int],
     found: BalanceOutcome,
     engine: EngineName,
     options: SolveOptions,

@@ -12,6 +12,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
 from flowlex.models.pods.bounds.admission import Prices
 from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.pods.problem.levels import Key, Levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,22 +87,23 @@ class PlacementSolution(Solution):
     cluster
         What is used and free, with the cards of each pod; None without an answer.
     admitted
-        Priority to (admitted, wanted, proven most) pods to be placed.
+        Level (priority) to (admitted, wanted, proven most) pods to be placed, or their worth.
     gap
         (objective - bound) / objective; 0 when they are within 1e-6, see `share_of`.
     moved_cost
         What the moves of running pods cost together.
     prices, classes
-        What proves the most of each priority: prices over classes, and the (N,) class of each node.
+        What proves the most of each level: prices over classes, and the (N,) class of each node.
     """
 
     source: PodInstance = field(repr=False)
     node: Integers = field(repr=False)
     cluster: Cluster | None = field(default=None, repr=False)
-    admitted: dict[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
+    admitted: dict[Key, tuple[float, float, float]] = field(default_factory=dict, repr=False)
     balance: str = "deviation"
     moved_cost: float = 0.0
-    prices: dict[int, Prices] = field(default_factory=dict, repr=False)
+    prices: dict[Key, Prices] = field(default_factory=dict, repr=False)
+    levels: Levels | None = field(default=None, repr=False)
     classes: Integers | None = field(default=None, repr=False)
 
     @property
@@ -226,6 +228,7 @@ class PlacementSolution(Solution):
         if self.classes is None:
             return {}
         names: dict[int, list[str]] = {}
+        keys = self.levels.keys if self.levels is not None else ()
         for node, k in zip(self.source.nodes, self.classes.tolist(), strict=True):
             names.setdefault(k, []).append(node.name)
         return {
@@ -240,7 +243,7 @@ class PlacementSolution(Solution):
                         }
                         for k in sorted(names)
                     ],
-                    "kept": {str(k): price for k, price in prices.kept.items()},
+                    "kept": {str(k): price for k, price in zip(keys, prices.kept, strict=False)},
                     "move": prices.move,
                 }
                 for priority, prices in self.prices.items()

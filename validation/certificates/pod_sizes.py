@@ -1,7 +1,7 @@
 """Sizes, loads and balance of pods on nodes, recomputed exactly, and what proves how many can be placed.
 
-The most pods of a priority are proven by prices of cores, memory and card memory on classes of nodes (weak duality):
-whatever the prices, no placement that keeps the more important priorities' numbers admits more than
+The most pods of a level (a priority, or worth) are proven by prices of cores, memory and card memory on classes of
+nodes (weak duality): whatever the prices, no placement that keeps what the levels above have admits more than
 
     sum over pods of max(0, worth - least cost of its place) + sum over nodes of what their resources cost,
 
@@ -11,7 +11,8 @@ where a card is worth the best filling that it can hold, which is searched here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -27,9 +28,11 @@ from flowlex.validation.certificates.numbers import exact
 __all__ = [
     "TOLERANCE",
     "AdmissionProof",
+    "Level",
     "all_ways",
     "balance_of",
     "kind_of",
+    "level_of",
     "loads_of",
     "most_by_prices",
     "need_of",
@@ -75,7 +78,7 @@ def loads_of(
 
 
 class Priced(Strict):
-    """Prices on a class of nodes, in pods."""
+    """Prices on a class of nodes, in pods or in their worth."""
 
     nodes: list[str]
     cpu: float
@@ -87,11 +90,11 @@ class Priced(Strict):
 
 
 class AdmissionProof(Strict):
-    """Why no more pods of a priority can be placed."""
+    """Why no more of a level can be placed."""
 
     classes: list[Priced]
     kept: dict[str, float]
-    """More important priority to the price of one of its pods."""
+    """More important level to the price of a unit of it."""
     move: float
     """Price of a unit of the move budget."""
 
@@ -103,9 +106,43 @@ def _kind(node: PodNode) -> tuple[object, ...]:
 
 def kind_of(pod: Pod) -> tuple[object, ...]:
     """Equal for pods that nothing tells apart but their names."""
-    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.priority)
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.priority, pod.value)
     wishes = (frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
-    return (*sizes, *wishes, pod.node, pod.move_cost)
+    return (*sizes, *wishes, pod.node, pod.move_cost, pod.preempt_cost)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What pods of a level are counted under, and what one of them is worth."""
+
+    rank: tuple[int, int]
+    """The least comes first."""
+    key: str
+    worth: Fraction
+
+
+def level_of(instance: PodInstance, pod: Pod, options: Mapping[str, Any]) -> Level | None:
+    """The level of a pod; None when it runs and goes on."""
+    if pod.node is not None and pod.preempt_cost is None:
+        return None
+    if options.get("admission", "lexicographic") == "lexicographic":
+        if pod.preempt_cost is not None:
+            return Level((-pod.priority, 0), f"{pod.priority} running", size_of(pod.preempt_cost))
+        return Level((-pod.priority, 1), str(pod.priority), Fraction(1))
+    worth = size_of(pod.value)
+    if options.get("worth", "value") == "gpu":
+        largest = max(size_of(node.card_gb) for node in instance.nodes)
+        asked = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / (largest or 1)
+        worth = asked * pod.gpu_cards if pod.wants_gpu else Fraction(0)
+    return Level((0, 0), "worth", worth) if worth else Level((1, 0), "rest", Fraction(1))
+
+
+def units_of(levels: Iterable[Level]) -> dict[str, Fraction]:
+    """The largest unit that divides what the pods of a level are worth, by level."""
+    denominators: dict[str, list[int]] = {}
+    for level in levels:
+        denominators.setdefault(level.key, []).append(level.worth.denominator)
+    return {key: Fraction(1, math.lcm(*many)) for key, many in denominators.items()}
 
 
 def _best_filling(sizes: list[tuple[Fraction, float]]) -> float:
@@ -129,9 +166,9 @@ def _best_filling(sizes: list[tuple[Fraction, float]]) -> float:
 
 
 def most_by_prices(
-    instance: PodInstance, priority: int, kept: Mapping[int, int], proof: AdmissionProof, options: Mapping[str, Any]
-) -> int:
-    """No placement with at least ``kept`` pods of the more important priorities has more of this one."""
+    instance: PodInstance, key: str, kept: Mapping[str, Fraction], proof: AdmissionProof, options: Mapping[str, Any]
+) -> Fraction:
+    """No placement with at least ``kept`` of the levels above has more of this one; in whole units of its worth."""
     cards, budget = bool(options.get("cards", True)), float(options.get("move_budget", 0.0))
     of = {name: k for k, priced in enumerate(proof.classes) for name in priced.nodes}
     kinds: dict[tuple[object, ...], list[PodNode]] = {}
@@ -161,39 +198,48 @@ def most_by_prices(
             total += seen[key][share] * (many if cards else 1)
         return total
 
-    parts, paid = [], max(0.0, proof.move)
+    level = {id(pods[0]): level_of(instance, pods[0], options) for pods in groups.values()}
+    unit_of = units_of(each for each in level.values() if each is not None)
+    unit = unit_of[key]
+    parts, paid, all_of_it = [], max(0.0, proof.move), Fraction(0)
     for pods in groups.values():
-        pod, many = pods[0], len(pods)
+        pod, many, mine = pods[0], len(pods), level[id(pods[0])]
         if pod.node is None:
-            worth = 1.0 if pod.priority == priority else max(0.0, proof.kept.get(str(pod.priority), 0.0))
-            worth = worth if pod.priority == priority or pod.priority in kept else 0.0
-            least = min((cost(pod, key) for key in kinds), default=math.inf) if worth else math.inf
-            parts.append(many * max(0.0, worth - least))
+            least = min((cost(pod, kind) for kind in kinds), default=math.inf)
         elif pod.move_cost is None or pod.move_cost > budget:
-            parts.append(-many * cost(pod, home[pod.node]))
+            least = cost(pod, home[pod.node])
         else:
-            away = min(cost(pod, key) + (0.0 if key == home[pod.node] else paid * pod.move_cost) for key in kinds)
-            parts.append(-many * away)
-    for key, nodes in kinds.items():
-        node, priced = nodes[0], prices[key]
+            least = min(cost(pod, kind) + (0.0 if kind == home[pod.node] else paid * pod.move_cost) for kind in kinds)
+        if mine is None:
+            parts.append(-many * least)
+            continue
+        all_of_it += mine.worth * many * (mine.key == key)
+        price = 1.0 / float(unit) if mine.key == key else 0.0
+        price = max(0.0, proof.kept.get(mine.key, 0.0)) / float(unit_of[mine.key]) if mine.key in kept else price
+        parts.append(many * max(0.0, price * float(mine.worth) - least) if price else 0.0)
+    for kind, nodes in kinds.items():
+        node, priced = nodes[0], prices[kind]
         whole = max(0.0, priced.cpu) * node.cpu_cores + max(0.0, priced.memory) * node.memory_gb
-        fill = _best_filling(list(seen[key].items())) * (node.cards if cards else min(1, node.cards))
+        fill = _best_filling(list(seen[kind].items())) * (node.cards if cards else min(1, node.cards))
         parts.append(len(nodes) * (whole + fill))
-    parts += [-max(0.0, proof.kept.get(str(k), 0.0)) * number for k, number in kept.items()]
+    parts += [-max(0.0, proof.kept.get(k, 0.0)) * float(number / unit_of[k]) for k, number in kept.items()]
     total = math.fsum((*parts, paid * budget))
-    return math.floor(total + TOLERANCE) if math.isfinite(total) else len(instance.pods)
+    return math.floor(total * (1 + 1e-12) + TOLERANCE) * unit if math.isfinite(total) else all_of_it
 
 
-def all_ways(instance: PodInstance, options: Mapping[str, Any], most: int = 60_000) -> tuple[list[int], float] | None:
-    """The lexicographically most pods and then the least balance, by trying all; None when that is too long."""
+def all_ways(
+    instance: PodInstance, options: Mapping[str, Any], most: int = 60_000
+) -> tuple[list[Fraction], float] | None:
+    """The lexicographically most by level and then the least balance, by trying all; None when that is too long."""
     if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(most):
         return None
     cards, budget = bool(options.get("cards", True)), size_of(float(options.get("move_budget", 0.0)))
-    classes = sorted({pod.priority for pod in instance.pods if pod.node is None}, reverse=True)
+    levels = [level_of(instance, pod, options) for pod in instance.pods]
+    ranks = sorted({each.rank for each in levels if each is not None})
     free = [[size_of(n.cpu_cores), size_of(n.memory_gb)] for n in instance.nodes]
     gpu = [[size_of(n.card_gb)] * n.cards if cards else [size_of(n.card_gb) * n.cards] for n in instance.nodes]
     full = [list(each) for each in gpu]
-    best: list[Any] = [[-1] * len(classes), math.inf]
+    best: list[Any] = [[Fraction(-1)] * len(ranks), math.inf]
     steps = 0
 
     def used() -> float:
@@ -211,7 +257,7 @@ def all_ways(instance: PodInstance, options: Mapping[str, Any], most: int = 60_0
             return [(0,)] if node.cards and gpu[n][0] >= need * pod.gpu_cards else []
         return list(combinations([k for k, left in enumerate(gpu[n]) if left >= need], pod.gpu_cards))
 
-    def go(p: int, counts: list[int], spent: Fraction) -> None:
+    def go(p: int, counts: list[Fraction], spent: Fraction) -> None:
         nonlocal steps
         steps += 1
         if steps > 4 * most:
@@ -222,7 +268,7 @@ def all_ways(instance: PodInstance, options: Mapping[str, Any], most: int = 60_0
                 if counts > best[0] or value < best[1]:
                     best[:] = [counts, value]
             return
-        pod = instance.pods[p]
+        pod, level = instance.pods[p], levels[p]
         for n, node in enumerate(instance.nodes):
             moved = pod.node is not None and node.name != pod.node
             more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
@@ -235,13 +281,15 @@ def all_ways(instance: PodInstance, options: Mapping[str, Any], most: int = 60_0
                 free[n] = [free[n][0] - size_of(pod.cpu_cores), free[n][1] - size_of(pod.memory_gb)]
                 for k in on:
                     gpu[n][k] -= need
-                new = [c + (pod.node is None and classes[i] == pod.priority) for i, c in enumerate(counts)]
+                new = list(counts)
+                if level is not None:
+                    new[ranks.index(level.rank)] += level.worth
                 go(p + 1, new, more)
                 for k in on:
                     gpu[n][k] += need
                 free[n] = [free[n][0] + size_of(pod.cpu_cores), free[n][1] + size_of(pod.memory_gb)]
-        if pod.node is None:
+        if level is not None:
             go(p + 1, counts, spent)
 
-    go(0, [0] * len(classes), Fraction(0))
+    go(0, [Fraction(0)] * len(ranks), Fraction(0))
     return None if steps > 4 * most or best[1] == math.inf else (best[0], best[1])

@@ -1,13 +1,12 @@
-"""A pod placement recomputed from its instance: capacities, admission by priority, balance, and what proves them.
+"""A pod placement recomputed from its instance: capacities, admission by level, balance, and what proves them.
 
-The most pods of a priority are proven as `flowlex.validation.certificates.pod_sizes` says. What is not proven is
-quoted, and the claim falls to ``feasible``.
+The most pods of a level (a priority, or worth) are proven as `flowlex.validation.certificates.pod_sizes` says. What is
+not proven is quoted, and the claim falls to ``feasible``.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -26,10 +25,12 @@ from flowlex.validation.certificates.pod_sizes import (
     all_ways,
     balance_of,
     kind_of,
+    level_of,
     loads_of,
     most_by_prices,
     need_of,
     size_of,
+    units_of,
 )
 
 __all__ = ["VERIFIER", "balance_of", "check_placement", "judge_placement"]
@@ -60,7 +61,8 @@ def check_placement(
     wrong_wish, wrong_cards, stopped, spent = [], [], [], zero
     for p, pod in enumerate(instance.pods):
         n = int(node[p])
-        if pod.node is not None and (n < 0 or (nodes[n].name != pod.node and pod.move_cost is None)):
+        moved = pod.node is not None and n >= 0 and nodes[n].name != pod.node
+        if (moved and pod.move_cost is None) or (pod.node is not None and n < 0 and pod.preempt_cost is None):
             stopped.append(pod.name)
         if n < 0:
             if used_cards and len(used_cards.get(p, ())):
@@ -121,11 +123,11 @@ class Waiting(Strict):
 
 
 class Admitted(Strict):
-    """Numbers of one priority."""
+    """Numbers of one level: pods, or their worth."""
 
-    admitted: int
-    wanted: int
-    most: int
+    admitted: int | float
+    wanted: int | float
+    most: int | float
 
 
 class PlacementAnswer(Strict):
@@ -175,7 +177,7 @@ def judge_placement(
         tuple(checks),
         exact(objective),
         exact(bound),
-        {"admission": _weighted(instance, answer), "balance": exact(objective)},
+        {"admission": _weighted(instance, where, options), "balance": exact(objective)},
         _metrics(instance, where, objective, bound, measure),
         tolerance=TOLERANCE,
         gap=(objective - bound) / objective if objective - bound > TOLERANCE + 1e-11 else 0.0,
@@ -222,33 +224,48 @@ def _check_admission(
     answer: PlacementAnswer,
     proof: PlacementProof,
     options: Mapping[str, Any],
-    tried: tuple[list[int], float] | None,
+    tried: tuple[list[Fraction], float] | None,
 ) -> tuple[list[Check], bool]:
-    """Numbers of every priority recounted, and the most of each proven or quoted."""
-    fresh = [(pod.priority, where[p] >= 0) for p, pod in enumerate(instance.pods) if pod.node is None]
-    placed, wanted = Counter(k for k, there in fresh if there), Counter(k for k, _ in fresh)
-    told = {int(k): each for k, each in answer.admitted.items()}
-    wrong = [k for k in sorted({*told, *wanted}, reverse=True) if k not in told or told[k].admitted != placed[k]]
+    """Numbers of every level recounted, and the most of each proven or quoted."""
+    placed, wanted = count_levels(instance, where, options)
+    told = {
+        key: tuple(exact(v) for v in (each.admitted, each.wanted, each.most)) for key, each in answer.admitted.items()
+    }
+    wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
-    kept: dict[int, int] = {}
+    kept: dict[str, Fraction] = {}
     proven = not wrong
-    for i, k in enumerate(sorted(wanted, reverse=True)):
-        most = told[k].most if k in told else 0
+    for i, k in enumerate(wanted):
+        most, least = told[k][2] if k in told else Fraction(0), wanted[k]
         name = f"most pods of priority {k}"
-        least = wanted[k]
-        if str(k) in proof.admission:
-            least = min(least, most_by_prices(instance, k, kept, proof.admission[str(k)], options))
+        if k in proof.admission:
+            least = min(least, most_by_prices(instance, k, kept, proof.admission[k], options))
         if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
             least = min(least, tried[0][i])
         if most < placed[k] or most > wanted[k]:
-            checks.append(Check(name, False, abs(most - placed[k]), f"{most} stated, {placed[k]} placed"))
+            apart = float(abs(most - placed[k]))
+            checks.append(Check(name, False, apart, f"{float(most):g} stated, {float(placed[k]):g} placed"))
         elif most >= least:
-            checks.append(Check(name, True, 0, f"at most {least}, {placed[k]} placed"))
+            checks.append(Check(name, True, 0, f"at most {float(least):g}, {float(placed[k]):g} placed"))
         else:
-            checks.append(Check(name, True, 0, f"{most} stated, only {least} shown", how="quoted"))
+            checks.append(Check(name, True, 0, f"{float(most):g} stated, only {float(least):g} shown", how="quoted"))
             proven = False
         kept[k] = placed[k]
     return checks, proven
+
+
+def count_levels(
+    instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]
+) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+    """What is placed and what was wanted of every level, the most important first."""
+    levels = [level_of(instance, pod, options) for pod in instance.pods]
+    order = {each.key: Fraction(0) for each in sorted((x for x in levels if x is not None), key=lambda x: x.rank)}
+    placed, wanted = dict(order), dict(order)
+    for level, there in zip(levels, where >= 0, strict=True):
+        if level is not None:
+            wanted[level.key] += level.worth
+            placed[level.key] += level.worth * int(there)
+    return placed, wanted
 
 
 def _check_balance(objective: float, bound: float, least: float | None, proven: bool) -> tuple[Check, Claim]:
@@ -261,18 +278,20 @@ def _check_balance(objective: float, bound: float, least: float | None, proven: 
     return Check("bound of the balance", True, 0, f"{bound:.6g} stated", how="quoted"), "feasible"
 
 
-def _weighted(instance: PodInstance, answer: PlacementAnswer) -> Fraction:
-    """Admission as one number: a pod counts more than all of lower priorities, as far as 40 bits go."""
-    wanted = Counter(pod.priority for pod in instance.pods if pod.node is None)
-    classes, total, weight = sorted(wanted, reverse=True), Fraction(0), 1
-    used: list[int] = []
-    for k in classes:
-        if used and math.prod(1 + wanted[j] for j in (*used, k)) > 2**40:
+def _weighted(instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]) -> Fraction:
+    """Admission as one number: a unit counts more than all of later levels, as far as 40 bits go."""
+    placed, wanted = count_levels(instance, where, options)
+    unit = units_of(x for x in (level_of(instance, pod, options) for pod in instance.pods) if x is not None)
+    units = {key: wanted[key] / unit[key] for key in wanted}
+    total, weight = Fraction(0), Fraction(1)
+    used: list[str] = []
+    for key in units:
+        if used and math.prod(1 + units[j] for j in (*used, key)) > 2**40:
             break
-        used.append(k)
-    for k in reversed(used):
-        total += weight * (answer.admitted[str(k)].admitted if str(k) in answer.admitted else 0)
-        weight *= 1 + wanted[k]
+        used.append(key)
+    for key in reversed(used):
+        total += weight * placed[key] / unit[key]
+        weight *= 1 + units[key]
     return total
 
 
@@ -280,8 +299,13 @@ def _metrics(
     instance: PodInstance, where: NDArray[np.int64], objective: float, bound: float, measure: str
 ) -> dict[str, float | int | Fraction | str]:
     fresh = np.array([pod.node is None for pod in instance.pods], bool)
+    there = {pod.name for p, pod in enumerate(instance.pods) if where[p] >= 0}
     apart = objective - bound
-    moved = [pod for p, pod in enumerate(instance.pods) if pod.node and instance.nodes[where[p]].name != pod.node]
+    moved = [
+        pod
+        for p, pod in enumerate(instance.pods)
+        if pod.node and pod.name in there and instance.nodes[where[p]].name != pod.node
+    ]
     return {
         "admitted": int((where[fresh] >= 0).sum()),
         "waiting": int((where < 0).sum()),

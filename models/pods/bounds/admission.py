@@ -16,6 +16,7 @@ worth at these prices itself, so it takes no list of fillings on trust.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,10 +25,11 @@ from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, SolveOptions, Status
+from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.pattern_program import fillings
 from flowlex.models.pods.problem.classes import NodeClasses
+from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.program import Groups, stays
 
 __all__ = ["AdmissionBounds", "Prices"]
@@ -40,16 +42,16 @@ _COLUMNS = 3_000_000
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What proves that no more than ``most`` pods of a priority can be placed.
+    """What proves that no more than ``most`` units of a level can be placed.
 
     Attributes
     ----------
     cpu, memory
-        (C,) price of one core and of one GB on the nodes of a class, in pods.
+        (C,) price of one core and of one GB on the nodes of a class, in units of the level (pods, or their worth).
     size
         By class, memory as a share of a card to the price of one such slot.
     kept
-        More important priority to the price of one of its pods.
+        By more important level, the price of a unit of it.
     move
         Price of a unit of the move budget.
     """
@@ -58,7 +60,7 @@ class Prices:
     cpu: Floats = field(repr=False)
     memory: Floats = field(repr=False)
     size: tuple[dict[float, float], ...] = field(repr=False)
-    kept: dict[int, float] = field(repr=False)
+    kept: tuple[float, ...] = field(repr=False)
     move: float
 
 
@@ -75,12 +77,14 @@ class AdmissionBounds:
         self,
         instance: PodInstance,
         groups: Groups,
+        levels: Levels,
         pairs: tuple[Integers, Integers],
         *,
         cards: bool,
         move_budget: float,
     ) -> None:
         self.view, self.groups, self.cards, self.move_budget = instance.arrays, groups, cards, move_budget
+        self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
         view, self.fixed = self.view, stays(self.view, move_budget)
         self.classes = classes = NodeClasses.of_instance(instance, move_budget)
         may = np.zeros((len(groups.count), len(classes.count)), bool)
@@ -99,31 +103,25 @@ class AdmissionBounds:
             view.cards[classes.first] if cards else np.minimum(view.cards, 1)[classes.first],
         )
 
-    def most(
-        self, priority: int, kept: dict[int, int], engine: EngineName, options: SolveOptions
-    ) -> tuple[Prices | None, Floats]:
-        """The bound with its proof (None when there is none), and the (G,) pods of each group in its optimum."""
-        view, first = self.view, self.groups.first
-        fresh = view.running[first] < 0
-        wanted = fresh & (view.priority[first] == priority)
-        placed = np.where(wanted, self.groups.count, 0).astype(np.float64)
+    def most(self, level: int, kept: Sequence[int], options: SolveOptions) -> Prices | None:
+        """The bound of a level, given ``kept`` of those above, with its proof; None when there is none."""
         if len(self.group) > _COLUMNS or not len(self.group):
-            return None, placed
-        free = fresh & ~wanted & ~np.isin(view.priority[first], list(kept))
-        use = ~free[self.group]  # pods of later priorities stay out
+            return None
+        use = self.level[self.group] <= level  # pods of later levels stay out
         program = self._program(use)
-        x = program.variable("x")
-        group, pod = self.group[use], self.pod[use]
-        for k, number in kept.items():
-            rows = (view.priority[pod] == k) & (view.running[pod] < 0)
+        x, group = program.variable("x"), self.group[use]
+        for k, number in enumerate(kept):
+            rows = self.level[group] == k
             if number:
-                program.constrain(f"kept_{k}", x[rows].sum(), ">=", float(number))
-        program.maximize(x[wanted[group]].sum())
+                program.constrain(
+                    f"kept_{k}", (x[rows] * self.worth[group[rows]].astype(np.float64)).sum(), ">=", float(number)
+                )
+        rows = self.level[group] == level
+        program.maximize((x[rows] * self.worth[group[rows]].astype(np.float64)).sum())
         outcome = solve(program, "highs", options)
-        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.values is None:
-            return None, placed
-        placed = np.bincount(group, outcome.values[: len(group)], len(first)).astype(np.float64)
-        return self._prices(program, outcome.duals, float(outcome.objective or 0.0), kept), placed
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None:
+            return None
+        return self._prices(program, outcome.duals, float(outcome.objective or 0.0), len(kept))
 
     def _program(self, use: Booleans) -> LinearProgram:
         view, classes = self.view, self.classes
@@ -131,7 +129,7 @@ class AdmissionBounds:
         size, count = len(classes.count), classes.count.astype(np.float64)
         program = LinearProgram("admission over classes")
         x = program.variables("x", len(group), upper=self.groups.count[group])
-        runs = view.running[self.groups.first] >= 0
+        runs = self.level < 0
         placed = x.sum_by(group, len(self.groups.count))
         moves = runs & (self.fixed[self.groups.first] < 0)
         program.constrain("group", placed[~runs], "<=", self.groups.count[~runs])
@@ -192,7 +190,7 @@ class AdmissionBounds:
             held_slots_of = count * np.bincount(held_of[on], held_slots[on], len(sizes))
             program.constrain(f"size_{c}", used - filled, "<=", -held_slots_of)
 
-    def _prices(self, program: LinearProgram, duals: Floats, objective: float, kept: dict[int, int]) -> Prices:
+    def _prices(self, program: LinearProgram, duals: Floats, objective: float, kept: int) -> Prices:
         """The duals over the instance's own units; signs that rounding gave are dropped."""
         blocks, view = program.constraint_blocks, self.view
 
@@ -215,6 +213,6 @@ class AdmissionBounds:
             of("cpu") / capacity[:, 1],
             of("memory") / capacity[:, 2],
             tuple(sizes),
-            {k: float(of(f"kept_{k}")[0]) for k in kept},
+            tuple(float(of(f"kept_{k}")[0]) for k in range(kept)),
             float(of("move_budget")[0]),
         )

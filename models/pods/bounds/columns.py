@@ -133,7 +133,7 @@ class Columns:
 
     def _sides(self, low: float, high: float) -> tuple[Floats, Floats]:
         demand = self.demand
-        quota = [float(count) for _, count in demand.quota]
+        quota = [float(count) for _, _, count in demand.quota]
         budget = [self.move_budget] if demand.move_cost.any() else []
         mean = [(low, high)] if self.measure.centred else []
         lower = [*demand.least, *quota, *[-INFINITY] * len(budget), *(a * self.size for a, _ in mean)]
@@ -144,7 +144,7 @@ class Columns:
     def _column(self, pattern: Pattern) -> tuple[list[int], list[float]]:
         demand = self.demand
         values = [*pattern.counts.astype(np.float64)]
-        values += [float(pattern.counts[members].sum()) for members, _ in demand.quota]
+        values += [float(pattern.counts[members] @ worth) for members, worth, _ in demand.quota]
         if demand.move_cost.any():
             values.append(float(pattern.counts @ demand.move_cost[:, pattern.kind]))
         if self.measure.centred:
@@ -164,8 +164,8 @@ class Columns:
         demand = self.demand
         groups = len(demand.pod)
         prices = duals[:groups].copy()
-        for q, (members, _) in enumerate(demand.quota):
-            prices[members] += duals[groups + q]
+        for q, (members, worth, _) in enumerate(demand.quota):
+            prices[members] += duals[groups + q] * worth
         row = groups + len(demand.quota)
         if demand.move_cost.any():
             prices += duals[row] * demand.move_cost[:, kind]

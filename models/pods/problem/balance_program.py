@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from flowlex.formulations.arrays import Floats
@@ -16,7 +18,7 @@ def balance_program(
     name: str,
     builder: PlacementProgram,
     measure: Measure,
-    admitted: dict[int, int],
+    admitted: Sequence[int],
     points: list[Floats],
     *,
     integer: bool = True,
@@ -27,7 +29,7 @@ def balance_program(
     Parameters
     ----------
     admitted
-        Pods of each class that have to be placed.
+        By level, the worth of the pods that have to be placed, in units.
     points
         Tangent points: (N,) each.
     at_most

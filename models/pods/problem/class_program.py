@@ -34,8 +34,8 @@ def _constraints(
         program.constrain("group", placed[exact], "==", demand.most[exact])
     if (~exact).any():
         program.constrain("group_most", placed[~exact], "<=", demand.most[~exact])
-    for k, (members, number) in enumerate(demand.quota):
-        program.constrain(f"quota_{k}", placed[members].sum(), "==", number)
+    for k, (members, worth, number) in enumerate(demand.quota):
+        program.constrain(f"quota_{k}", (placed[members] * worth).sum(), "==", number)
     base, first = demand.base, demand.classes.first
     held = np.array([[view.cpu[b].sum(), view.memory[b].sum()] for b in base]).reshape(size, 2)
     program.constrain(

@@ -8,6 +8,7 @@ class may exchange their patterns, so nothing is lost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,7 @@ class Demand:
     least, most
         (G,) how many of them have to and may be placed.
     quota
-        Pairs (groups, number): that many pods of these groups together are to be placed.
+        Triples (groups, worth of one pod of each, number): together they are to be worth that.
     may
         (G, C) whether the group may use the class.
     load, move_cost
@@ -88,7 +89,7 @@ class Demand:
     pod: Integers
     least: Integers
     most: Integers
-    quota: tuple[tuple[Integers, int], ...]
+    quota: tuple[tuple[Integers, Floats, int], ...]
     may: NDArray[np.bool_]
     load: Floats
     move_cost: Floats
@@ -97,29 +98,26 @@ class Demand:
 
     @classmethod
     def of_program(
-        cls, instance: PodInstance, builder: PlacementProgram, admitted: dict[int, int], *, apart: bool = False
+        cls, instance: PodInstance, builder: PlacementProgram, admitted: Sequence[int], *, apart: bool = False
     ) -> Demand:
-        """Group what is to be placed; ``admitted`` is what phase 1 fixed, by priority."""
-        view, groups = instance.arrays, builder.groups
+        """Group what is to be placed; ``admitted`` is what phase 1 fixed, by level."""
+        view, groups, levels = instance.arrays, builder.groups, builder.levels
         classes = NodeClasses.of_instance(instance, builder.move_budget, apart=apart)
         fixed = stays(view, builder.move_budget)
         allowed = np.zeros((len(groups.count), len(view.cards)), bool)
         allowed[builder.pairs] = True
         free = np.flatnonzero((fixed[groups.first] < 0) & allowed.any(axis=1))
-        wanted: dict[int, int] = {}
-        for g in free.tolist():
-            if view.running[groups.first[g]] < 0:
-                priority = int(view.priority[groups.first[g]])
-                wanted[priority] = wanted.get(priority, 0) + int(groups.count[g])
-        whole = {priority for priority, count in wanted.items() if admitted.get(priority, count) >= count}
+        level, worth = levels.of[groups.first], levels.worth[groups.first]
+        all_of = groups.count[free] * worth[free]
+        wanted = [int(all_of[level[free] == k].sum()) for k in range(len(levels.keys))]
+        whole = {-1, *(k for k, total in enumerate(wanted) if admitted[k] >= total)}
         number: dict[tuple[object, bool], int] = {}
         of_group = np.full(len(groups.count), -1)
         for g in free.tolist():
             p = int(groups.first[g])
-            priority = int(view.priority[p])
-            loose = bool(view.running[p] >= 0) or priority in whole
+            loose = int(level[g]) in whole
             like = (int(view.load.row[p]), int(view.running[p]), float(view.move_cost[p]))
-            key = g if apart else (*like, None if loose else priority)
+            key = g if apart else (*like, None if loose else (int(level[g]), int(worth[g])))
             of_group[g] = number.setdefault((key, loose), len(number))
         merged = np.array([key[1] for key in number], np.bool_)
         most = np.zeros(len(number), np.int64)
@@ -127,10 +125,10 @@ class Demand:
         pod_of = np.zeros(len(number), np.int64)
         pod_of[of_group[free][::-1]] = groups.first[free][::-1]
         quota = []
-        for priority, count in wanted.items():
-            if priority not in whole:
-                members = np.flatnonzero(np.logical_not(merged) & (view.priority[pod_of] == priority))
-                quota.append((members, min(count, admitted[priority])))
+        for k, total in enumerate(wanted):
+            if k not in whole:
+                members = np.flatnonzero(np.logical_not(merged) & (levels.of[pod_of] == k))
+                quota.append((members, levels.worth[pod_of[members]].astype(np.float64), min(total, admitted[k])))
         may = allowed[np.ix_(groups.of[pod_of], classes.first)]
         home = np.where(view.running[pod_of] >= 0, classes.of[view.running[pod_of]], -1)
         cost = np.where(np.isfinite(view.move_cost[pod_of]), view.move_cost[pod_of], 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,8 +13,9 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.levels import Levels
 
-__all__ = ["SCALE", "Groups", "PlacementProgram", "partition", "stays"]
+__all__ = ["SCALE", "Groups", "PlacementProgram", "partition", "pinned", "stays"]
 
 #: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
 SCALE = 100.0
@@ -39,12 +40,12 @@ class Groups:
     count: Integers
 
     @classmethod
-    def of_instance(cls, instance: PodInstance, *, apart: bool = False) -> Groups:
+    def of_instance(cls, instance: PodInstance, levels: Levels, *, apart: bool = False) -> Groups:
         """Group the pods; ``apart`` keeps each on its own."""
         view = instance.arrays
         if apart:
             return cls(*partition(range(len(instance.pods))))
-        alike = (view.load.row, view.priority, view.running, view.move_cost)
+        alike = (view.load.row, levels.of, levels.worth, view.running, view.move_cost)
         return cls(*partition(zip(*(column.tolist() for column in alike), strict=True)))
 
 
@@ -56,9 +57,14 @@ def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
     return of, first, np.bincount(of, minlength=len(first)).astype(np.int64)
 
 
-def stays(view: PodArrays, move_budget: float) -> Integers:
-    """(P,) node of each pod that runs and cannot move, -1 otherwise."""
+def pinned(view: PodArrays, move_budget: float) -> Integers:
+    """(P,) node of each pod that runs and cannot move, -1 otherwise; it may have to be stopped."""
     return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
+
+
+def stays(view: PodArrays, move_budget: float) -> Integers:
+    """(P,) node of each pod that runs, cannot move and must go on, -1 otherwise."""
+    return np.where(view.stays, pinned(view, move_budget), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,7 @@ class PlacementProgram:
 
     view: PodArrays
     groups: Groups
+    levels: Levels
     cards: bool
     move_budget: float
     rows: frozenset[str] | None = None
@@ -81,7 +88,7 @@ class PlacementProgram:
         on_card, in_all = (need <= exact.card) & (many <= view.cards), need * many <= exact.card * view.cards
         room = on_card if self.cards else in_all
         allowed &= (many == 0) | (room & (view.cards > 0))
-        running = stays(view, self.move_budget)[first]
+        running = pinned(view, self.move_budget)[first]
         fixed = running >= 0
         allowed[fixed] &= np.arange(len(view.cards)) == running[fixed][:, None]
         group, node = np.nonzero(allowed)
@@ -127,7 +134,7 @@ class PlacementProgram:
         group, node = self.pairs
         size, pod = len(view.cards), groups.first[group]
         x = lp.variables("x", len(group), upper=groups.count[group], integer=integer, labels=(pod, node))
-        running = view.running[groups.first] >= 0
+        running = view.stays[groups.first]
         placed = x.sum_by(group, len(groups.count))
         if (~running).any():
             lp.constrain("pod", placed[~running], "<=", groups.count[~running])
@@ -164,28 +171,21 @@ class PlacementProgram:
             spread = y[several].expression() - x[pair[several]]
             lp.constrain("card_distinct", spread, "<=", 0.0)
 
-    def classes(self) -> list[int]:
-        """Priorities of the pods that wait to be placed, most important first."""
-        view = self.view
-        return sorted(set(view.priority[view.running < 0].tolist()), reverse=True)
+    def by_level(self, x: Variables) -> Expression:
+        """(L,) worth of the pods of each level that have a node, in units."""
+        pod, levels = self.groups.first[self.pairs[0]], self.levels
+        use = levels.of[pod] >= 0
+        if not use.any():
+            return Expression.empty(len(levels.keys))
+        worth: Expression = (x[use] * levels.worth[pod[use]].astype(np.float64)).sum_by(
+            levels.of[pod[use]], len(levels.keys)
+        )
+        return worth
 
-    def by_class(self, x: Variables) -> Expression:
-        """How many pods of each class of `classes`, among those to be placed, have a node."""
-        pod = self.groups.first[self.pairs[0]]
-        fresh = self.view.running[pod] < 0
-        number = {priority: k for k, priority in enumerate(self.classes())}
-        key = np.array([number[p] for p in self.view.priority[pod[fresh]].tolist()], np.int64)
-        return x[fresh].sum_by(key, len(number)) if fresh.any() else Expression.empty(len(number))
-
-    def admitted(self, x: Variables, priority: int) -> Expression:
-        """How many pods of one class, among those to be placed, have a node."""
-        return self.by_class(x)[[self.classes().index(priority)]]
-
-    def keep(self, program: LinearProgram, x: Variables, admitted: dict[int, int]) -> None:
-        """Require what phase 1 has admitted, of the first classes of `classes`."""
-        classes = list(admitted)
-        rows = self.by_class(x)[: len(classes)]
-        program.constrain("admitted", rows, "==", [admitted[k] for k in classes], labels=classes)
+    def keep(self, program: LinearProgram, x: Variables, admitted: Sequence[int]) -> None:
+        """Require what phase 1 has admitted, of the first levels."""
+        rows, labels = self.by_level(x)[: len(admitted)], list(self.levels.keys[: len(admitted)])
+        program.constrain("admitted", rows, "==", list(admitted), labels=labels)
 
     def loads(self, x: Variables) -> Expression:
         """(N,) node loads, in percent."""

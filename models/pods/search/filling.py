@@ -19,6 +19,8 @@ __all__ = ["fits", "link", "place", "recreate", "take", "unplace"]
 def fits(s, pod, node):
     """Whether the pod may go to the node and fits into what is free there now."""
     r, c = s.row[pod], s.column[node]
+    if s.pin[pod] >= 0 and s.pin[pod] != node:
+        return False
     if not s.allowed[r, c] or s.free[node, 0] < s.cpu[pod] or s.free[node, 1] < s.memory[pod]:
         return False
     many = s.many[pod]
@@ -123,8 +125,8 @@ def _draw_nodes(rng, s, chosen):
 
 
 @njit(cache=True)
-def _refill(rng, s, group, level, size, waiting, first, chosen, k, least):
-    """Fill k nodes from what waits; return the pods placed by level, cut off once that is less than ``least``."""
+def _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, least):
+    """Fill k nodes from what waits; return the worth placed by level, cut off once that is less than ``least``."""
     placed = np.zeros(len(least), np.int64)
     active = np.flatnonzero(waiting)
     noise = 0.05 + 0.6 * rng.random()
@@ -162,7 +164,7 @@ def _refill(rng, s, group, level, size, waiting, first, chosen, k, least):
             place(s, pod, spot)
             first[g] = following
             waiting[g] -= 1
-            placed[level[g]] += 1
+            placed[level[g]] += worth[g]
     return placed
 
 
@@ -175,27 +177,27 @@ def _worse(placed, before):
 
 
 @njit(cache=True)
-def recreate(s, group, level, size, waiting, first, fixed, steps, rng, enough):
+def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, enough):
     """Empty a few nodes and fill them anew, ``steps`` times; keep what is lexicographically no worse.
 
     Parameters
     ----------
     group
         (P,) group of each pod; pods of a group are interchangeable.
-    level, size
-        (G,) place of the group's priority, 0 the most important; how much of the cluster one pod takes.
+    level, worth, size
+        (G,) level, 0 the most important; what one pod is worth there; how much of the cluster it takes.
     waiting, first
         (G,) how many pods of the group wait, and the first of them.
     fixed
         (P,) pods that must not move.
     enough
-        (L,) waiting pods of each level with which to be content.
+        (L,) waiting worth of each level with which to be content.
     """
     levels, most = len(enough), 5
     chosen = np.zeros(most, np.int64)
     waits = np.zeros(levels, np.int64)
     for g in range(len(level)):
-        waits[level[g]] += waiting[g]
+        waits[level[g]] += waiting[g] * worth[g]
     old, where, used = np.zeros(len(s.node), np.int64), np.zeros(len(s.node), np.int64), s.used.copy()
     done = 0
     for step in range(steps):
@@ -214,10 +216,10 @@ def recreate(s, group, level, size, waiting, first, fixed, steps, rng, enough):
                 if not fixed[pod]:
                     old[many], where[many], used[many] = pod, chosen[j], s.used[pod]
                     many += 1
-                    before[level[group[pod]]] += 1
+                    before[level[group[pod]]] += worth[group[pod]]
                     unplace(s, pod, group, waiting, first)
                 pod = following
-        placed = _refill(rng, s, group, level, size, waiting, first, chosen, k, before)
+        placed = _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, before)
         if not _worse(placed, before):
             waits += before - placed
             continue

@@ -15,7 +15,7 @@ from flowlex.models.pods.search.state import SearchState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "place_by", "workload"]
+__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "in_order", "place_by", "workload"]
 
 #: Name to number in `place_all`.
 POLICIES = {
@@ -45,11 +45,17 @@ def workload(view: PodArrays) -> Floats:
     return np.stack([np.asarray(column, np.float64) for column in table], axis=1)
 
 
-def by_priority(view: PodArrays, *keys: Floats | Integers) -> Integers:
-    """The pods to be placed, the most important first, then by falling keys, then as listed."""
-    fresh = np.flatnonzero(view.running < 0)
-    order: Integers = fresh[np.lexsort((fresh, *(-key[fresh] for key in keys[::-1]), -view.priority[fresh]))]
+def in_order(level: Integers, *keys: Floats | Integers) -> Integers:
+    """The pods that have a level, the first level first, then by falling keys, then as listed."""
+    pods = np.flatnonzero(level >= 0)
+    order: Integers = pods[np.lexsort((pods, *(-key[pods] for key in keys[::-1]), level[pods]))]
     return order
+
+
+def by_priority(view: PodArrays) -> Integers:
+    """The pods that wait to be placed, the most important first, then as listed."""
+    _, level = np.unique(-view.priority, return_inverse=True)
+    return in_order(np.where(view.running < 0, level, -1))
 
 
 class Scores(NamedTuple):

@@ -22,8 +22,9 @@ class SearchState(NamedTuple):
         (P,), (N,) kind of each pod and node.
     load, allowed, gpu
         (R, C) as in `PodArrays`; ``gpu`` exact, and per node when cards are not told apart.
-    cpu, memory, many, movable
-        (P,); sizes exact. What runs already is not movable, nor is what waits.
+    cpu, memory, many, pin, movable
+        (P,); sizes exact; the node of a pod that runs, to which searches leave it, else -1. What runs already is not
+        movable, nor is what waits.
     node, loads, free, card_free, used
         The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
     head, after, before, many_on
@@ -38,6 +39,7 @@ class SearchState(NamedTuple):
     cpu: Integers
     memory: Integers
     many: Integers
+    pin: Integers
     movable: NDArray[np.bool_]
     node: Integers
     loads: Floats
@@ -81,6 +83,7 @@ class SearchState(NamedTuple):
             exact.cpu,
             exact.memory,
             view.gpu_cards if cluster.cards else np.minimum(view.gpu_cards, 1),
+            view.running,
             (view.running < 0) & (cluster.node >= 0),
             cluster.node.copy(),
             cluster.loads.copy(),

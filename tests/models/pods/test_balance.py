@@ -211,7 +211,7 @@ def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
 
     instance: Any = generate("pods-scale", nodes=12, pods=60, seed=3)
     model = PodPlacement(instance, balance=measure)
-    admitted = {k: int((instance.arrays.priority == k).sum()) for k in model.builder.classes()}
+    admitted = model.levels.total(model.levels.of >= 0)
     demand = Demand.of_program(instance, model.builder, admitted)
     sides = (0.0, 1.0, -1.0, 4.0, -4.0, 16.0, -16.0)
     points = [np.full(12, s) for s in sides]

@@ -1,0 +1,92 @@
+"""What phase 1 counts: levels of pods, the most important first, and what a pod of a level is worth there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans
+from flowlex.formulations.expression import Integers
+from flowlex.instances.pods import Pod, PodInstance, exact_number
+
+__all__ = ["Key", "Levels", "Ranking", "Worth"]
+
+Ranking: TypeAlias = Literal["lexicographic", "weighted"]
+Worth: TypeAlias = Literal["value", "gpu"]
+#: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted.
+Key: TypeAlias = int | str
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Levels of the pods that phase 1 may leave out. Sizes: P pods, L levels.
+
+    Lexicographic: by priority; pods that run and may be stopped come before those of their priority that wait, so that
+    only more important pods displace them, and keeping one is worth what stopping it costs. Weighted: all pods of some
+    worth, then the rest.
+
+    Attributes
+    ----------
+    keys
+        Names of the levels, the most important first.
+    of
+        (P,) level, -1 for pods that run and go on.
+    worth
+        (P,) in whole units.
+    unit
+        By level, what one unit is.
+    """
+
+    keys: tuple[Key, ...]
+    of: Integers
+    worth: Integers
+    unit: tuple[Fraction, ...]
+
+    @classmethod
+    def of_instance(cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: Worth = "value") -> Levels:
+        """Rank the pods of an instance; ``by`` says what they are worth where ranking is weighted."""
+        largest = max((exact_number(node.card_gb) for node in instance.nodes), default=Fraction(0))
+        place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
+        for pod in instance.pods:
+            stopping = None if pod.preempt_cost is None else exact_number(pod.preempt_cost)
+            if pod.node is not None and stopping is None:
+                place.append(None)
+            elif ranking == "weighted":
+                worth = _worth(pod, by, largest)
+                place.append(((0, 0, "worth"), worth) if worth else ((1, 0, "rest"), Fraction(1)))
+            elif stopping is not None:
+                place.append(((-pod.priority, 0, f"{pod.priority} running"), stopping))
+            else:
+                place.append(((-pod.priority, 1, pod.priority), Fraction(1)))
+        ranks = sorted({each[0] for each in place if each is not None}, key=lambda rank: rank[:2])
+        number = {rank: k for k, rank in enumerate(ranks)}
+        units = tuple(
+            Fraction(1, math.lcm(*(each[1].denominator for each in place if each is not None and each[0] == rank)))
+            for rank in ranks
+        )
+        of = np.array([-1 if each is None else number[each[0]] for each in place], np.int64)
+        whole = [0 if each is None else int(each[1] / units[number[each[0]]]) for each in place]
+        return cls(tuple(rank[2] for rank in ranks), of, np.array(whole, np.int64), units)
+
+    def total(self, chosen: Booleans) -> tuple[int, ...]:
+        """By level, the worth of the chosen pods ((P,) booleans), in units."""
+        on = chosen & (self.of >= 0)
+        return tuple(int(self.worth[on & (self.of == k)].sum()) for k in range(len(self.keys)))
+
+    def stated(self, level: int, units: int) -> int | float:
+        """Units of a level as a number of pods, or of what they are worth."""
+        value = units * self.unit[level]
+        return int(value) if value.denominator == 1 else float(value)
+
+
+def _worth(pod: Pod, by: Worth, largest: Fraction) -> Fraction:
+    if by == "value":
+        return exact_number(pod.value)
+    if not pod.wants_gpu:
+        return Fraction(0)
+    share = exact_number(pod.gpu_share) or exact_number(pod.gpu_memory_gb) / (largest or 1)
+    return share * pod.gpu_cards
