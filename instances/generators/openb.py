@@ -52,9 +52,7 @@ def openb_arrivals(
         pod = int(rng.integers(len(trace.pods))) if pod < 0 else pod
         total += asked[pod]
         name = f"{len(made) + 1}-{trace.pods[pod].name}"
-        made.append(
-            trace.pods[pod].model_copy(update={"name": name, "priority": 0, "created_s": None, "deleted_s": None})
-        )
+        made.append(trace.pods[pod].model_copy(update={"name": name} | _PLAIN))
         if len(made) > _MOST:
             raise InstanceError(f"more than {_MOST} pods for load={load:g}; give a smaller load")
     return PodInstance(name=f"openb-arrivals-{load:g}-{seed}", nodes=trace.nodes, pods=tuple(made))

@@ -22,7 +22,6 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 __all__ = [
     "CARD_GB",
     "NODE_COLUMNS",
-    "OPTIONAL_COLUMNS",
     "POD_COLUMNS",
     "PRIORITY",
     "UnknownModelWarning",

@@ -208,6 +208,8 @@ def _could_be_added(
         known.add(kind_of(pod))
         for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
             machine = instance.nodes[n]
+            if pod.node is not None and pod.node != machine.name:  # what was stopped goes on where it ran
+                continue
             if not fits_wishes(pod, machine) or free[n][0] < size_of(pod.cpu_cores):
                 continue
             need, many = need_of(pod, machine) * (1 if cards else pod.gpu_cards), pod.gpu_cards if cards else 1

@@ -1,0 +1,91 @@
+"""Weighted admission and preemption against all placements of tiny instances, tried by the certificate's own code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.model import PodPlacement
+from flowlex.validation.certificates.pod_sizes import all_ways
+
+NODES = (
+    PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
+    PodNode(name="b", cpu_cores=6, memory_gb=9),
+)
+
+
+def solved(instance: PodInstance, **options: Any) -> Any:
+    solution = PodPlacement(instance, **options).solve("highs")
+    tried = all_ways(instance, options)
+    assert tried is not None and solution.certificate is not None and solution.certificate.ok
+    assert [round(float(found), 9) for found, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
+    assert solution.objective == pytest.approx(tried[1], abs=1e-6)
+    assert str(solution.certificate.claim) == "optimal"
+    return solution
+
+
+some = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 3, 5, 8]), st.sampled_from([0.0, 0.5, 1.0, 2.25])), max_size=6
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(some, st.sampled_from(["value", "gpu"]))
+def test_the_most_worth_of_all_placements(pods: Any, worth: Any) -> None:
+    made = [Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, value=v) for k, (c, g, v) in enumerate(pods)]
+    solved(PodInstance(nodes=NODES, pods=tuple(made)), admission="weighted", worth=worth)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, 1.0, 2.5]), st.integers(0, 2)), max_size=3),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 2)), max_size=3),
+)
+def test_preemption_is_that_of_trying_all(running: Any, fresh: Any) -> None:
+    made, left = list[Pod](), {"a": 8.0, "b": 6.0}
+    for k, (cores, cost, top) in enumerate(running):
+        node = "ab"[k % 2]
+        if left[node] >= cores:
+            left[node] -= cores
+            made.append(Pod(name=f"r{k}", cpu_cores=cores, priority=top, node=node, preempt_cost=cost))
+    made += [Pod(name=f"p{k}", cpu_cores=c, priority=top) for k, (c, top) in enumerate(fresh)]
+    solution = solved(PodInstance(nodes=NODES, pods=tuple(made)))
+    stopped = [p for p, pod in enumerate(made) if pod.node is not None and solution.node[p] < 0]
+    for p in stopped:
+        assert made[p].preempt_cost is not None
+        there = np.flatnonzero(solution.node == (made[p].node == "b"))
+        assert max((made[q].priority for q in there.tolist()), default=-1) > made[p].priority or len(stopped) > 1
+
+
+def test_only_more_important_pods_displace_what_runs() -> None:
+    node = PodNode(name="a", cpu_cores=4, memory_gb=4)
+    runs = Pod(name="runs", cpu_cores=3, priority=1, node="a", preempt_cost=5.0)
+    for top, stays in ((0, True), (1, True), (2, False)):
+        wants = (Pod(name="x", cpu_cores=2, priority=top), Pod(name="y", cpu_cores=2, priority=top))
+        solution = solved(PodInstance(nodes=(node,), pods=(runs, *wants)))
+        assert (solution.node[0] >= 0) == stays
+
+
+def test_the_cheaper_of_two_is_stopped() -> None:
+    node = PodNode(name="a", cpu_cores=4, memory_gb=4)
+    runs = [Pod(name=f"r{c}", cpu_cores=2, node="a", preempt_cost=c) for c in (1.5, 1.0)]
+    pods = (*runs, Pod(name="x", cpu_cores=2, priority=1))
+    assert solved(PodInstance(nodes=(node,), pods=pods)).node.tolist() == [0, -1, 0]
+
+
+def test_a_large_cluster_preempts_by_search_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flowlex.models.pods.admission.DIRECT", -1)
+    nodes = tuple(PodNode(name=f"n{k}", cpu_cores=8, memory_gb=8) for k in range(6))
+    runs = [Pod(name=f"r{k}", cpu_cores=3, priority=k % 3, node=f"n{k // 2}", preempt_cost=1.0) for k in range(12)]
+    fresh = [Pod(name=f"p{k}", cpu_cores=4, priority=1) for k in range(8)]
+    found = PodPlacement(PodInstance(nodes=nodes, pods=(*runs, *fresh)))._admit("highs", SolveOptions())
+    assert found.cluster is not None and all(a <= b for a, b in zip(found.admitted, found.most, strict=True))
+    for p, pod in enumerate(runs):  # only less important ones are stopped
+        if found.cluster.node[p] < 0:
+            assert pod.priority == 0
