@@ -15,16 +15,16 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
-from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.admission import AdmissionBounds, Prices
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order, place_by
 from flowlex.models.pods.search.state import SearchState
 
 if TYPE_CHECKING:
     from flowlex.models.pods.problem.program import PlacementProgram
 
-__all__ = ["Admission", "Admitting", "remaining", "running_cluster"]
+__all__ = ["Admission", "Admitting", "remaining"]
 
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
@@ -59,21 +59,6 @@ class Admission:
     def proven(self) -> bool:
         """Whether nothing more can be placed."""
         return self.most == self.admitted
-
-
-def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
-    """What runs already, the largest GPU pods first; None when it does not pack in this order.
-
-    ``all_of_it``: with what may be stopped.
-    """
-    cluster = Cluster(view, cards=cards)
-    running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
-    need = view.gpu[running, view.running[running]] * view.gpu_cards[running]
-    for pod in running[np.argsort(-need, kind="stable")].tolist():
-        if not cluster.fits_node(pod, int(view.running[pod])):
-            return None
-        cluster.add(pod, int(view.running[pod]))
-    return cluster
 
 
 def remaining(options: SolveOptions, until: float | None, steps: int = NODES) -> SolveOptions:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.expression import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.base import ModelError
-from flowlex.models.pods.admission import running_cluster
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.policies import POLICIES, Scores
 from flowlex.models.pods.search.state import SearchState
 

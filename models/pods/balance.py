@@ -69,7 +69,7 @@ def balance_outcome(
 
 
 def settled_tangents(
-    instance: PodInstance, builder: PlacementProgram, measure: Measure, cluster: Cluster, admitted: dict[int, int]
+    instance: PodInstance, builder: PlacementProgram, measure: Measure, cluster: Cluster, admitted: Sequence[int]
 ) -> tuple[list[Floats], bool]:
     """Tangent points with which the program of phase 2 has the optimum of the balance itself, and whether they do.
 

@@ -13,8 +13,8 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
-from flowlex.models.pods.admission import running_cluster
 from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.policies import POLICIES, by_priority, place_by
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from flowlex.models.pods.problem.balance_program import balance_program
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Key, Levels, Ranking, Worth
 from flowlex.models.pods.problem.measures import MEASURES, Balance
-from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram, stays
+from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram
+from flowlex.models.pods.problem.running import check_running
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.pods import PlacementAnswer, PlacementProof, judge_placement
@@ -247,28 +248,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         for name in ("move_budget", "absolute_gap"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"{name} must be at least 0, got {getattr(self, name)}")
-        self._check_running()
-
-    def _check_running(self) -> None:
-        view, nodes, exact = self.instance.arrays, self.instance.nodes, self.instance.arrays.exact
-        fixed = stays(view, self.move_budget)
-        pods = np.flatnonzero(fixed >= 0)
-        for p in pods.tolist():
-            n, pod = int(fixed[p]), self.instance.pods[p]
-            if not view.allowed[p, n] or (pod.wants_gpu and not nodes[n].cards):
-                raise ModelError(f"pod {pod.name!r} runs on {pod.node!r}, which its labels, taints or GPU exclude")
-        gpu = exact.gpu[pods, fixed[pods]] * view.gpu_cards[pods]
-        whole = exact.card * view.cards
-        used = [view.gpu[pods, fixed[pods]] * view.gpu_cards[pods], view.cpu[pods], view.memory[pods]]
-        asked = (gpu, exact.cpu[pods], exact.memory[pods])
-        for r, what in enumerate(("GB of GPU memory", "cores", "GB of memory")):
-            left = whole.copy() if r == 0 else exact.node[:, r - 1].copy()
-            np.subtract.at(left, fixed[pods], asked[r])
-            if (left < 0).any():
-                n = int(np.flatnonzero(left < 0)[0])
-                total = used[r][fixed[pods] == n].sum()
-                has = view.capacity[n, r]
-                raise ModelError(f"node {nodes[n].name!r}: running pods use {total:g} {what}, it has {has:g}")
+        check_running(self.instance, self.move_budget)
 
     @cached_property
     def levels(self) -> Levels:

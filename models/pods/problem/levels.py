@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans
-from flowlex.formulations.expression import Integers
+from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.pods import Pod, PodInstance, exact_number
 
 __all__ = ["Key", "Levels", "Ranking", "Worth"]

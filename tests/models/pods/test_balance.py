@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowlex.formulations.outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.admission import running_cluster
+from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.pattern_program import fillings
 from flowlex.models.pods.bounds.patterns import Pricing

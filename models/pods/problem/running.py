@@ -1,0 +1,50 @@
+"""Pods that run already: whether they fit where they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.models.base import ModelError
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.program import stays
+
+__all__ = ["check_running", "running_cluster"]
+
+
+def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
+    """What runs already, the largest GPU pods first; None when it does not pack in this order.
+
+    ``all_of_it``: with what may be stopped.
+    """
+    cluster = Cluster(view, cards=cards)
+    running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
+    need = view.gpu[running, view.running[running]] * view.gpu_cards[running]
+    for pod in running[np.argsort(-need, kind="stable")].tolist():
+        if not cluster.fits_node(pod, int(view.running[pod])):
+            return None
+        cluster.add(pod, int(view.running[pod]))
+    return cluster
+
+
+def check_running(instance: PodInstance, move_budget: float) -> None:
+    """Raise `ModelError` where running pods overfill their node or may not be there."""
+    view, nodes, exact = instance.arrays, instance.nodes, instance.arrays.exact
+    fixed = stays(view, move_budget)
+    pods = np.flatnonzero(fixed >= 0)
+    for p in pods.tolist():
+        n, pod = int(fixed[p]), instance.pods[p]
+        if not view.allowed[p, n] or (pod.wants_gpu and not nodes[n].cards):
+            raise ModelError(f"pod {pod.name!r} runs on {pod.node!r}, which its labels, taints or GPU exclude")
+    gpu = exact.gpu[pods, fixed[pods]] * view.gpu_cards[pods]
+    whole = exact.card * view.cards
+    used = [view.gpu[pods, fixed[pods]] * view.gpu_cards[pods], view.cpu[pods], view.memory[pods]]
+    asked = (gpu, exact.cpu[pods], exact.memory[pods])
+    for r, what in enumerate(("GB of GPU memory", "cores", "GB of memory")):
+        left = whole.copy() if r == 0 else exact.node[:, r - 1].copy()
+        np.subtract.at(left, fixed[pods], asked[r])
+        if (left < 0).any():
+            n = int(np.flatnonzero(left < 0)[0])
+            total = used[r][fixed[pods] == n].sum()
+            has = view.capacity[n, r]
+            raise ModelError(f"node {nodes[n].name!r}: running pods use {total:g} {what}, it has {has:g}")
