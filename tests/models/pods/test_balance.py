@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from flowlex.formulations.outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.pattern_program import fillings
 from flowlex.models.pods.bounds.patterns import Pricing
@@ -23,6 +22,7 @@ from flowlex.models.pods.problem.class_program import class_program
 from flowlex.models.pods.problem.classes import Demand, NodeClasses
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES
+from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.annealing import anneal_cluster
 from flowlex.models.pods.search.policies import EVEN, by_priority, place_by
 from flowlex.models.pods.search.state import SearchState
