@@ -136,7 +136,7 @@ def save_gpu(case: Answer, network: Any, path: str) -> Callable[[], Answer]:
     from flowlex.models.gpu.model import GpuAssignment
 
     model = GpuAssignment(_instance(case), network=network)
-    return lambda: _save(model.formulation, path, model.earnings.factor, str(model.costs.unit_s))
+    return lambda: _save(model.formulation, path, model.rounds.ties.factor, str(model.costs.unit_s))
 
 
 def save_network(case: Answer, path: str) -> Callable[[], Answer]:

@@ -27,18 +27,18 @@ from flowlex.formulations.engines.rounding import exact_potentials
 from flowlex.formulations.engines.wide import fits, solve_wide
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import optimal_face
-from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.base import Dual, Equation, Model, ModelError, Symbol
-from flowlex.models.gpu.compact import build_compact
 from flowlex.models.gpu.costs import Penalties, TransferCosts
-from flowlex.models.gpu.network import AssignmentNetwork, build_paper
+from flowlex.models.gpu.network import AssignmentNetwork
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.proof import proof_of
-from flowlex.models.gpu.round import Policy, Round, plan_round
-from flowlex.models.gpu.search import GpuRun, Leaf, search
+from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.gpu.rounds import Rounds
+from flowlex.models.gpu.search import GpuRun, Leaf
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.models.gpu.ties import Ties
+from flowlex.models.gpu.values import Value, value_of
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
@@ -150,33 +150,49 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         return ("transfer", *(["stops"] if stops else []), *(["waiting"] if self.waiting == "priced" else []))
 
     @cached_property
+    def rounds(self) -> Rounds:
+        """What answers rounds of this instance."""
+        return Rounds(self.instance, self.policy, self.network, self.penalties, self.waiting == "priced")
+
+    @property
     def costs(self) -> TransferCosts:
         """Transfer costs in exact integers."""
-        return TransferCosts.of(self.instance, self.penalties)
+        return self.rounds.costs
 
-    @cached_property
+    @property
     def round(self) -> Round:
         """Who keeps running, who may start, and the shares."""
-        return plan_round(self.instance.arrays, self.policy, priced=self.waiting == "priced")
+        return self.rounds.round
 
-    @cached_property
-    def ties(self) -> Ties:
-        """Weights of transfer, stops, starts and elapsed time."""
-        preemptive, priced = self.policy is Policy.FSP, self.waiting == "priced"
-        return Ties.of(self.instance.arrays, preemptive=preemptive, priced=priced)
-
-    @cached_property
+    @property
     def assignment(self) -> AssignmentNetwork:
         """The flow network of the round, and the way back from its flow."""
-        return self._build(self.round)
+        return self.rounds.assignment
 
-    def _plan(self, kept: Any, stopped: Any) -> Round:
-        """The round when some running tasks are kept and some stopped; shares that are limits stay what they are."""
-        plan = plan_round(self.instance.arrays, self.policy, kept, stopped)
-        return replace(plan, shares=self.round.shares, priced=True) if self.round.priced else plan
+    def value_of(self, what: Literal["gpu", "share", "task"], name: str, *, memory_gb: float | None = None) -> Value:
+        """What a change is worth, exactly: the round is changed and solved again, from the last optimum if it can.
 
-    def _build(self, plan: Round) -> AssignmentNetwork:
-        return (build_compact if self.network == "compact" else build_paper)(plan, self.costs)
+        Parameters
+        ----------
+        what, name
+            ``gpu``: one more GPU on a node. ``share``: a job runs one task more, the others in all one fewer, each at
+            least its fair share less one (``waiting="priced"``: it may run one more). ``task``: a task is not there.
+        memory_gb
+            Memory of the GPU; that of the node's largest (the cluster's, on a node without) when None.
+
+        Raises
+        ------
+        ModelError
+            There is no such node, job or task, or no such round.
+
+        Examples
+        --------
+        >>> from flowlex import generate, GpuAssignment
+        >>> model = GpuAssignment(generate("gpu-figure1"))
+        >>> print(model.value_of("gpu", "node1"))
+        objective -15 s, transfer +5 s, running +1
+        """
+        return value_of(self.rounds, what, name, memory_gb)
 
     def _prepare(self) -> None:
         _ = self.assignment
@@ -190,8 +206,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         """The program of the stage. Where running tasks may stop it is that of the part with the best answer."""
         if self.stages == ("transfer",):
             return self.assignment.network
-        leaf = self._run("network", SolveOptions()).leaf
-        assert leaf is not None, "some round is always possible"
+        leaf = self.rounds.best
         if self.stage == "transfer":
             return leaf.built.network
         built, plan = leaf.built, leaf.plan
@@ -210,42 +225,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     def _run(self, engine: EngineName, options: SolveOptions) -> GpuRun:
         """Solve the round; under FSP search over who may stop, as long as a job stops the wrong ones."""
-        view, ties = self.instance.arrays, self.ties
-
-        def solve_round(kept: Any, stopped: Any) -> Leaf | Outcome | None:
-            if (kept & stopped).any():
-                return None
-            first = not kept.any() and not stopped.any()
-            plan = self.round if first else self._plan(kept, stopped)
-            if not plan.is_possible:
-                return None
-            built = self.assignment if first else self._build(plan)
-            outcome = solve_wide(built.shape, self._weighted(built, plan), engine, options)
-            if outcome.values is None or outcome.status is not Status.OPTIMAL or outcome.objective is None:
-                return outcome
-            gpu = np.full(len(view.task_job), -1)
-            gpu[plan.kept] = view.task_running_gpu[plan.kept]
-            gpu[plan.candidates] = built.gpus_of_flow(outcome.values)
-            cost = int(outcome.objective) + ties.factor * built.constant - int(ties.keep[plan.kept].sum())
-            counts = np.bincount(view.task_job[gpu >= 0], minlength=len(view.job_names))
-            fairness = () if plan.priced else tuple(-n for n in np.sort(counts).tolist())
-            return Leaf(plan, built, outcome, gpu, stopped, (fairness, cost))
-
-        best, root, proven = search(solve_round, len(view.task_job))
-        if isinstance(best, Outcome):
-            return GpuRun(best)
-        return GpuRun(best.outcome, best, root, proven)
-
-    def _weighted(self, built: AssignmentNetwork, plan: Round) -> Any:
-        """Costs with what tasks earn that go on or start."""
-        ties, cost = self.ties, built.cost
-        if ties.factor == 1:
-            return cost
-        wide = (int(cost.max()) + 1) * ties.factor >= 2**62
-        cost = cost.astype(object) * ties.factor if wide else cost * ties.factor
-        cost[built.keep] -= ties.keep[plan.optional]
-        cost[built.start] -= ties.start
-        return cost
+        return self.rounds.search(self.round, engine, options)
 
     def _interpret(self, run: GpuRun) -> GpuSolution:
         leaf, view = run.leaf, self.instance.arrays
@@ -270,13 +250,13 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             duals=self._duals(leaf),
             placement=placement,
             round=leaf.plan,
-            proof=proof_of(run, self.costs, self.ties) if run.proven else {},
+            proof=proof_of(run, self.costs, self.rounds.ties) if run.proven else {},
         )
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:
         """Prices in seconds at a fixed total, ties left out; prices of GPUs are not negative."""
         built, second = leaf.built, float(leaf.built.unit_s)
-        reduced = built.shape.split_arcs(_reduced_costs(leaf, self.ties.factor))
+        reduced = built.shape.split_arcs(_reduced_costs(leaf, self.rounds.ties.factor))
         values = {"gpu_out": np.maximum(-reduced["gpu_out"], 0)}
         if "share" in reduced:
             values["share"] = -reduced["share"]

@@ -52,6 +52,8 @@ class Round:
         Running tasks that certainly stop.
     priced
         Whether tasks may wait by choice, at a price: shares are then what a job may run at most.
+    given
+        Whether shares are given, whichever tasks are kept or stopped.
     """
 
     view: GpuArrays
@@ -64,11 +66,16 @@ class Round:
     total: int
     stopped_count: int = 0
     priced: bool = False
+    given: bool = False
 
     @cached_property
     def candidates(self) -> Integers:
         """(C,) tasks of the network: the startable ones, then the optional ones."""
         return np.concatenate([self.startable, self.optional])
+
+    def row(self, task: int) -> int:
+        """Where a task is among the candidates."""
+        return int(np.flatnonzero(self.candidates == task)[0])
 
     @cached_property
     def kept_by_job(self) -> Integers:
@@ -94,8 +101,8 @@ class Round:
 
     @property
     def is_possible(self) -> bool:
-        """Whether kept tasks leave room for shares that are limits."""
-        if self.shares is None or not self.priced:
+        """Whether kept tasks leave room for shares that are given."""
+        if self.shares is None or not self.given:
             return True
         have, (must, fair) = self.candidates_by_job, self.waiting_by_job
         can = np.zeros_like(self.waiting_by_group)
@@ -135,9 +142,8 @@ def plan_round(
     shares = _shares(view, policy, free, kept_by_job, optional, startable)
     total = shares.total - (0 if policy is Policy.FSU else int(kept_by_job.sum()))
     fair = None if policy is Policy.FSU else shares
-    return Round(
-        view, policy, keep, optional, startable, free, fair, total, int(np.count_nonzero(stop & ~keep)), priced
-    )
+    stops = int(np.count_nonzero(stop & ~keep))
+    return Round(view, policy, keep, optional, startable, free, fair, total, stops, priced, given=priced)
 
 
 def _shares(

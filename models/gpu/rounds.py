@@ -1,0 +1,120 @@
+"""Answers rounds of one instance: shares, network, engine, and the search over who may stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.engines.wide import solve_wide
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.instances.gpu import GpuInstance
+from flowlex.models.base import ModelError
+from flowlex.models.gpu.compact import build_compact
+from flowlex.models.gpu.costs import Penalties, TransferCosts
+from flowlex.models.gpu.network import AssignmentNetwork, build_paper
+from flowlex.models.gpu.round import Policy, Round, plan_round
+from flowlex.models.gpu.search import GpuRun, Leaf, search
+from flowlex.models.gpu.ties import Ties
+
+__all__ = ["Rounds"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """An instance and how its rounds are answered; see `GpuAssignment`."""
+
+    instance: GpuInstance
+    policy: Policy
+    form: Literal["compact", "paper"]
+    penalties: Penalties
+    priced: bool
+
+    @cached_property
+    def costs(self) -> TransferCosts:
+        """Transfer costs in exact integers."""
+        return TransferCosts.of(self.instance, self.penalties)
+
+    @cached_property
+    def round(self) -> Round:
+        """The round of the instance as it is."""
+        return plan_round(self.instance.arrays, self.policy, priced=self.priced)
+
+    @cached_property
+    def ties(self) -> Ties:
+        """Weights of transfer, stops, starts and elapsed time."""
+        return Ties.of(self.instance.arrays, preemptive=self.policy is Policy.FSP, priced=self.priced)
+
+    @cached_property
+    def assignment(self) -> AssignmentNetwork:
+        """The network of the round."""
+        return self.network_of(self.round)
+
+    def network_of(self, plan: Round) -> AssignmentNetwork:
+        """The network of another round over the same tasks."""
+        return (build_compact if self.form == "compact" else build_paper)(plan, self.costs)
+
+    @cached_property
+    def best(self) -> Leaf:
+        """The best answer of the round, by the engine ``network``."""
+        leaf = self.best_of(self.round)
+        assert leaf is not None, "some round is always possible"
+        return leaf
+
+    def best_of(self, plan: Round) -> Leaf | None:
+        """The best answer of another round over the same tasks; None when there is none."""
+        run = self.search(plan, "network", SolveOptions())
+        if run.leaf is not None and not run.proven:
+            raise ModelError("the search over who may stop ended without proof; what a change is worth is not known")
+        return run.leaf
+
+    def search(self, root: Round, engine: EngineName, options: SolveOptions) -> GpuRun:
+        """The best answer of a round and what proves it."""
+
+        def solve_round(kept: Any, stopped: Any) -> Leaf | Outcome | None:
+            if (kept & stopped).any():
+                return None
+            first, plan = not kept.any() and not stopped.any(), root
+            if not first:
+                plan = plan_round(root.view, self.policy, kept, stopped, priced=root.priced)
+                plan = replace(plan, shares=root.shares, given=True) if root.given else plan
+            if not plan.is_possible:
+                return None if not first else Outcome(Status.INFEASIBLE, engine)
+            built = self.assignment if plan is self.round else self.network_of(plan)
+            outcome = solve_wide(built.shape, self.weighted(built, plan), engine, options)
+            if not first and root.given and outcome.status is Status.INFEASIBLE:
+                return None
+            if outcome.values is None or outcome.status is not Status.OPTIMAL:
+                return outcome
+            return self.leaf_of(plan, built, outcome, stopped)
+
+        best, node, proven = search(solve_round, len(root.view.task_job))
+        if isinstance(best, Outcome):
+            return GpuRun(best)
+        return GpuRun(best.outcome, best, node, proven)
+
+    def leaf_of(self, plan: Round, built: AssignmentNetwork, outcome: Outcome, stopped: NDArray[np.bool_]) -> Leaf:
+        """An answer of the network as placements, and what it is worth in a search."""
+        view, ties = plan.view, self.ties
+        assert outcome.values is not None and outcome.objective is not None
+        gpu = np.full(len(view.task_job), -1)
+        gpu[plan.kept] = view.task_running_gpu[plan.kept]
+        gpu[plan.candidates] = built.gpus_of_flow(outcome.values)
+        cost = int(outcome.objective) + ties.factor * built.constant - int(ties.keep[plan.kept].sum())
+        counts = np.bincount(view.task_job[gpu >= 0], minlength=len(view.job_names))
+        fairness = () if plan.given else tuple(-n for n in np.sort(counts).tolist())
+        return Leaf(plan, built, outcome, gpu, stopped, (fairness, cost))
+
+    def weighted(self, built: AssignmentNetwork, plan: Round) -> NDArray[Any]:
+        """(A,) costs, less what tasks earn that go on or start (see `Ties`)."""
+        ties, cost = self.ties, built.cost
+        if ties.factor == 1:
+            return cost
+        wide = (int(cost.max()) + 1) * ties.factor >= 2**62
+        cost = cost.astype(object) * ties.factor if wide else cost * ties.factor
+        cost[built.keep] -= ties.keep[plan.optional]
+        cost[built.start] -= ties.start
+        return cost
