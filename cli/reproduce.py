@@ -31,6 +31,7 @@ def reproduce(
     ),
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds of each experiment.")] = None,
+    sweep: Annotated[bool, typer.Option(help="Sweep over what the papers leave open (not with --quick).")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what DIR already holds.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List papers and experiments.")] = False,
 ) -> None:
@@ -47,8 +48,9 @@ def reproduce(
         rows = [(each.paper, each.name, each.title, len(each.statements)) for each in found]
         console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
         return
-    together = _Measurements(_runs([each for each in found if not each.alone], quick, seeds), quick)
-    alone = _Measurements(_runs([each for each in found if each.alone], quick, seeds), quick)
+    sweep = sweep and not quick
+    together = _Measurements(_runs([each for each in found if not each.alone], quick, seeds, sweep), quick)
+    alone = _Measurements(_runs([each for each in found if each.alone], quick, seeds, sweep), quick)
     finished: list[Finished] = []
     options = {"engine": "network", "time_limit_s": None, "quick": quick}
     try:
@@ -86,10 +88,10 @@ class _One:
     given: dict[str, Any]
 
 
-def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None) -> Iterator[_One]:
+def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: bool) -> Iterator[_One]:
     for each in chosen:
         most = seeds if seeds is not None else each.quick_seeds if quick else each.seeds
-        for given in variants(each)[: 1 if quick else None]:
+        for given in variants(each)[: None if sweep else 1]:
             for seed in range(min(most, each.sweep_seeds) if given else most):
                 yield _One(each, seed, given)
 

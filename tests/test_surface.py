@@ -25,6 +25,7 @@ PUBLIC = [
     "generate",
     "model_for",
     "read_instance",
+    "simulate_cluster",
     "solve",
 ]
 #: What a person pays for when nothing is solved yet.

@@ -11,5 +11,6 @@ from .models.jit.scheduler import JitScheduler as JitScheduler
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement
+from .simulation.cluster.api import simulate_cluster as simulate_cluster
 
 __version__: str
