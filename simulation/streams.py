@@ -16,7 +16,7 @@ class Streams:
     --------
     >>> a, b = Streams(7), Streams(7)
     >>> _ = b.of("failures").random(100)
-    >>> a.of("arrivals").integers(1000) == b.of("arrivals").integers(1000)
+    >>> int(a.of("arrivals").integers(1000)) == int(b.of("arrivals").integers(1000))
     True
     """
 
