@@ -36,7 +36,7 @@ def schema(
         typer.echo("\n".join((*kinds(), _SOLUTION)))
         return
     if kind == _SOLUTION:
-        from flowlex.validation.certificates.contract import solution_schema
+        from flowlex.validation.certificates import solution_schema
 
         document = solution_schema()
     elif kind in kinds():

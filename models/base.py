@@ -172,9 +172,11 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
 
         Where a verifier judges this kind of instance, it judges the document that a solution file would hold.
         """
-        if verifier_for(self.instance.kind) is not None:
-            document = solution.to_dict(duals=False)  # they are not judged, and their labels take time
-            return verify(document, self.instance) if document["answer"] or document["proof"] else None
+        verifier = verifier_for(self.instance.kind)
+        if verifier is not None:
+            document = solution.to_dict(duals=verifier.duals)  # their labels take time where nobody judges them
+            provable = document["answer"] or document["proof"] or verifier.solvable
+            return verify(document, self.instance) if provable else None
         formulation, outcome = self.formulation, run.outcome
         if isinstance(formulation, FlowNetwork):
             if not outcome.status.has_answer and outcome.infeasibility is None:

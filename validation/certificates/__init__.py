@@ -5,12 +5,12 @@ from flowlex.validation.certificates.contract import (
     Finding,
     SolutionError,
     Verifier,
-    solution_schema,
     verifier_for,
     verify,
 )
 from flowlex.validation.certificates.network import certify_network, certify_network_infeasible
 from flowlex.validation.certificates.program import certify_program
+from flowlex.validation.certificates.schema import solution_schema
 
 __all__ = [
     "Certificate",

@@ -320,4 +320,4 @@ def _figures(data: Data, use: _Use, steps: int) -> dict[str, float | int]:
     }
 
 
-VERIFIER = Verifier("allocation", AllocationAnswer, AllocationProof, _judge)
+VERIFIER = Verifier("allocation", AllocationAnswer, AllocationProof, _judge, duals=True)

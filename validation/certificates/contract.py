@@ -38,7 +38,6 @@ __all__ = [
     "Strict",
     "Verifier",
     "read_document",
-    "solution_schema",
     "verifier_for",
     "verifier_kinds",
     "verify",
@@ -180,12 +179,18 @@ class Verifier:
         What ``answer`` and ``proof`` of the document hold.
     judge
         Recomputes the answer from the instance and judges its proof. What it raises refuses the document.
+    duals
+        Whether stated duals are judged too.
+    solvable
+        Whether every instance has an optimum: then no document may say that there is none.
     """
 
     kind: str
     answer: type[Strict]
     proof: type[Strict]
     judge: Callable[[Claimed], Finding]
+    duals: bool = False
+    solvable: bool = False
 
 
 @cache
@@ -268,6 +273,9 @@ def verify(document: object, instance: Instance) -> Certificate:
         return Certificate("feasible", True, (mine, print_of))
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
     answer = _read(verifier.answer, read.answer, "answer") if answered else None
+    if verifier.solvable and read.status in ("infeasible", "unbounded"):
+        denied = Check("there is no answer", False, detail=f"{read.status!r}; every {kind} instance has one")
+        return Certificate("feasible", True, (mine, print_of, denied))
     claimed = Claimed(read, answer, _read(verifier.proof, read.proof, "proof"), instance)
     try:
         finding = verifier.judge(claimed)
@@ -365,35 +373,3 @@ def _short(value: object) -> str:
         return f"{float(value):.17g}"
     written = str(value)
     return written if len(written) <= 60 else f"{written[:57]}..."
-
-
-def solution_schema() -> dict[str, Any]:
-    """JSON Schema of solution files: what all hold, and for each kind its answer and proof."""
-    schema = Document.model_json_schema()
-    kinds = []
-    for kind in verifier_kinds():
-        verifier = verifier_for(kind)
-        assert verifier is not None
-        answer, proof = (_inline(part.model_json_schema()) for part in (verifier.answer, verifier.proof))
-        empty = {"type": "object", "maxProperties": 0}
-        kinds.append(
-            {
-                "if": {"properties": {"kind": {"const": f"{kind}-solution"}}},
-                "then": {"properties": {"answer": {"anyOf": [answer, empty]}, "proof": proof}},
-            }
-        )
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "allOf": kinds}
-
-
-def _inline(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without references, so that it can stand inside another."""
-    definitions = schema.pop("$defs", {})
-
-    def resolve(part: Any) -> Any:
-        if isinstance(part, dict):
-            if "$ref" in part:
-                return resolve(definitions[part["$ref"].rsplit("/", 1)[1]])
-            return {key: resolve(value) for key, value in part.items()}
-        return [resolve(item) for item in part] if isinstance(part, list) else part
-
-    return dict(resolve(schema))

@@ -149,4 +149,4 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
     }
 
 
-VERIFIER = Verifier("gpu-assignment", GpuAnswer, GpuProof, _judge)
+VERIFIER = Verifier("gpu-assignment", GpuAnswer, GpuProof, _judge, solvable=True)

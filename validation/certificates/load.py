@@ -231,4 +231,4 @@ def _bound(
     return paid - sum(p * t for p, t in zip(price.tolist(), limit, strict=True)), ""
 
 
-VERIFIER = Verifier("load-partition", LoadAnswer, LoadProof, _judge)
+VERIFIER = Verifier("load-partition", LoadAnswer, LoadProof, _judge, solvable=True)

@@ -307,4 +307,4 @@ def _stated_duals(
     return checks
 
 
-VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge)
+VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True)

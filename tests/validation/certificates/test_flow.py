@@ -47,7 +47,7 @@ REFUSED = {
     "dual-changed": "duals are the prices",
     "another-unit": "objective",
     "another-goal": "objective",
-    "called-infeasible": "status",
+    "called-infeasible": "there is no answer",
 }
 
 

@@ -86,8 +86,6 @@ class _Schedule:
 
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
-    if answer is None:
-        return Finding("feasible", (Check("a schedule", False, detail="all may wait: there always is one"),))
     problem = Problem(instance, document.options, answer.scale)
     names = {task.task.name for task in problem.tasks}
     strange = [f"{t} on {m}" for t, m in answer.placements.items() if t not in names or m not in problem.machine]
@@ -254,4 +252,4 @@ def _none(name: str, offenders: list[str]) -> Check:
     return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
-VERIFIER = Verifier("flow-scheduling", FlowAnswer, FlowProof, _judge)
+VERIFIER = Verifier("flow-scheduling", FlowAnswer, FlowProof, _judge, duals=True, solvable=True)

@@ -1,0 +1,174 @@
+"""Seed a fault into model code, solve, and see whether a wrong answer gets through.
+
+A fault changes what one function of the model returns. What comes out of a solve is then either *refused* (by the
+certificate), *stopped* (by another error: no answer leaves), *harmless* (as good as without the fault), or *passed*:
+another answer, or none, and nobody objected. Nothing may pass.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.models.base import Model
+from flowlex.validation.certificates import CertificateError
+
+__all__ = ["NETWORKS", "Tally", "array", "faults_of", "field", "run_faults", "seed"]
+
+Change = Callable[..., Any]
+
+
+def seed(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
+    """Let ``module:Class.function`` (a property, too) return ``change(result, *arguments)``."""
+    module, _, path = target.partition(":")
+    owner: Any = importlib.import_module(module)
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    raw = vars(owner)[name]
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: change(function(*args, **kwargs), *args)
+
+    if isinstance(raw, classmethod):
+        patch.setattr(owner, name, classmethod(wrap(raw.__func__)))
+    elif isinstance(raw, property):
+        assert raw.fget is not None
+        patch.setattr(owner, name, property(wrap(raw.fget)))
+    elif not isinstance(raw, types.FunctionType):  # a cached property
+        patch.setattr(owner, name, property(wrap(raw.func)))
+    else:
+        patch.setattr(owner, name, wrap(raw))
+
+
+def array(change: Callable[[Any], Any]) -> Change:
+    """A change in place of a copy of an array."""
+
+    def changed(values: Any, *_: Any) -> Any:
+        copy = np.array(values)
+        if copy.size:
+            change(copy)
+        return copy
+
+    return changed
+
+
+def field(name: str, change: Change) -> Change:
+    """A change of one field of a dataclass."""
+    return lambda made, *args: replace(made, **{name: change(getattr(made, name), *args)})
+
+
+def _arcs(name: str, change: Callable[[Any], Any]) -> Change:
+    def changed(network: FlowNetwork, *_: Any) -> FlowNetwork:
+        return field(name, array(change))(network) if network.arc_count else network  # type: ignore[no-any-return]
+
+    return changed
+
+
+def _lost(every: int) -> Callable[[Any], Any]:
+    def lose(upper: Any) -> None:
+        upper[::every] = 0
+
+    return lose
+
+
+def _add(position: slice, amount: int) -> Callable[[Any], Any]:
+    def add(values: Any) -> None:
+        part = values[position]
+        part[part != UNBOUNDED] += amount
+
+    return add
+
+
+def _swap(values: Any) -> None:
+    values[[0, -1]] = values[[-1, 0]]
+
+
+def _times(factor: int) -> Callable[[Any], Any]:
+    def times(values: Any) -> None:
+        values *= factor
+
+    return times
+
+
+#: Changes of a network: arcs lost, costs and capacities wrong.
+NETWORKS: dict[str, Change] = {
+    "every third arc lost": _arcs("upper", _lost(3)),
+    "every second arc lost": _arcs("upper", _lost(2)),
+    "capacities one more": _arcs("upper", _add(slice(None), 1)),
+    "the last capacity one more": _arcs("upper", _add(slice(-1, None), 1)),
+    "costs one more on every other arc": _arcs("cost", _add(slice(None, None, 2), 1)),
+    "the first costs less": _arcs("cost", _add(slice(0, 1), -7)),
+    "no costs": _arcs("cost", _times(0)),
+    "costs negated": _arcs("cost", _times(-1)),
+    "costs doubled": _arcs("cost", _times(2)),
+    "first and last cost swapped": _arcs("cost", _swap),
+    "costs of the first half gone": _arcs("cost", lambda c: c[: len(c) // 2].fill(0)),
+}
+
+
+def faults_of(groups: Mapping[str, Mapping[str, Change]]) -> list[tuple[str, str, Change]]:
+    """(name, target, change) of faults given by target."""
+    return [
+        (f"{target.rpartition(':')[2]}: {name}", target, change)
+        for target, group in groups.items()
+        for name, change in group.items()
+    ]
+
+
+@dataclass
+class Tally:
+    """How often faults of one family were refused, stopped, harmless, or passed (with what was wrong)."""
+
+    family: str
+    counts: Counter[str]
+    passed: list[str]
+    idle: list[str]
+
+    def __str__(self) -> str:
+        c = self.counts
+        return (
+            f"| {self.family} | {c['faults']} | {c['solves']} | {c['refused']} | {c['stopped']} | {c['harmless']} | "
+            f"{len(self.passed)} |"
+        )
+
+
+def run_faults(
+    family: str,
+    faults: Sequence[tuple[str, str, Change]],
+    models: Iterable[Callable[[], Model[Any, Any, Any]]],
+    value: Callable[[Any], Any],
+) -> Tally:
+    """Solve every model under every fault, and compare with what it gives without."""
+    makers = list(models)
+    true = [value(make().solve("network")) for make in makers]
+    tally = Tally(family, Counter(faults=len(faults)), [], [])
+    for name, target, change in faults:
+        before = tally.counts["refused"] + tally.counts["stopped"]
+        for number, make in enumerate(makers):
+            with pytest.MonkeyPatch.context() as patch:
+                seed(patch, target, change)
+                tally.counts["solves"] += 1
+                try:
+                    solution = make().solve("network")
+                except CertificateError:
+                    tally.counts["refused"] += 1
+                    continue
+                except Exception:  # whatever stops the solve, no answer leaves
+                    tally.counts["stopped"] += 1
+                    continue
+            same = value(solution) == true[number]
+            tally.counts["harmless" if same else "passed"] += 1
+            if not same:
+                tally.passed.append(f"{name}, instance {number}: {value(solution)} for {true[number]}")
+        if tally.counts["refused"] + tally.counts["stopped"] == before:
+            tally.idle.append(name)
+    return tally
