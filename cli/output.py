@@ -29,6 +29,8 @@ __all__ = [
     "write_output",
 ]
 
+#: A word of a cell that is longer than this may be broken.
+LONG_WORD = 24
 #: Rows of a long table that are printed.
 PREVIEW_ROWS = 20
 
@@ -77,14 +79,35 @@ def rows_table(
     from rich.table import Table
     from rich.text import Text
 
+    names = [printable(column) for column in columns]
+    texts = [[text_of(cell) for cell in row] for row in rows]
+    shown = _fitting(names, texts, console().width) if header else list(range(len(names)))
     table = Table(show_header=header)
-    for column in columns:
-        table.add_column(Text(printable(column)), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(text_of(cell)) for cell in row))
-    if total is not None and total > table.row_count:
-        table.caption = f"{table.row_count} of {total} rows"
+    for number in shown:
+        table.add_column(Text(names[number]), overflow="fold")
+    for cells in texts:
+        table.add_row(*(Text(cells[number]) for number in shown))
+    left_out = [name for number, name in enumerate(names) if number not in shown]
+    facts = [f"{len(texts)} of {total} rows"] if total is not None and total > len(texts) else []
+    facts += [f"left out in a narrow window: {', '.join(left_out)}"] if left_out else []
+    table.caption = "; ".join(facts) or None
     return Group(Text(printable(title), style="bold"), table)  # a table's own title would wrap at its width
+
+
+def _fitting(names: list[str], texts: list[list[str]], width: int) -> list[int]:
+    """Columns that fit without breaking a word: those that say nothing go first, then the last ones."""
+    needs, says = [], []
+    for number, name in enumerate(names):
+        cells = [row[number] for row in texts]
+        longest = max((len(word) for cell in cells for word in cell.split()), default=0)
+        needs.append(max(len(name), min(longest, LONG_WORD)) + 3)
+        says.append(len(set(cells)) > 1 or (bool(cells) and cells[0] not in ("", "-", "0")))
+    kept = list(range(len(names)))
+    for number in sorted(kept[1:], key=lambda number: (says[number], -number)):
+        if sum(needs[number] for number in kept) < width:
+            break
+        kept.remove(number)
+    return kept
 
 
 def frame_rows(title: str, frame: pd.DataFrame) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "frozen"]
+__all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "exact_dot", "frozen"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -24,6 +24,16 @@ def frozen(array: ArrayT) -> ArrayT:
         array = array.copy()
         array.flags.writeable = False
     return array
+
+
+def exact_dot(a: Integers, b: Integers) -> int:
+    """Return ``sum(a * b)`` exactly, in 64 bits where that is safe and in Python integers where it is not."""
+    if not len(a):
+        return 0
+    largest = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min())))
+    if largest * len(a) < 2**63:
+        return int((a * b).sum())
+    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

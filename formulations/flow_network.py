@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, frozen
+from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
+from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Variables
 from flowlex.formulations.linear_program import Labels, LinearProgram, block_names, check_declared, check_labels
 
@@ -114,6 +115,9 @@ class FlowNetwork:
 
     def __repr__(self) -> str:
         return f"<flow network {self.name!r}: {self.node_count} nodes, {self.arc_count} arcs>"
+
+    def _repr_html_(self) -> str:
+        return blocks_html(repr(self), nodes=self.node_blocks, arcs=self.arc_blocks)
 
     @property
     def node_count(self) -> int:
@@ -344,16 +348,6 @@ class NetworkBuilder:
         network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks, unit, constant)
         _check(network)
         return network
-
-
-def exact_dot(a: Integers, b: Integers) -> int:
-    """Return ``sum(a * b)`` exactly, in 64 bits where that is safe and in Python integers where it is not."""
-    if not len(a):
-        return 0
-    largest = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min())))
-    if largest * len(a) < 2**63:
-        return int((a * b).sum())
-    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
 
 
 def _check(network: FlowNetwork) -> None:

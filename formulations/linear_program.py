@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
+from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Expression, Variables
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ class LinearProgram:
     def __repr__(self) -> str:
         kind = "integer program" if self.is_mip else "linear program"
         return f"<{kind} {self.name!r}: {self.column_count} columns, {self.row_count} rows>"
+
+    def _repr_html_(self) -> str:
+        return blocks_html(repr(self), variables=self.variable_blocks, constraints=self.constraint_blocks)
 
     @property
     def column_count(self) -> int:

@@ -85,6 +85,19 @@ class Instance(Part):
         )  # a field added later changes nothing
         return "sha256:" + hashlib.sha256(f"{self.kind} {content}".encode()).hexdigest()
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{what} {size}" for what, size in list(self.summary().items())[:5])
+        return f"<{type(self).__name__} {self.name!r}{': ' if sizes else ''}{sizes}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        facts = {"kind": self.kind, "name": self.name, "comment": self.comment, **self.summary()}
+        said = {what: str(value) for what, value in facts.items() if value != ""}
+        return str(pd.Series(said).to_frame(f"{self.kind} instance").to_html())
+
     @classmethod
     def from_frames(cls, **given: Any) -> Self:
         """An instance from pandas frames, one per table of the kind, and plain values for its other fields.

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.engines.network import solve_exactly
-from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, exact_dot
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import EngineError
 from flowlex.formulations.sessions import residual as kernels
 from flowlex.formulations.sessions.path_kernels import balance

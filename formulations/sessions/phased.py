@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.flow_network import exact_dot
+from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.sessions.network import NetworkSession, Violations
 
 __all__ = ["PhasedSession"]

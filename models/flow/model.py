@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import InstanceOf
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines import solve
-from flowlex.formulations.flow_network import FlowNetwork, exact_dot
+from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance

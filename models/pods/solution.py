@@ -66,7 +66,7 @@ def waiting_reason(instance: PodInstance, cluster: Cluster, pod: int) -> str:
         if nodes:
             shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
             parts.append(f"{what} on {shown}")
-    return "too little " + "; ".join(parts) if parts else "room is kept for a more important pod"
+    return "not enough " + "; ".join(parts) if parts else "room is kept for a more important pod"
 
 
 def _wishes(instance: PodInstance, pod: int) -> str:

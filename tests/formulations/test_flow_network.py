@@ -10,7 +10,7 @@ import pulp
 import pytest
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, NetworkBuilder, solve
-from flowlex.formulations.flow_network import exact_dot
+from flowlex.formulations.arrays import exact_dot
 from flowlex.formulations.lexicographic.network import optimal_face, solve_lexicographic
 from flowlex.validation.certificates import certify_network
 
@@ -271,4 +271,4 @@ def test_stages_in_strict_order_are_exact_beyond_floating_point() -> None:
     face = optimal_face(network, replace(stages[0].outcome, duals=stages[0].outcome.duals.astype(np.int64)))
     assert face.arc_count == 4
     with pytest.raises(ValueError, match="the duals are not whole numbers"):
-        optimal_face(network, replace(stages[0].outcome, duals=np.zeros(4)))
+        optimal_face(network, replace(stages[0].outcome, reduced_costs=np.zeros(4)))

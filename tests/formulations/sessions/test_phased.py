@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations import EngineError
-from flowlex.formulations.flow_network import exact_dot
+from flowlex.formulations.arrays import exact_dot
 from flowlex.formulations.lexicographic.network import solve_lexicographic
 from flowlex.formulations.sessions.phased import PhasedSession
 

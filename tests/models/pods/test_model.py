@@ -47,7 +47,7 @@ def test_more_important_pods_go_first_and_the_rest_wait_in_order() -> None:
     assert set(place(solution)) == {"p1", "p2", "p4"}
     assert solution.queue == ("p0", "p3")
     assert solution.admitted == {3: (1, 1, 1), 2: (2, 2, 2), 1: (0, 2, 0)}
-    assert solution.reasons()["p0"] == "too little cores on a"
+    assert solution.reasons()["p0"] == "not enough cores on a"
     # One large pod of the top class goes before two small ones of the next.
     large = solved([node("a", cores=4)], [pod("s", 2), pod("t", 2), pod("l", 4, priority=1)])
     assert place(large) == {"l": "a"}
@@ -73,7 +73,7 @@ def test_gpu_memory_has_to_fit_a_card() -> None:
     nodes = [node("a", cards=2, gb=10)]
     pods = [pod(f"p{k}", gpu=7) for k in range(2)] + [pod("q", gpu=6)]
     on_cards = solved(nodes, pods)
-    assert len(place(on_cards)) == 2 and on_cards.reasons()[on_cards.queue[0]] == "too little GPU memory on a"
+    assert len(place(on_cards)) == 2 and on_cards.reasons()[on_cards.queue[0]] == "not enough GPU memory on a"
     assert len(place(solved(nodes, pods, cards=False))) == 3
     # 7 and 3 share a card, so that two cards take 7, 3 and 10.
     full = solved(nodes, [pod("x", gpu=3), pod("y", gpu=10), pod("z", gpu=7)])
