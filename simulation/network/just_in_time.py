@@ -37,6 +37,8 @@ class JustInTime:
     known
         ``submitted``: the controller knows a job from when its first transfer is ready (`JitScheduler`), as the paper's
         does. ``all``: one plan for all jobs with their arrivals known beforehand.
+    keep_promises
+        Whether a later plan may not delay what an earlier one has promised; the paper's plans anew without promises.
     every_s
         Plan at multiples of this many seconds; at every job's first transfer when not given.
 
@@ -44,6 +46,8 @@ class JustInTime:
     ----------
     planned_mb
         How much of the jobs' bytes was planned.
+    refused
+        Plans that did not stand up to their certificate, and were not used.
     work
         Transfers planned in the last step, for decision times that count work.
     """
@@ -58,11 +62,12 @@ class JustInTime:
         load: Load = "pair",
         lat: Rule = "critical",
         known: Literal["submitted", "all"] = "submitted",
+        keep_promises: bool = False,
         every_s: Annotated[float, Field(gt=0)] | None = None,
     ) -> None:
         self.share, self.share_of, self.load, self.lat = share, share_of, load, lat
-        self.known, self.every_s = known, every_s
-        self.planned_mb, self.work = 0.0, 0.0
+        self.known, self.keep_promises, self.every_s = known, keep_promises, every_s
+        self.planned_mb, self.work, self.refused = 0.0, 0.0, 0
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Make the controller, or the one plan."""
@@ -74,6 +79,7 @@ class JustInTime:
         self._instance: JitInstance = instance
         self._number = {name: f for f, name in enumerate(instance.transfer_names)}
         self._seen: set[int] = set()
+        self._refused_step = False
         self._runs: dict[int, list[Segment]] = {}
         self._now: tuple[float, Floats, float] = (-np.inf, np.zeros(0), -np.inf)
         if self.known == "all":
@@ -94,6 +100,7 @@ class JustInTime:
                 share_of=self.share_of,
                 load=self.load,
                 lat=self.lat,
+                keep_promises=self.keep_promises,
                 every_s=self.every_s,
             )
 
@@ -129,8 +136,12 @@ class JustInTime:
                 self._seen.add(job)
                 live.submit(_from_now(self._instance.jobs[job], now), now)
         due = live.next_step_s
-        if due is not None and due <= now:
-            step = live.step(now)
+        if due is not None and due <= now and (len(new) or not self._refused_step):
+            try:
+                step, self._refused_step = live.step(now), False
+            except AssertionError:  # the certificate refuses the plan: the older one stands until the next job comes
+                self.refused, self._refused_step = self.refused + 1, True
+                return
             self.work = float(len(live.sending))
             self.planned_mb += float(sum(traffic.size_mb[self._number[name]] for name in step.new))
             rows: list[tuple[int, int, int, float]] = [
@@ -156,7 +167,7 @@ class JustInTime:
                     rates[f] = rate if begin <= slot else (rates[f] if rates[f] > 0 else 0.0)
                     following = min(following, begin if begin > slot else end)
         until = max(following * slot_s, np.nextafter(state.now_s, np.inf))
-        if self.known == "submitted" and self._live.next_step_s is not None:
+        if self.known == "submitted" and self._live.next_step_s is not None and not self._refused_step:
             until = min(until, self._live.next_step_s)
         self._now = (state.now_s, rates, until)
         return rates, until

@@ -1,0 +1,129 @@
+"""The public hour of Facebook's coflows under all policies that suit coflows. Not of a paper: shown without verdicts.
+
+The trace is no part of this project; ``FLOWLEX_COFLOW_TRACE`` names the file (coflow-benchmark's
+``FB2010-1Hr-150-0.txt``, plain or gzip). Without it the hour is left out, and coflows drawn at random stand in for it:
+widths and sizes over orders of magnitude, on few ports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from flowlex.instances.importers.coflow import parse_coflow_trace, read_coflow_trace
+from flowlex.instances.jit import JitInstance
+from flowlex.simulation.experiments.base import Experiment, Rule, Statement
+from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia
+from flowlex.simulation.network.record import figures, to_log
+from flowlex.simulation.network.simulator import simulate_traffic
+from flowlex.simulation.network.state import NetworkPolicy
+from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.registry import Run
+
+__all__ = ["EXPERIMENTS", "drawn_coflows"]
+
+TRACE = "FLOWLEX_COFLOW_TRACE"
+POLICIES: dict[str, Callable[[], NetworkPolicy]] = {
+    "fair": Fair,
+    "fifo": Fifo,
+    "sebf": Sebf,
+    "d-clas": Aalo,
+    "sincronia": Sincronia,
+}
+SHOWN = ("mean_cct_s", "median_cct_s", "p95_cct_s", "p99_cct_s", "mean_slowdown")
+
+
+def drawn_coflows(seed: int, count: int = 60, ports: int = 20) -> JitInstance:
+    """Coflows drawn at random, read from a text in the trace's own format."""
+    rng = np.random.default_rng(seed)
+    arrival = np.cumsum(rng.exponential(1500.0, count)).astype(int)
+    lines = [f"{ports} {count}"]
+    for k in range(count):
+        width = np.minimum(np.ceil(np.exp(rng.exponential(1.2, 2))), ports).astype(int)
+        mappers, reducers = (rng.choice(ports, size=n, replace=False).tolist() for n in width)
+        each = round(float(np.exp(rng.uniform(0.0, 6.5))), 1)
+        lines.append(
+            " ".join(
+                [str(k), str(arrival[k]), str(len(mappers)), *map(str, mappers), str(len(reducers))]
+                + [f"{port}:{each}" for port in reducers]
+            )
+        )
+    return parse_coflow_trace("\n".join(lines), "drawn")
+
+
+def under_all_policies(instance: JitInstance, seed: int) -> dict[str, float]:
+    """Completion times by policy, and their means relative to fair sharing."""
+    traffic, found = Traffic.of(instance), dict[str, float]()
+    for name, policy in POLICIES.items():
+        log = to_log(simulate_traffic(traffic, policy(), Run(seed=seed), bin_s=1.0), {"policy": name})
+        shown = figures(log)
+        found |= {f"{figure}_{name}": shown[figure] for figure in SHOWN}
+    for name in POLICIES:
+        found[f"speedup_{name}"] = found["mean_cct_s_fair"] / found[f"mean_cct_s_{name}"]
+    return found
+
+
+def drawn(seed: int, quick: bool, *, ports: int = 20) -> Mapping[str, float]:
+    """Coflows drawn at random."""
+    return under_all_policies(drawn_coflows(seed, 30 if quick else 100, ports), seed)
+
+
+def hour(seed: int, quick: bool) -> Mapping[str, float]:
+    """The trace (when quick, its first hundred coflows) at 1000 Mbit/s."""
+    return under_all_policies(read_coflow_trace(os.environ[TRACE], first=100 if quick else None), seed)
+
+
+_RATES = "ports of 125 MB/s, remaining bottleneck, rates anew at every end of a transfer, greedy backfill"
+_STATEMENTS = (
+    *(
+        Statement(f"mean_cct_s_{name}", f"mean completion time, {name}", "none stated", "s", None, _RATES)
+        for name in POLICIES
+    ),
+    *(
+        Statement(f"p95_cct_s_{name}", f"95th percentile, {name}", "none stated", "s", None, _RATES)
+        for name in POLICIES
+    ),
+    *(
+        Statement(f"speedup_{name}", f"mean of fair sharing over mean of {name}", "none stated", "", None, _RATES)
+        for name in POLICIES
+    ),
+    Statement(
+        "speedup_sebf",
+        "SEBF beats fair sharing",
+        "faster",
+        "",
+        Rule((1.0, float("inf"))),
+        "Varys' own claim of direction",
+    ),
+)
+
+EXPERIMENTS = (
+    Experiment(
+        "coflows-drawn",
+        "coflow_hour",
+        "Coflows drawn at random under coflow schedulers",
+        _STATEMENTS,
+        drawn,
+        {"ports": (20, 60)},
+        quick_seeds=2,
+    ),
+    *(
+        (
+            Experiment(
+                "coflow-hour",
+                "coflow_hour",
+                "An hour of Facebook's coflows",
+                _STATEMENTS,
+                hour,
+                seeds=1,
+                quick_seeds=1,
+                sweep_seeds=0,
+            ),
+        )
+        if Path(os.environ.get(TRACE, "")).is_file()
+        else ()
+    ),
+)

@@ -1,0 +1,30 @@
+"""The experiments on networks: their figures are measured, and coflow schedulers rank as they should."""
+
+import pytest
+
+from flowlex.simulation.experiments import experiments
+from flowlex.simulation.experiments.coflow_hour import drawn_coflows
+
+
+def test_drawn_coflows_have_the_figures_that_statements_name():
+    (experiment,) = (e for e in experiments("coflow_hour") if e.name == "coflows-drawn")
+    found = experiment.measure(0, True)
+    assert {statement.figure for statement in experiment.statements} <= set(found)
+    assert found["speedup_sebf"] > 1
+    assert found == experiment.measure(0, True)
+    assert len(drawn_coflows(0, 7).jobs) == 7
+
+
+@pytest.mark.slow
+def test_alpha_has_the_figures_that_statements_name():
+    (experiment,) = (e for e in experiments("jit_bandwidth") if e.name == "jit-alpha")
+    found = experiment.measure(0, True)
+    assert {statement.figure for statement in experiment.statements} <= set(found)
+    assert found["planned_bytes_0.1"] < found["planned_bytes_0.6"] < 0.6  # the first tensors are the small ones
+
+
+@pytest.mark.slow
+def test_the_comparison_has_the_figures_that_statements_name():
+    (experiment,) = (e for e in experiments("jit_bandwidth") if e.name == "jit-compare")
+    found = experiment.measure(0, False)
+    assert {statement.figure for statement in experiment.statements} <= set(found)
