@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -141,3 +143,48 @@ def test_a_very_large_a3_does_not_harm_fairness_here() -> None:
 def test_what_has_no_price_refuses_one() -> None:
     with pytest.raises(ModelError, match="policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS"):
         GpuAssignment(generate("gpu-figure1"), policy=Policy.FSU, waiting="priced")
+
+
+def _document(seed: int, **options: Any) -> tuple[GpuInstance, dict[str, Any]]:
+    instance = generate("gpu-testbed", seed=seed, running=0.3)
+    solution = priced(instance, 0.5, **options)
+    assert isinstance(instance, GpuInstance)
+    return instance, json.loads(json.dumps(solution.to_dict()))
+
+
+@pytest.mark.parametrize(
+    ("change", "fails"),
+    [
+        (lambda d: d["proof"]["shares"].update({"J17": "1/2"}), "shares are fair"),
+        (lambda d: d["proof"]["shares"].popitem(), "a fair share for every job"),
+        (lambda d: d["proof"].update(base=1000, factor=2), "nothing is fairer|weights put transfer"),
+        (lambda d: d["proof"].update(keep={}), "weights put transfer"),
+        (lambda d: d["proof"]["search"].update(gpu_price={}, job_price={}), "nothing is fairer"),
+        (lambda d: d["stages"].update(waiting=d["stages"]["waiting"] + 1), "stage waiting"),
+        (lambda d: d["options"].update(waiting="least"), "stage|nothing is fairer"),
+        (lambda d: d["options"]["penalties"].update(waiting=0.25), "objective"),
+    ],
+)
+def test_a_file_that_is_made_untrue_is_refused(change: Any, fails: str) -> None:
+    instance, document = _document(1)
+    assert verify(document, instance).ok
+    change(document)
+    certificate = verify(document, instance)
+    assert not certificate.ok
+    assert any(re.search(fails, check.name) for check in certificate.checks if not check.ok), str(certificate)
+
+
+def test_another_answer_is_refused_with_the_proof_of_the_best() -> None:
+    """A task sent to another free GPU, or told to wait though it runs at less: figures made to fit, proof kept."""
+    refused = 0
+    for seed in range(6):
+        instance, document = _document(seed)
+        for task, gpu in list(document["answer"]["placements"].items()):
+            changed = json.loads(json.dumps(document))
+            del changed["answer"]["placements"][task]
+            changed["answer"]["waiting"][task] = "told to wait"
+            certificate = verify(changed, instance)
+            stated = {check.name: check.detail for check in certificate.checks}
+            assert not certificate.ok, (task, gpu, stated)
+            refused += 1
+    assert refused > 50
