@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
@@ -77,9 +79,8 @@ def test_every_option_has_a_value_to_try() -> None:
     assert SolveOptions(**CHANGED).changed() == list(CHANGED)
 
 
-def test_engines_of_others_are_offered_and_held_to_their_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ENGINES, "lazy", raising=False)  # and so it goes again afterwards
-
+@patch.dict(ENGINES)
+def test_engines_of_others_are_offered_and_held_to_their_word() -> None:
     def nothing(formulation: LinearProgram, options: SolveOptions) -> Outcome:
         return Outcome(Status.TIME_LIMIT, "lazy")
 
