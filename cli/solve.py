@@ -85,34 +85,13 @@ def solve(
     move to results.previous.jsonl.
     """
     from flowlex.cli.batch import Batch
-    from flowlex.cli.inputs import discover, is_standard_input, save_standard_input
     from flowlex.cli.journal import Journal, JournalError
     from flowlex.cli.pool import PoolError
 
     values = parse_settings(settings, policy=policy)
-    paths = list(paths or ())
-    if from_telemetry is not None:
-        from flowlex.cli.live import snapshot
-
-        paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
-    elif max_age is not None:
-        raise typer.BadParameter("is for --from-telemetry only", param_hint="--max-age")
-    elif not paths:
-        raise typer.BadParameter("name an instance file or folder, or give --from-telemetry URL", param_hint="PATH")
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
-    if any(map(is_standard_input, paths)):
-        saved = save_standard_input(context, output)
-        paths = [saved if is_standard_input(path) else path for path in paths]
-    try:
-        inputs = discover(paths)
-    except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="PATH") from error
-    if inputs.left_out:
-        names = ", ".join(path.name for path in inputs.left_out[:5]) + (", ..." if len(inputs.left_out) > 5 else "")
-        note(f"left out {len(inputs.left_out)} files that are no instance files by name or beginning: {names}")
-    if not inputs.files:
-        raise typer.BadParameter(f"no instance files in {', '.join(map(str, paths))}", param_hint="PATH")
+    files = _files(context, list(paths or ()), output, from_telemetry, max_age)
     options: dict[str, Any] = {
         "engine": engine.value,
         "settings": values,
@@ -125,7 +104,7 @@ def solve(
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))
-            batch = Batch(inputs.files, options, journal=journal, jobs=jobs, resume=resume, log=log)
+            batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log)
             code = _run(batch, json_lines=json_lines)
         except (JournalError, PoolError) as error:
             complain(str(error))
@@ -134,6 +113,35 @@ def solve(
             note("interrupted" + ("; go on with --resume" if output is not None else ""))
             code = 130
     raise typer.Exit(code)
+
+
+def _files(
+    context: typer.Context, paths: list[Path], output: Path | None, from_telemetry: str | None, max_age: float | None
+) -> tuple[Path, ...]:
+    """The instance files that are meant, with what standard input and the node information service hold saved."""
+    from flowlex.cli.inputs import discover, is_standard_input, save_standard_input
+
+    if from_telemetry is not None:
+        from flowlex.cli.live import snapshot
+
+        paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
+    elif max_age is not None:
+        raise typer.BadParameter("is for --from-telemetry only", param_hint="--max-age")
+    elif not paths:
+        raise typer.BadParameter("name an instance file or folder, or give --from-telemetry URL", param_hint="PATH")
+    if any(map(is_standard_input, paths)):
+        saved = save_standard_input(context, output)
+        paths = [saved if is_standard_input(path) else path for path in paths]
+    try:
+        inputs = discover(paths)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="PATH") from error
+    if inputs.left_out:
+        names = ", ".join(path.name for path in inputs.left_out[:5]) + (", ..." if len(inputs.left_out) > 5 else "")
+        note(f"left out {len(inputs.left_out)} files that are no instance files by name or beginning: {names}")
+    if not inputs.files:
+        raise typer.BadParameter(f"no instance files in {', '.join(map(str, paths))}", param_hint="PATH")
+    return inputs.files
 
 
 def _run(batch: Batch, *, json_lines: bool) -> int:

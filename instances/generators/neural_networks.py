@@ -14,7 +14,6 @@ the ten classes that the table's totals imply.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -274,8 +273,3 @@ def _bottleneck(net: Layers, name: str, filters: int, stride: int, *, shortcut: 
         start = net.last
     net.join(f"{name}.add", [end, (start, end[1])], channels=4 * filters)
     net.relu(f"{name}.relu")
-
-
-def iteration_flops(name: str) -> float:
-    """Floating-point operations of one iteration for one sample."""
-    return math.fsum(step.flops for step in iteration(name))

@@ -113,11 +113,6 @@ class PlacementSolution(Solution):
         return self.cluster.loads
 
     @property
-    def relative_gap(self) -> float | None:
-        """The same as `gap`: (objective - bound) / objective, see `share_of`."""
-        return self.gap
-
-    @property
     def absolute_gap(self) -> float | None:
         """Objective less bound, as a fraction of a node's capacity: what to look at when the balance is near 0."""
         if self.objective is None or self.bound is None:

@@ -111,15 +111,12 @@ def _judge(claimed: Claimed) -> Finding:
     prices = None if stated_prices is None else {node: exact(price) for node, price in stated_prices.items()}
     moves = _Moves.of(instance, place, options["level"], list((prices or {}).values()))
     share = {(block[b], place[n]): items for b, split in answer.blocks.items() for n, items in split.items()}
-    after, of_block, count = [0] * len(names), [0] * len(block), [b.items for b in instance.blocks]
-    for (b, n), items in share.items():
-        after[n] += items
-        of_block[b] += items
+    after, of_block = _sums(share, len(names), len(block))
     needed = moves.needed(share)
     cost = sum(items * int(moves.cost[pair]) for pair, items in needed.items())
     checks = [
         Check("no negative share", min(share.values(), default=0) >= 0),
-        Check("every item is processed once", of_block == count),
+        Check("every item is processed once", of_block == [b.items for b in instance.blocks]),
         Check("items of every node", answer.items == dict(zip(names, after, strict=True))),
         _carried(needed, answer.moves, place),
         _seconds(moves, answer.moves, place),
@@ -134,22 +131,31 @@ def _judge(claimed: Claimed) -> Finding:
     metrics |= _finishes(instance, evaluation, after)
     limit, found = _limits(instance, evaluation, after, options["objective"] == "makespan")
     checks += found
-    if prices is None:
-        if document.status != "optimal":
-            return Finding("feasible", tuple(checks), objective, metrics=metrics)
-        checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
-        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
     excess = None if options["objective"] == "makespan" or options["level"] == "item" else view.load > whole(limit)
     if excess is not None:
         back = [names[h] for h, n in sorted(needed) if not excess[h] or excess[n]]
         checks.append(Check("only nodes above their target send", not back, len(back), ", ".join(back[:3])))
-    bound, says = _bound(moves, instance, limit, prices, place, excess, options["objective"] == "makespan")
-    detail = says or f"at least {bound} of 1/{moves.per_s} s, here {cost}"
-    proven = not says and bound >= cost
-    if document.status == "optimal" or proven or says:
-        checks.append(Check("no partition of these loads moves for less", proven, max(0, cost - bound), detail))
+    bound, says = (None, "") if prices is None else _bound(moves, instance, limit, prices, place, excess)
+    optimal = document.status == "optimal"
+    if bound is None:
+        if optimal:
+            checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
+        return Finding("feasible", tuple(checks), objective, objective if optimal else None, metrics=metrics)
+    if optimal or bound >= cost or says:
+        detail = says or f"at least {bound} of 1/{moves.per_s} s, here {cost}"
+        ok = bound >= cost and not says
+        checks.append(Check("no partition of these loads moves for less", ok, max(0, cost - bound), detail))
         return Finding("optimal", tuple(checks), objective, objective, metrics=metrics)
     return Finding("bounded", tuple(checks), objective, Fraction(bound, moves.per_s), metrics=metrics)
+
+
+def _sums(share: dict[tuple[int, int], int], nodes: int, blocks: int) -> tuple[list[int], list[int]]:
+    """Items of every node, and of every block."""
+    after, of_block = [0] * nodes, [0] * blocks
+    for (b, n), items in share.items():
+        after[n] += items
+        of_block[b] += items
+    return after, of_block
 
 
 def _finishes(instance: LoadPartitionInstance, evaluation: str, after: list[int]) -> dict[str, Any]:
@@ -207,7 +213,6 @@ def _bound(
     prices: dict[str, Fraction],
     place: dict[str, int],
     excess: NDArray[np.bool_] | None,
-    makespan: bool,
 ) -> tuple[int, str]:
     """Whatever the prices p: moving costs at least ``sum over items of min (cost + p) - sum limit p``; what is amiss.
 
@@ -216,9 +221,11 @@ def _bound(
     if prices.keys() - place.keys():
         return 0, f"{min(prices.keys() - place.keys())!r} is no node"
     price = wide(whole(int(prices.get(node, Fraction(0)) * moves.per_s) for node in place))
-    if makespan and (price < 0).any():
+    # Loads that may fall short of their limit have no price below zero; targets are met, at any price.
+    exact_loads = sum(limit) == sum(block.items for block in instance.blocks)
+    if not exact_loads and (price < 0).any():
         return 0, "a price below zero"
-    room = whole(limit) > 0 if makespan else np.ones(len(limit), bool)
+    room = whole(limit) > 0
     best = price.copy()
     if excess is None:
         if room.any():
