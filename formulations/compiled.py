@@ -8,6 +8,7 @@ temporary files serves, or, where there is none, nothing is kept; either is said
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,9 @@ import numba
 from numba.core import event
 
 __all__ = ["announce", "compilations", "njit"]
+
+#: Cache folders, the empty one standing for numba's own choice, that could not be written.
+_refused: set[str] = set()
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
@@ -36,21 +40,29 @@ def njit(**options: Any) -> Callable[[Any], Any]:
 
 
 def _use_temporary_folder() -> bool:
-    """Let numba keep its cache among temporary files, in a folder that only this user writes; whether there is one."""
-    if numba.config.CACHE_DIR:
-        return False  # this folder was tried
+    """Let numba keep its cache among temporary files, in a folder that only this user writes; whether there is one.
+
+    What a cache folder that can only be read (in the image of a container) holds is copied there.
+    """
+    given = numba.config.CACHE_DIR
+    if given in _refused:
+        return False
+    _refused.add(given)
     try:
         folder = Path(tempfile.gettempdir()) / f"flowlex-compiled-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        facts = folder.stat()
+        facts = folder.lstat()
         if facts.st_uid != os.getuid() or facts.st_mode & 0o022 or folder.is_symlink():
             folder = Path(tempfile.mkdtemp(prefix="flowlex-compiled-"))
+        if given and Path(given).is_dir():
+            shutil.copytree(given, folder, dirs_exist_ok=True)
     except OSError:
         _say("neither the package nor any cache folder can be written: loops are compiled in every process")
-        numba.config.CACHE_DIR = os.devnull
+        _refused.add(numba.config.CACHE_DIR)
         return False
     _say(f"compiled loops are kept in {folder} (set NUMBA_CACHE_DIR to a folder that lasts)")
     numba.config.CACHE_DIR = str(folder)
+    _refused.add(str(folder))
     return True
 
 

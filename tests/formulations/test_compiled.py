@@ -16,6 +16,13 @@ import sys, tempfile
 from numba.core import caching
 caching.CacheImpl._locator_classes = [caching.UserProvidedCacheLocator]
 tempfile.tempdir = sys.argv[1]
+sealed = sys.argv[2]
+write = caching.UserProvidedCacheLocator.ensure_cache_path
+def ensure_cache_path(self):
+    if sealed and self.get_cache_path().startswith(sealed):
+        raise OSError("read-only")
+    write(self)
+caching.UserProvidedCacheLocator.ensure_cache_path = ensure_cache_path
 from flowlex.formulations import compiled
 compiled.announce()
 @compiled.njit(cache=True)
@@ -28,10 +35,11 @@ print(thrice(2), thrice(3.5))
 """
 
 
-def run(folder: Path, temporary: str) -> subprocess.CompletedProcess[str]:
-    (folder / "loops.py").write_text(NOWHERE)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    command = [sys.executable, "loops.py", temporary]
+def run(folder: Path, temporary: str, sealed: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    if not (folder / "loops.py").exists():
+        (folder / "loops.py").write_text(NOWHERE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")} | variables
+    command = [sys.executable, "loops.py", temporary, sealed]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=environment)
 
 
@@ -48,6 +56,15 @@ def test_without_any_folder_loops_are_compiled_and_not_kept(tmp_path):
     done = run(tmp_path, "/proc/nowhere")
     assert done.stdout == "6 10.5\n"
     assert done.stderr.count("loops are compiled in every process") == 1
+
+
+def test_a_cache_that_can_only_be_read_is_used_through_a_copy(tmp_path):
+    image = str(tmp_path / "image")
+    built = run(tmp_path, str(tmp_path), NUMBA_CACHE_DIR=image)
+    assert built.stderr.count("compiling numerical loops") == 1 and "are kept in" not in built.stderr
+    later = run(tmp_path, str(tmp_path), image, NUMBA_CACHE_DIR=image)
+    assert later.stdout == "6 10.5\n" and "compiling" not in later.stderr
+    assert later.stderr.count("compiled loops are kept in") == 1
 
 
 def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
