@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flowlex.cli.bindings import bindings
 from flowlex.cli.catalog import library, schema
 from flowlex.cli.export import export
 from flowlex.cli.generate import generate
@@ -44,5 +45,5 @@ def _root(
     pass
 
 
-for _command in (generate, show, solve, verify, export, plot, schema, library):
+for _command in (generate, show, solve, verify, export, plot, bindings, schema, library):
     app.command()(_command)

@@ -6,6 +6,7 @@ from flowlex.instances.base import Instance
 from flowlex.instances.extensions import load_added
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.importers.gavel import read_gavel
+from flowlex.instances.importers.kubernetes import read_kubernetes
 from flowlex.instances.importers.openb import read_openb
 
 __all__ = ["importers"]
@@ -16,5 +17,5 @@ def importers() -> Mapping[str, Callable[..., Instance]]:
 
     See `flowlex.instances.extensions`. ``flowlex import NAME`` runs them.
     """
-    ours = {"coflow": read_coflow_trace, "gavel": read_gavel, "openb": read_openb}
+    ours = {"coflow": read_coflow_trace, "gavel": read_gavel, "kubernetes": read_kubernetes, "openb": read_openb}
     return {**load_added("flowlex.importers"), **ours}

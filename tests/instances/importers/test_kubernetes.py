@@ -1,0 +1,163 @@
+"""Objects as `kubectl get nodes,pods -A -o json` prints them (shortened by hand), and bindings back."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+from flowlex.instances.base import InstanceError
+from flowlex.instances.importers.kubernetes import bindings, quantity, read_kubernetes
+
+
+def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": "5b0c0bd6-0d5e-4e5c-9d5e-6d2f2c1f9a11",
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels},
+        },
+        "spec": {"podCIDR": "10.244.0.0/24", **({"taints": taints} if taints else {})},
+        "status": {
+            "capacity": {"cpu": "16", "memory": "65843004Ki", "pods": "110"},
+            "allocatable": {
+                "cpu": "15890m",
+                "ephemeral-storage": "93492209510",
+                "hugepages-2Mi": "0",
+                "memory": "64Gi",
+                "pods": "110",
+                **({"nvidia.com/gpu": str(gpus)} if gpus else {}),
+            },
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name: str, requests: Any, *, phase: str = "Pending", **more: Any) -> dict[str, Any]:
+    annotations = more.pop("annotations", None)
+    meta: dict[str, Any] = {"name": name, "namespace": "team-a"}
+    if annotations:
+        meta["annotations"] = annotations
+    spec = {"containers": [{"name": "main", "image": "x", "resources": {"requests": requests, "limits": requests}}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**spec, **more}, "status": {"phase": phase}}
+
+
+GPU_TAINT = [
+    {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+    {"key": "soft", "effect": "PreferNoSchedule"},
+]
+MODEL = {"nvidia.com/gpu.product": "NVIDIA-A10", "nvidia.com/gpu.memory": "24576"}
+OBJECTS = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [
+        node("cpu-1"),
+        node("gpu-1", gpus=2, taints=GPU_TAINT, **MODEL),
+        pod("web", {"cpu": "500m", "memory": "512Mi"}, phase="Running", nodeName="cpu-1", priority=0),
+        pod(
+            "train",
+            {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
+            priority=1000,
+            tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            nodeSelector={"kubernetes.io/os": "linux"},
+        ),
+        pod(
+            "share",
+            {"cpu": "1"},
+            annotations={"alibabacloud.com/gpu-milli": "250", "alibabacloud.com/gpu-count": "1"},
+            tolerations=[{"operator": "Exists"}],
+        ),
+        pod("intolerant", {"cpu": "1", "nvidia.com/gpu": "1"}),
+        pod("done", {"cpu": "1"}, phase="Succeeded", nodeName="cpu-1"),
+        pod("gated", {"cpu": "1"}, schedulingGates=[{"name": "quota"}]),
+    ],
+}
+
+
+def write(folder: Path, objects: Any = OBJECTS) -> Path:
+    path = folder / "cluster.json"
+    path.write_text(json.dumps(objects), encoding="utf-8")
+    return path
+
+
+def test_objects_become_an_instance(tmp_path: Path) -> None:
+    instance = read_kubernetes(write(tmp_path))
+    cpu, gpu = instance.nodes
+    assert (cpu.cpu_cores, cpu.memory_gb, cpu.cards, cpu.taints) == (15.89, 64.0, 0, ())
+    assert (gpu.cards, gpu.card_gb, gpu.card_model) == (2, 24.0, "NVIDIA-A10")
+    assert gpu.taints == ("nvidia.com/gpu=present:NoSchedule",)
+    web, train, share, intolerant = instance.pods
+    assert (web.name, web.node, web.cpu_cores, web.memory_gb) == ("team-a/web", "cpu-1", 0.5, 0.5)
+    assert (train.gpu_share, train.gpu_cards, train.priority) == (1.0, 1, 1000)
+    assert train.tolerations == share.tolerations == gpu.taints and intolerant.tolerations == ()
+    assert share.gpu_share == 0.25 and train.node_labels == {"kubernetes.io/os": "linux"}
+    assert read_kubernetes(write(tmp_path), preempt_below=1).pods[0].preempt_cost == 1.0
+
+
+def test_requests_count_init_containers_and_overhead(tmp_path: Path) -> None:
+    asking = pod("x", {"cpu": "250m"}, overhead={"cpu": "50m"})
+    asking["spec"]["containers"].append({"name": "side", "resources": {"limits": {"cpu": "100m"}}})
+    asking["spec"]["initContainers"] = [{"name": "init", "resources": {"requests": {"cpu": "1"}}}]
+    assert read_kubernetes(write(tmp_path, {"items": [node("n"), asking]})).pods[0].cpu_cores == 1.05
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("500m", Fraction(1, 2)), ("1Ki", 1024), ("1.5Gi", 3 * 2**29), ("2", 2), ("1e3", 1000), ("12E", 12 * 10**18),
+     ("100u", Fraction(1, 10_000)), (".5", Fraction(1, 2))],
+)  # fmt: skip
+def test_quantities_are_exact(text: str, value: Any) -> None:
+    assert quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "ten", "1KiB", "0x10", "1e", None])
+def test_what_is_no_quantity_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="is no quantity; such as 500m, 2 or 16Gi is expected"):
+        quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ([], "it is no List of objects"),
+        ({"items": [pod("x", {})]}, "it has no Node"),
+        ({"items": [node("n"), pod("x", {"cpu": "much"})]}, "Pod x: 'much' is no quantity"),
+        ({"items": [node("n"), pod("x", {}, phase="Running", nodeName="gone")]}, "runs on 'gone', which is no node"),
+        ({"items": [node("n"), {"kind": "Pod", "metadata": {"name": "y"}}]}, "Pod y: a field is missing"),
+        ({"items": [{"kind": "Node", "metadata": {"name": "n"}}]}, "Node n: a field is missing"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, objects: Any, message: str) -> None:
+    with pytest.raises(InstanceError) as error:
+        read_kubernetes(write(tmp_path, objects))
+    assert message in str(error.value) and "cluster.json" in str(error.value)
+
+
+def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
+    instance = read_kubernetes(write(tmp_path), preempt_below=1)
+    made = bindings(instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]})["items"]
+    assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Binding", "train")]
+    assert made[1]["target"] == {"apiVersion": "v1", "kind": "Node", "name": "gpu-1"}
+    assert made[1]["metadata"] == {"name": "train", "namespace": "team-a", "annotations": {"flowlex/cards": "1"}}
+
+
+def test_from_objects_to_bindings_by_commands(tmp_path: Path) -> None:
+    run, source, answer = CliRunner(), tmp_path / "c.json", tmp_path / "c.solution.json"
+    assert run.invoke(app, ["import", "kubernetes", str(write(tmp_path)), "-o", str(source)]).exit_code == 0
+    assert run.invoke(app, ["solve", str(source), "-o", str(answer)]).exit_code == 0
+    told = run.invoke(app, ["bindings", str(answer), str(source)])
+    assert told.exit_code == 0
+    bound = {item["metadata"]["name"]: item["target"]["name"] for item in json.loads(told.stdout)["items"]}
+    assert bound == {"train": "gpu-1", "share": "gpu-1"}
+    document = json.loads(answer.read_text(encoding="utf-8"))
+    document["answer"]["placement"]["team-a/intolerant"] = "gpu-1"
+    answer.write_text(json.dumps(document), encoding="utf-8")
+    refused = run.invoke(app, ["bindings", str(answer), str(source)])
+    assert refused.exit_code == 1 and "refused" in refused.output
