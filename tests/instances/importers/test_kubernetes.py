@@ -149,9 +149,10 @@ def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
 
 
 def test_from_objects_to_bindings_by_commands(tmp_path: Path) -> None:
-    run, source, answer = CliRunner(), tmp_path / "c.json", tmp_path / "c.solution.json"
+    run, source, out = CliRunner(), tmp_path / "c.json", tmp_path / "out"
     assert run.invoke(app, ["import", "kubernetes", str(write(tmp_path)), "-o", str(source)]).exit_code == 0
-    assert run.invoke(app, ["solve", str(source), "-o", str(answer)]).exit_code == 0
+    assert run.invoke(app, ["solve", str(source), "-o", str(out)]).exit_code == 0
+    (answer,) = out.glob("*.solution.json")
     told = run.invoke(app, ["bindings", str(answer), str(source)])
     assert told.exit_code == 0
     bound = {item["metadata"]["name"]: item["target"]["name"] for item in json.loads(told.stdout)["items"]}
