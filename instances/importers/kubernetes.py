@@ -46,8 +46,9 @@ def quantity(text: object) -> Fraction:
         raise ValueError(f"{str(text)[:40]!r} is no quantity; such as 500m, 2 or 16Gi is expected")
     number, binary, decimal, exponent = found.groups()
     if binary:
-        return Fraction(number) * 1024 ** ("KMGTPE".index(binary) + 1)
-    return Fraction(number) * Fraction(10) ** (int(exponent) if exponent else _POWERS[decimal or ""])
+        return Fraction(number) * (1 << 10 * ("KMGTPE".index(binary) + 1))
+    power = int(exponent) if exponent else _POWERS[decimal or ""]
+    return Fraction(f"{number}e{power}")
 
 
 def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: int | None = None) -> PodInstance:
