@@ -106,7 +106,8 @@ class Rounds:
         cost = int(outcome.objective) + ties.factor * built.constant - int(ties.keep[plan.kept].sum())
         counts = np.bincount(view.task_job[gpu >= 0], minlength=len(view.job_names))
         fairness = () if plan.given else tuple(-n for n in np.sort(counts).tolist())
-        return Leaf(plan, built, outcome, gpu, stopped, (fairness, cost))
+        # The factor is a multiple of the base: rounding up takes away just what elapsed times earn beside it.
+        return Leaf(plan, built, outcome, gpu, stopped, (fairness, -(-cost // ties.base)))
 
     def weighted(self, built: AssignmentNetwork, plan: Round) -> NDArray[Any]:
         """(A,) costs, less what tasks earn that go on or start (see `Ties`)."""

@@ -4,21 +4,22 @@ Under FSP a job stops its shortest-running tasks first. Without that rule a roun
 least transfer are known; so every answer to it is a bound. Where an answer stops a task though its job keeps one that
 runs shorter, there are two ways: that task goes on, and with it all that run longer; or it stops, and with it all that
 run shorter. Both are rounds of the same kind with fewer open tasks. The best bound is followed first, until its answer
-keeps the rule. Ties in elapsed time are free.
+keeps the rule, or one that does (the same numbers of tasks, the longest-running ones) is as good. Ties in elapsed time
+are free.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.outcome import Outcome
 from flowlex.models.base import Run
 from flowlex.models.gpu.network import AssignmentNetwork
 from flowlex.models.gpu.round import Round
@@ -36,7 +37,7 @@ class Leaf:
     """One solved round: plan, network, (T,) the GPU of each task, those it was told to stop, and its value.
 
     ``value`` is what is minimised: fairness (negated, sorted counts of running tasks; nothing where shares are given),
-    then transfer, waiting and ties.
+    then transfer, waiting and ties but for elapsed times.
     """
 
     plan: Round
@@ -83,22 +84,26 @@ def search(solve_round: SolveRound, tasks: int) -> tuple[Leaf | Outcome, Node | 
     if isinstance(first, Outcome):
         return first, None, False
     root, work = Node(first), first.built.shape.arc_count
-    queue: list[tuple[Any, int, Node, Leaf]] = [(first.value, 0, root, first)]
+    queue: list[tuple[Any, int, Node, Leaf]] = [(first.value, 0, root, first)]  # of equal bounds the latest first
     number = 0
     while True:
         _, _, node, leaf = heapq.heappop(queue)
         wrong = leaf.unruly()
         if wrong is None:
             return leaf, root, True
+        near = _dive(solve_round, leaf)
+        if isinstance(near, Leaf) and near.value <= leaf.value:
+            return near, root, True
         if work > MOST_ARCS:
-            return _dive(solve_round, leaf), root, False
+            return near, root, False
+        work += leaf.built.shape.arc_count
         parts = [solve_round(kept, stopped) for kept, stopped in _split(leaf, wrong)]
         if any(isinstance(part, Outcome) for part in parts):
-            return _dive(solve_round, leaf), root, False
+            return near, root, False
         node.task, node.parts = wrong, tuple(Node(part) for part in parts if not isinstance(part, Outcome))
         for part_node in node.parts:
             if part_node.leaf is not None:
-                work, number = work + part_node.leaf.built.shape.arc_count, number + 1
+                work, number = work + part_node.leaf.built.shape.arc_count, number - 1
                 heapq.heappush(queue, (part_node.leaf.value, number, part_node, part_node.leaf))
 
 
@@ -126,6 +131,4 @@ def _dive(solve_round: SolveRound, leaf: Leaf) -> Leaf | Outcome:
     stopped = (view.task_running_gpu >= 0) & ~kept
     found = solve_round(kept, stopped)
     assert found is not None, "each job keeps as many as in an answer"
-    if isinstance(found, Outcome):
-        return found
-    return replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE))
+    return found
