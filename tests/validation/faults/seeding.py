@@ -8,6 +8,7 @@ another answer, or none, and nobody objected. Nothing may pass.
 from __future__ import annotations
 
 import importlib
+import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +46,13 @@ def seed(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
         patch.setattr(owner, name, property(wrap(raw.fget)))
     elif not isinstance(raw, types.FunctionType):  # a cached property
         patch.setattr(owner, name, property(wrap(raw.func)))
-    else:
+    elif outer:
         patch.setattr(owner, name, wrap(raw))
+    else:  # a function of a module: wherever it was imported by name
+        changed = wrap(raw)
+        for held in [m for key, m in sys.modules.items() if key.startswith("flowlex.")]:
+            if vars(held).get(name) is raw:
+                patch.setattr(held, name, changed)
 
 
 def array(change: Callable[[Any], Any]) -> Change:

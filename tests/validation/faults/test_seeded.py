@@ -109,7 +109,7 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.goals.costs:Continuity._credit": {"one more": lambda credit, *_: credit + 1, "none": lambda *_: 0},
     f"{_FLOW}.goals.costs:LoadSpread.slot_costs": {"flat": lambda costs, *_: [0] * len(costs)},
     f"{_FLOW}.goals.priority:Priority.waiting": {"one dearer": lambda cost, *_: cost + 1},
-    f"{_FLOW}.goals.fair_shares:whole_shares": {"a unit to the last": array(lambda s: (up(s), down(s)))},
+    "flowlex.formulations.shares:whole_shares": {"a unit to the last": array(lambda s: (up(s), down(s)))},
     f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
     f"{_FLOW}.model:FlowScheduling._placements": {
@@ -120,7 +120,7 @@ FLOW: dict[str, dict[str, Change]] = {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
-    f"{_FLOW}.model:prices_of": {
+    f"{_FLOW}.proof:prices_of": {
         "machines free": lambda prices, *_: replace(prices, machine=[0] * len(prices.machine)),
         "waiting dearer": lambda prices, *_: replace(prices, job=[p + 10**9 for p in prices.job]),
         "weights of one": lambda prices, *_: replace(prices, weights=dict.fromkeys(prices.weights, 1)),
@@ -139,7 +139,7 @@ def _units(change: Any) -> Change:
 
 
 GPU: dict[str, dict[str, Change]] = {
-    f"{_GPU}.model:plan_round": {
+    f"{_GPU}.round:plan_round": {
         "a free GPU lost": field("free_gpu", fewer),
         "a waiting task lost": field("startable", fewer),
         "a running task lost": field("optional", fewer),
@@ -156,7 +156,7 @@ GPU: dict[str, dict[str, Change]] = {
         "one unit fewer": field("group_total", DOWN),
         "one unit more": field("group_total", UP),
     },
-    f"{_GPU}.round:shares_of_claims": {"floors forgotten": field("least", ZERO)},
+    "flowlex.formulations.shares:shares_of_claims": {"floors forgotten": field("least", ZERO)},
     f"{_GPU}.costs:TransferCosts.cost": {
         "node and rack swapped": _units(lambda a, b, c: (b, a, c)),
         "racks as far": _units(lambda a, b, c: (a, c, c)),
@@ -174,7 +174,7 @@ GPU: dict[str, dict[str, Change]] = {
         "none": lambda found, *_: tuple(part[:0] for part in found),
         "every second lost": lambda found, *_: tuple(part[::2] for part in found),
     },
-    f"{_GPU}.model:build_compact": {
+    f"{_GPU}.compact:build_compact": {
         "every third arc lost": field("shape", NETWORKS["every third arc lost"]),
         "every second arc lost": field("shape", NETWORKS["every second arc lost"]),
         "capacities one more": field("shape", NETWORKS["capacities one more"]),
@@ -201,24 +201,24 @@ GPU: dict[str, dict[str, Change]] = {
 }
 
 LOAD: dict[str, dict[str, Change]] = {
-    f"{_LOAD}.model:capacities": {
+    f"{_LOAD}.capacity:capacities": {
         "the first doubled": lambda found, *_: (2 * found[0], *found[1:]),
         "the last nothing": lambda found, *_: (*found[:-1], 0 * found[0]),
         "first and last swapped": lambda found, *_: (found[-1], *found[1:-1], found[0]),
         "all equal": lambda found, *_: (found[0],) * len(found),
     },
-    f"{_LOAD}.model:largest_remainder": {
+    f"{_LOAD}.capacity:largest_remainder": {
         "one to the last": array(lambda t: (up(t), down(t))),
         "first and last swapped": SWAP,
         "one more": UP,
         "reversed": REVERSED,
     },
-    f"{_LOAD}.model:least_makespan_loads": {
+    f"{_LOAD}.capacity:least_makespan_loads": {
         "one more each": lambda found, *_: (found[0], found[1] + 1),
         "one less for the last": lambda found, *_: (found[0], DOWN(found[1])),
         "no limit": lambda found, *_: (found[0], found[1] + 10**6),
     },
-    f"{_LOAD}.model:build_network": {name: field("network", change) for name, change in NETWORKS.items()},
+    f"{_LOAD}.network:build_network": {name: field("network", change) for name, change in NETWORKS.items()},
     f"{_LOAD}.network:Groups.of": {
         "an item more": field("items", UP),
         "all nodes hold it": field("holds", array(lambda holds: holds[0].fill(True))),
@@ -230,8 +230,8 @@ LOAD: dict[str, dict[str, Change]] = {
         "an item more": lambda parts, *_: (*parts[:2], UP(parts[2])),
         "one part lost": lambda parts, *_: tuple(part[1:] for part in parts),
     },
-    f"{_LOAD}.model:moves_of": {"reversed": array(lambda m: m.__setitem__(slice(None), m.T.copy())), "none": ZERO},
-    f"{_LOAD}.model:moved_cost": {"a second less": lambda cost, *_: cost - 1, "free": lambda cost, *_: 0 * cost},
+    f"{_LOAD}.network:moves_of": {"reversed": array(lambda m: m.__setitem__(slice(None), m.T.copy())), "none": ZERO},
+    f"{_LOAD}.network:moved_cost": {"a second less": lambda cost, *_: cost - 1, "free": lambda cost, *_: 0 * cost},
     f"{_LOAD}.model:LoadPartition._prices": {
         "none": lambda *_: {},
         "the first dearer": lambda p, *_: {name: x + (k == 0) for k, (name, x) in enumerate(p.items())},
