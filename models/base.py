@@ -182,10 +182,10 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
             if not outcome.status.has_answer and outcome.infeasibility is None:
                 return None
             certificate = certify_network(formulation, outcome)
-        elif solution.status.has_answer:
-            certificate = certify_program(formulation, outcome)
         else:
-            return None  # an irreducible infeasible set names rows; it proves nothing by itself
+            certificate = certify_program(formulation, outcome)
+            if not solution.status.has_answer and certificate.claim == "feasible":
+                return None  # an irreducible infeasible set names rows; it proves nothing by itself
         return certificate.including(self._verify(solution)) if outcome.status.has_answer else certificate
 
     def compile(self) -> pulp.LpProblem:

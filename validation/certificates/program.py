@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from fractions import Fraction
+
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, LinearProgramArrays
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.outcome import Outcome, Status, Unboundedness
 from flowlex.validation.certificates.certificate import Certificate, Check
 
 __all__ = ["TOLERANCE", "certify_program"]
@@ -20,8 +23,14 @@ def certify_program(program: LinearProgram, outcome: Outcome, *, tolerance: floa
 
     A linear program is proven optimal: rows, bounds, signs of duals and reduced costs, and the dual objective are
     recomputed. Of an integer program feasibility and integrality are proven and the solver's bound is quoted.
+    Multipliers that contradict the rows prove an infeasible program, a point and a ray an unbounded one.
     """
     arrays = program.arrays()
+    if outcome.infeasibility is not None and outcome.infeasibility.farkas is not None:
+        return Certificate("infeasible", True, (_contradiction(arrays, outcome.infeasibility.farkas),))
+    endless = outcome.unboundedness
+    if endless is not None and endless.point is not None and endless.ray is not None and not arrays.is_mip:
+        return Certificate("unbounded", False, tuple(_endless(program, arrays, endless, tolerance)), tolerance)
     values = outcome.values
     if values is None or outcome.objective is None:
         return Certificate("feasible", False, (Check("has an answer", False, detail=f"status {outcome.status}"),))
@@ -51,6 +60,54 @@ def _primal(
         _small("every constraint holds", row, program.row_names, tolerance),
         _small("every variable is within its bounds", column, program.column_names, tolerance),
         _equal("objective recomputed from the values", objective, stated, tolerance),
+    ]
+
+
+def _contradiction(arrays: LinearProgramArrays, farkas: Floats) -> Check:
+    """Whatever lies within the column bounds gives ``y'Ax`` less than the rows ask for, in exact rationals."""
+    name = "the rows contradict the bounds of the columns"
+    if np.shape(farkas) != arrays.row_lower.shape or not np.isfinite(farkas).all():
+        return Check(name, False, detail=f"{len(arrays.row_lower)} finite multipliers expected")
+    sides = np.where(farkas > 0, arrays.row_lower, arrays.row_upper)
+    used = np.flatnonzero(farkas)
+    if not np.isfinite(sides[used]).all():
+        return Check(name, False, detail="a multiplier against a side that a row does not have")
+    asked = sum((Fraction(farkas[i]) * Fraction(sides[i]) for i in used.tolist()), Fraction(0))
+    rate: dict[int, Fraction] = defaultdict(Fraction)
+    matrix = arrays.matrix.tocsr()
+    for i in used.tolist():
+        part = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        for j, value in zip(matrix.indices[part].tolist(), matrix.data[part].tolist(), strict=True):
+            rate[j] += Fraction(farkas[i]) * Fraction(value)
+    for j, slope in rate.items():
+        side = arrays.column_upper[j] if slope > 0 else arrays.column_lower[j]
+        if slope and not np.isfinite(side):
+            return Check(name, False, detail=f"column {j} has no bound that the multipliers need")
+        asked -= slope * Fraction(side) if slope else 0
+    return Check(name, asked > 0, float(max(-asked, Fraction(0))), f"the rows ask for {float(asked):.6g} more")
+
+
+def _endless(
+    program: LinearProgram, arrays: LinearProgramArrays, found: Unboundedness, tolerance: float
+) -> list[Check]:
+    """From a feasible point one may go along the ray without end, and every step is better than the last."""
+    point, ray = (np.asarray(part, float) for part in (found.point, found.ray))
+    if point.shape != arrays.cost.shape or ray.shape != arrays.cost.shape:
+        return [Check("a point and a ray, one number per column", False)]
+    objective = float(arrays.cost @ point) + arrays.offset
+    way, size = arrays.matrix @ ray, 1.0 + abs(arrays.matrix) @ np.abs(ray)
+    row = np.where(np.isfinite(arrays.row_upper), way.clip(0), 0) + np.where(
+        np.isfinite(arrays.row_lower), -way.clip(max=0), 0
+    )
+    column = np.where(np.isfinite(arrays.column_upper), ray.clip(0), 0)
+    column += np.where(np.isfinite(arrays.column_lower), -ray.clip(max=0), 0)
+    gain = float(arrays.cost @ ray) * (1.0 if arrays.maximize else -1.0)
+    least = tolerance * (1.0 + float(np.abs(arrays.cost) @ np.abs(ray)))
+    return [
+        *_primal(program, arrays, point, objective, tolerance)[:2],
+        _small("the ray keeps every constraint", row / size, program.row_names, tolerance),
+        _small("the ray keeps every bound", column / (1.0 + np.abs(ray)), program.column_names, tolerance),
+        Check("the ray is better and better", gain > least, max(0.0, least - gain), f"{gain:.6g} a step"),
     ]
 
 
