@@ -119,3 +119,30 @@ def test_prices_that_are_no_prices_are_refused(name: str) -> None:
     assert failed == ["'nobody' is no node"]
     document["proof"] = {}
     assert not verify(document, FILES[name][0]).ok
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"version": 7}, "version: 7 is unknown to this flowlex"),
+        ({"kind": "tea-solution"}, "kind: 'tea-solution' has no verifier; those that have one: "),
+        ({"objective": float("nan")}, "objective: Value error, nan is no number"),
+        ({"answer": {}}, r"answer\.\w+: Field required"),
+        ({"proof": {"hunch": 1}}, "proof.hunch: Extra inputs are not permitted"),
+    ],
+)
+def test_a_file_that_cannot_be_judged_says_where(name: str, change: dict[str, Any], says: str) -> None:
+    with pytest.raises(SolutionError, match=says):
+        verify({**TRUE[name], **change}, FILES[name][0])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_another_instance_or_kind_is_refused(name: str) -> None:
+    instance = FILES[name][0]
+    other = instance.model_copy(update={"name": "another"})
+    failed = [check for check in verify(TRUE[name], other).checks if not check.ok]
+    assert [check.name for check in failed] == ["of this very instance"]
+    assert "'another'" in failed[0].detail
+    names = [check.name for check in verify(TRUE[name], generate("network-random")).checks if not check.ok]
+    assert names == ["of this kind of instance", "of this very instance"]
