@@ -132,11 +132,11 @@ def place(case: Answer, engine: Any) -> Callable[[], Answer]:
 
 
 def save_gpu(case: Answer, network: Any, path: str) -> Callable[[], Answer]:
-    """Write a GPU network's arrays; its costs count ``factor`` times and lack up to ``factor`` for ties."""
+    """Write the arrays of a GPU network: least transfer and waiting, without ties."""
     from flowlex.models.gpu.model import GpuAssignment
 
     model = GpuAssignment(_instance(case), network=network)
-    return lambda: _save(model.formulation, path, model.rounds.ties.factor, str(model.costs.unit_s))
+    return lambda: _save(model.formulation, path)
 
 
 def save_network(case: Answer, path: str) -> Callable[[], Answer]:
@@ -144,13 +144,13 @@ def save_network(case: Answer, path: str) -> Callable[[], Answer]:
     from flowlex.models.min_cost_flow import MinCostFlow
 
     model = MinCostFlow(_instance(case))
-    return lambda: _save(model.formulation, path, 1, "1")
+    return lambda: _save(model.formulation, path)
 
 
-def _save(net: Any, path: str, factor: int, unit_s: str) -> Answer:
+def _save(net: Any, path: str) -> Answer:
     if not Path(path).exists():
         columns = {name: getattr(net, name) for name in ("tail", "head", "lower", "upper", "cost", "supply")}
-        np.savez(path, **columns, factor=factor, unit_s=unit_s)
+        np.savez(path, **columns, unit=str(net.unit), constant=str(net.constant))
     return {"arcs": net.arc_count}
 
 
@@ -160,9 +160,9 @@ def _load(path: str) -> Answer:
 
 
 def _answer(net: Answer, cost: float) -> Answer:
-    """The cost in seconds; less than ``factor`` of it are rewards for ties, which a ceiling removes."""
-    units = -(-round(cost) // int(net["factor"]))
-    return {"cost": float(units * Fraction(str(net["unit_s"]))), "arcs": len(net["tail"])}
+    """The cost in the problem's own unit."""
+    stated = round(cost) * Fraction(str(net["unit"])) + Fraction(str(net["constant"]))
+    return {"cost": float(stated), "arcs": len(net["tail"])}
 
 
 def _shifted(net: Answer) -> tuple[Any, Any, int]:
