@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from flowlex.instances.jit import WHOLE, JitInstance
 from flowlex.models.base import ModelError
 from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
-__all__ = ["Grid", "GridCost", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
+__all__ = ["Grid", "GridCost", "Load", "Runs", "Segments", "ShareOf", "Windows", "make_grid"]
 
 Load: TypeAlias = Literal["pair", "port"]
 Windows: TypeAlias = Literal["strict", "elastic"]
@@ -69,6 +69,27 @@ class Runs:
     def entry(self, row: Integers, slot: Integers) -> Integers:
         """Numbers of the entries at these rows and slots (which must lie inside)."""
         return np.asarray(self.offset[row] + slot - self.first[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """A schedule as runs: (R,) arrays; run r sends ``rate`` units of ``item`` in each slot ``begin .. end - 1``."""
+
+    item: Integers
+    begin: Integers
+    end: Integers
+    rate: NDArray[Any]
+
+    @classmethod
+    def of(cls, runs: Runs, rate: NDArray[Any]) -> Segments:
+        """Join neighbouring slots of one rate; empty slots are left out."""
+        used = np.flatnonzero(rate)
+        if not len(used):
+            return cls(used, used, used, rate[:0])
+        item, slot, amount = runs.row[used], runs.slot[used], rate[used]
+        breaks = (np.diff(item) != 0) | (np.diff(slot) != 1) | (np.diff(amount) != 0)
+        first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
+        return cls(item[first], slot[first], slot[last] + 1, amount[first])
 
 
 @dataclass(frozen=True)

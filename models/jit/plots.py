@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.models.jit.grid import Grid, Runs
+from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.grid import Grid, Segments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_gantt", "plot_loads", "plot_ports", "plot_remaining"]
 
-_SHOWN = 60
+#: Transfers and ports that a picture shows at most.
+SHOWN, PORTS_SHOWN = 40, 3
 
 
 class Schedule(Protocol):
@@ -25,9 +27,9 @@ class Schedule(Protocol):
     @property
     def grid(self) -> Grid: ...
     @property
-    def runs(self) -> Runs: ...
+    def segments(self) -> Segments: ...
     @property
-    def rate(self) -> NDArray[Any]: ...
+    def finish(self) -> NDArray[np.int64]: ...
     @property
     def load(self) -> str: ...
     @property
@@ -40,49 +42,80 @@ class Schedule(Protocol):
 
 
 def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
-    """Transfers as bars, darker where they send more; a mark at each latest arrival time.
+    """Transfers by name as bars, darker where they send more, with arrival, due time and start of computation.
 
-    The first 60 transfers by start are drawn.
+    Beside each: when it would have arrived, were everything sent as early and as fast as possible, and the wait for its
+    computation that this would have been. Computations of zero seconds (padding of a network's layers) are not drawn.
+    At most `SHOWN` transfers are drawn, the largest.
     """
-    axes = _axes(ax, (9, 6))
-    grid, slot = solution.grid, solution.grid.instance.slot_s
-    order = np.lexsort((grid.stop, grid.start))[:_SHOWN]
-    most = max(float(solution.rate.max(initial=1)), 1.0)
-    for y, k in enumerate(order.tolist()):
-        run = slice(int(solution.runs.offset[k]), int(solution.runs.offset[k + 1]))
-        rate, slots = solution.rate[run], solution.runs.slot[run]
-        axes.barh(y, (grid.stop[k] - grid.start[k]) * slot, left=grid.start[k] * slot, height=0.8, color="whitesmoke")
-        for n in np.flatnonzero(rate).tolist():
-            alpha = 0.3 + 0.7 * float(rate[n]) / most
-            axes.barh(y, slot, left=slots[n] * slot, height=0.8, color="tab:blue", alpha=alpha)
-    latest = grid.latest.latest_s[grid.transfer][order]
-    axes.plot(latest, np.arange(len(order)), "|", color="tab:red", markersize=9, label="latest arrival")
-    axes.set(xlabel="time (s)", ylabel="transfer", title=f"{solution.instance}: {len(order)} of {grid.count} transfers")
-    if len(order) <= 20:
-        axes.set_yticks(range(len(order)), [grid.name(k) for k in order.tolist()], fontsize=7)
+    axes = _axes(ax, (11, 8))
+    grid = solution.grid
+    largest = np.argsort(-grid.units, kind="stable")[:SHOWN]
+    order = largest[np.lexsort((grid.stop[largest], grid.start[largest]))]
+    rows, slot = np.arange(len(order)), grid.instance.slot_s
+    runs, most = solution.segments, max(float(solution.segments.rate.max(initial=1)), 1.0)
+    place = np.full(grid.count, -1)
+    place[order] = rows
+    drawn = np.flatnonzero(place[runs.item] >= 0)
+    begin, end = grid.seconds(runs.begin[drawn]), grid.seconds(runs.end[drawn])
+    shade = np.zeros((len(drawn), 4))
+    shade[:, :3], shade[:, 3] = (0.12, 0.47, 0.71), 0.3 + 0.7 * runs.rate[drawn] / most
+    left, right = grid.seconds(grid.start[order]), grid.seconds(grid.stop[order])
+    axes.barh(rows, right - left, left=left, height=0.85, color="whitesmoke", label="window")
+    axes.barh(place[runs.item[drawn]], end - begin, left=begin, height=0.6, color=shade, label="sent, darker = faster")
+    early, _ = _naive(grid)
+    use, seconds = _computations(grid)
+    naive = grid.seconds(early[order])
+    axes.hlines(rows, naive, use[order], color="tab:grey", linewidth=1, alpha=0.6, label="wait if sent at once")
+    axes.plot(naive, rows, "x", color="tab:grey", markersize=5, label="arrival if sent at once")
+    axes.plot(grid.seconds(solution.finish[order]), rows, ">", color="tab:blue", markersize=5, label="arrival")
+    axes.plot(grid.latest.latest_s[grid.transfer][order], rows, "|", color="tab:red", markersize=10, label="due")
+    axes.plot(use[order], rows, "d", color="tab:green", markersize=4, label="computation starts")
+    real = seconds[order] > 0
+    label = f"computation ({int(real.sum())} of {len(order)}; others take 0 s)"
+    bars: dict[str, Any] = {"height": 0.25, "color": "tab:green", "alpha": 0.4}
+    axes.barh(rows[real], seconds[order][real], left=use[order][real], label=label, **bars)
+    count = f"{len(order)} of {grid.count} transfers" + (", the largest" if len(order) < grid.count else "")
+    axes.set(xlabel=f"time (s), slots of {slot:g} s", title=f"{solution.instance}: {count}")
+    axes.set_yticks(rows, [grid.name(k) for k in order.tolist()], fontsize=7 if len(order) > 15 else 9)
     axes.invert_yaxis()
-    axes.legend(loc="lower right")
-    return axes
+    return _outside(axes)
+
+
+def _naive(grid: Grid) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Everything at once, first come first served: end slot of every transfer, and (ports, slots) loads."""
+    machines, free = len(grid.out_units), np.zeros((len(grid.out_units), 0), np.int64)
+    facts = (grid.sender, grid.receiver, grid.units, grid.start)
+    end, sent = fill(free, free, grid.out_units, grid.in_units, *facts)
+    loads = np.zeros((2 * machines, int(end.max(initial=1))), np.int64)
+    for port in (grid.sender, grid.receiver + machines):
+        np.add.at(loads, (port[sent[:, 0]], sent[:, 1]), sent[:, 2])
+    return end, loads
+
+
+def _computations(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """When the computation that a transfer feeds starts, if all are on time, and how long it takes."""
+    arrays = grid.instance.arrays
+    use = arrays.arrival_s[arrays.job] + grid.latest.use_s
+    return use[grid.transfer], arrays.computation_s[arrays.feeds][grid.transfer]
 
 
 def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
-    """The busiest port and the mean of all, each way, as share of capacity."""
-    axes = _axes(ax, (9, 4))
-    grid, slot = solution.grid, solution.grid.instance.slot_s
-    for load, limit, name, colour in zip(
-        solution.port_load,
-        (grid.out_units, grid.in_units),
-        ("egress", "ingress"),
-        ("tab:blue", "tab:orange"),
-        strict=True,
-    ):
-        share = load / limit[:, None]
-        time = np.arange(share.shape[1]) * slot
-        axes.step(time, share.max(axis=0), where="post", color=colour, label=f"busiest {name}")
-        axes.step(time, share.mean(axis=0), where="post", color=colour, linestyle=":", label=f"mean {name}")
-    axes.set(xlabel="time (s)", ylabel="share of capacity", ylim=(0, 1.05), title=f"{solution.instance}: port load")
-    axes.legend()
-    return axes
+    """Loads of the busiest ports over time, against those of the schedule that sends at once; and the mean of all."""
+    axes = _axes(ax, (11, 4))
+    grid = solution.grid
+    planned, limit = np.concatenate(solution.port_load), np.concatenate([grid.out_units, grid.in_units])
+    _, naive = _naive(grid)
+    names = [f"{m.name} {side}" for side in ("out", "in") for m in grid.instance.machines]
+    busiest = np.argsort(-planned.sum(axis=1) / limit, kind="stable")[:PORTS_SHOWN]
+    for loads, style, what in ((planned, "-", ""), (naive, ":", ", sent at once")):
+        time = grid.seconds(np.arange(loads.shape[1] + 1))
+        share = np.concatenate([loads, np.zeros((len(limit), 1), loads.dtype)], axis=1) / limit[:, None]
+        for n, port in enumerate(busiest.tolist()):
+            axes.step(time, share[port], style, where="post", color=f"C{n}", label=f"{names[port]}{what}")
+        axes.step(time, share.mean(axis=0), style, where="post", color="black", label=f"mean of all ports{what}")
+    axes.set(xlabel="time (s)", ylabel="share of capacity", ylim=(0, 1.05), title=f"{solution.instance}: port loads")
+    return _outside(axes)
 
 
 def plot_remaining(solution: Schedule, ax: Axes | None = None) -> Axes:
@@ -93,8 +126,7 @@ def plot_remaining(solution: Schedule, ax: Axes | None = None) -> Axes:
     axes.step(left[:, 0], share, where="post", label="egress")
     axes.step(left[:, 1], share, where="post", label="ingress")
     axes.set(xlabel="remaining bandwidth", ylabel="share of machines", title=f"{solution.instance}: what is left")
-    axes.legend()
-    return axes
+    return _outside(axes)
 
 
 def plot_loads(solution: Schedule, ax: Axes | None = None) -> Axes:
@@ -104,7 +136,13 @@ def plot_loads(solution: Schedule, ax: Axes | None = None) -> Axes:
         axes.step(np.arange(1, len(loads) + 1), loads, where="mid", label=name)
     axes.set(xlabel=f"{solution.load}s and slots, sorted", ylabel="units", title=f"{solution.instance}: sorted loads")
     axes.set_xscale("log")
-    axes.legend()
+    return _outside(axes)
+
+
+def _outside(axes: Axes) -> Axes:
+    """Put the legend beside the data."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8)
+    axes.figure.set_layout_engine("constrained")  # type: ignore[union-attr]
     return axes
 
 

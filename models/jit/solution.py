@@ -13,7 +13,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Status
 from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.grid import Grid, Load, Runs
+from flowlex.models.jit.grid import Grid, Load, Runs, Segments
 from flowlex.models.jit.proofs import part_document
 from flowlex.models.jit.search import Plan
 from flowlex.validation.certificates.jit import LATENESS, SchedulePart
@@ -22,28 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["JitSolution", "Segments", "sorted_loads", "stages_of"]
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """A schedule as runs: (R,) arrays; run r sends ``rate`` units of ``item`` in each slot ``begin .. end - 1``."""
-
-    item: Integers
-    begin: Integers
-    end: Integers
-    rate: NDArray[Any]
-
-    @classmethod
-    def of(cls, runs: Runs, rate: NDArray[Any]) -> Segments:
-        """Join neighbouring slots of one rate; empty slots are left out."""
-        used = np.flatnonzero(rate)
-        if not len(used):
-            return cls(used, used, used, rate[:0])
-        item, slot, amount = runs.row[used], runs.slot[used], rate[used]
-        breaks = (np.diff(item) != 0) | (np.diff(slot) != 1) | (np.diff(amount) != 0)
-        first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
-        return cls(item[first], slot[first], slot[last] + 1, amount[first])
+__all__ = ["JitSolution", "sorted_loads", "stages_of"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -267,3 +267,45 @@ def test_port_duals_price_the_conflict() -> None:
     assert solution.largest_bound == 2  # by windows alone
     assert solution.duals["egress"].to_dict() == {"a,0": -1}  # one unit more in slot 0 saves the 3
     assert not len(solution.duals["ingress"])
+
+
+def test_the_gantt_names_transfers_and_shows_the_wait_that_was_avoided() -> None:
+    """T1 and T2 to one machine: sent at once T2 lies idle; computations of zero seconds are not drawn."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    solution = JitBandwidth(two_transfers(gap=0.0), share=1.0).solve("highs")
+    axes = solution.plot()
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["j/t1", "j/t2"]
+    says = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert {"arrival", "due", "computation starts", "arrival if sent at once", "wait if sent at once"} <= set(says)
+    assert "computation (1 of 2; others take 0 s)" in says
+    assert axes.get_legend().get_bbox_to_anchor().transformed(axes.transAxes.inverted()).x0 > 1
+    marks = {line.get_label(): line.get_xdata().tolist() for line in axes.get_lines()}
+    naive, start = marks["arrival if sent at once"], marks["computation starts"]
+    assert naive == [1.0, 3.0]  # both at full rate, one after the other
+    assert start == [1.0, 2.0]
+    assert solution.plot_ports().get_legend().get_texts()[0].get_text() == "c in"
+
+
+def test_remaining_by_slot_counts_background_and_not_copies() -> None:
+    """Units out of a and b in slots of 2 units: t1 is planned in slot 0, t2 goes in the background."""
+    solution = JitBandwidth(two_transfers(gap=0.0), share=0.5, lat="paper").solve("highs")
+    left = solution.remaining_by_slot
+    sent = np.stack([1 - solution.port_load[0][:, t] / 2 for t in range(solution.port_load[0].shape[1])], axis=1)
+    assert left.shape[1] >= 3 and (left[:, : sent.shape[1]] <= sent).all()
+    total = 2 * left.shape[1] * (1 - left.mean(axis=1))  # units out of every machine
+    assert total.tolist() == pytest.approx([2.0, 4.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"slot_s": 1e-9, "unit_mb": 1e-9}, r"the windows have .* slots of 1e-09 s in all, 'j/t2' alone"),
+        ({"slot_s": 1e-7, "unit_mb": 1e-8}, r"at most 5e\+07 are planned: use a longer slot_s"),
+    ],
+)
+def test_grids_that_no_memory_holds_are_refused(change: dict[str, float], says: str) -> None:
+    fine = JitInstance.model_validate({**dict(two_transfers(gap=70.0)), **change})
+    with pytest.raises(ModelError, match=says):
+        JitBandwidth(fine, share=1.0).solve("highs")
