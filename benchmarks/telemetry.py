@@ -123,6 +123,7 @@ def _measured(name: str, database: str | None, seconds: float) -> tuple[str, lis
         try:
             _wait(url)
             _write(url, 0, 0.0).communicate()
+            alone = _alone(url, server.pid, seconds)
             writer = _write(url, VALUES_PER_S, seconds + 3)
             time.sleep(1.0)
             before = _resident_mb(server.pid)
@@ -137,10 +138,31 @@ def _measured(name: str, database: str | None, seconds: float) -> tuple[str, lis
                     "values per s": round(written["rate"]),
                 }
             )
+            rows.append(alone)
         finally:
             server.terminate()
             server.wait()
     return f"Reads at {NODES} nodes x {NAMES} names while {VALUES_PER_S} values per second are written, {name}", rows
+
+
+def _alone(url: str, server: int, seconds: float) -> Row:
+    """Writes without reads, and what they cost the server: on a busy machine the figure that says most."""
+    before, started = _processor_s(server), time.monotonic()
+    written = json.loads(_write(url, VALUES_PER_S, seconds).communicate()[0])
+    values = written["rate"] * (time.monotonic() - started)
+    return {
+        "call": "the same without readers",
+        "median ms": 1e3 * written["median"],
+        "p99 ms": 1e3 * written["p99"],
+        "values per s": round(written["rate"]),
+        "server's processor time per value, us": round(1e6 * (_processor_s(server) - before) / values),
+    }
+
+
+def _processor_s(process: int) -> float:
+    import psutil
+
+    return float(sum(psutil.Process(process).cpu_times()[:2]))
 
 
 def _resident_mb(process: int) -> int:

@@ -22,38 +22,77 @@ if any(find_spec(module) is None for module in ("fastapi", "sqlalchemy", "uvicor
     collect_ignore_glob = ["test_*.py"]  # the extra `telemetry` is not installed
 
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
+class Postgres:
     """A PostgreSQL server of its own: a fresh cluster on a Unix socket and a free loopback port."""
+
+    def __init__(self, programs: Path) -> None:
+        self.programs, self.port = programs, free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="flowlex-pg-"))
+        self.data = self.folder / "data"
+        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+        self.as_postgres: list[str] = []
+        if os.geteuid() == 0:  # the server refuses to run as root
+            account = pwd.getpwnam("postgres")
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+            self.as_postgres = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
+
+    def run(self, program: str, *arguments: str) -> None:
+        command = [*self.as_postgres, str(self.programs / program), *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+
+    def start(self) -> None:
+        options = f"-c port={self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder}"
+        self.run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-o", options, "-w", "start")
+
+    def kill(self) -> None:
+        """kill -9 of the server and all its processes."""
+        import psutil
+
+        main = psutil.Process(int((self.data / "postmaster.pid").read_text().split()[0]))
+        mine = [*main.children(recursive=True), main]
+        for process in [main, *mine]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(mine, timeout=30)
+
+    def remove(self) -> None:
+        with contextlib.suppress(AssertionError):  # it may be down
+            self.run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def new_postgres() -> Postgres:
     programs = find_postgres()
     if programs is None:
         reason = "no PostgreSQL server is installed (apt-get install postgresql)"
         if os.environ.get("FLOWLEX_REQUIRE_POSTGRES") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="flowlex-pg-"))
-    as_postgres: list[str] = []
-    if os.geteuid() == 0:  # the server refuses to run as root
-        account = pwd.getpwnam("postgres")
-        os.chown(folder, account.pw_uid, account.pw_gid)
-        as_postgres = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
-    data, port = folder / "data", free_port()
-    options = f"-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+    return Postgres(programs)
 
-    def run(program: str, *arguments: str) -> None:
-        command = [*as_postgres, str(programs / program), *arguments]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """One server for all tests of a process."""
+    server = new_postgres()
     try:
-        run("initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
-        run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", "start")
-        try:
-            yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
-        finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+        server.start()
+        yield server.url
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        server.remove()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A server that a test may kill."""
+    server = new_postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
 
 
 def find_postgres() -> Path | None:
@@ -103,6 +142,15 @@ def sqlite_store(tmp_path: Path) -> Iterator[object]:
         yield store
 
 
+#: With ``FLOWLEX_TEST_STEP`` naming a file, the process's wall clock is off by so many seconds as stand in it.
+STEPPED = """
+import os, time
+if (place := os.environ.get("FLOWLEX_TEST_STEP")):
+    real = time.time
+    time.time = lambda: real() + float(open(place).read() or 0)
+"""
+
+
 class Processes:
     """Starts `flowlex telemetry ...` in processes of their own and ends exactly those."""
 
@@ -114,7 +162,7 @@ class Processes:
     def start(self, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         log = self.folder / f"process-{len(self.logs)}.log"
         self.logs.append(log)
-        code = "from flowlex.cli.telemetry import app; app(prog_name='flowlex telemetry')"
+        code = STEPPED + "from flowlex.cli.telemetry import app; app(prog_name='flowlex telemetry')"
         with log.open("wb") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-c", code, *arguments],
@@ -126,11 +174,14 @@ class Processes:
         self.running.append(process)
         return process
 
-    def serve(self, url: str, port: int, *arguments: str) -> subprocess.Popen[bytes]:
+    def serve(
+        self, url: str, port: int, *arguments: str, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Start a server and wait until it answers."""
         import httpx
 
-        process = self.start("serve", "--port", str(port), *arguments, environment={"FLOWLEX_TELEMETRY_DATABASE": url})
+        environment = {"FLOWLEX_TELEMETRY_DATABASE": url} | (environment or {})
+        process = self.start("serve", "--port", str(port), *arguments, environment=environment)
         until = time.monotonic() + 120  # a busy machine starts slowly
         while time.monotonic() < until:
             assert process.poll() is None, self.logs[-1].read_text()
