@@ -77,7 +77,9 @@ def _large(rows: int) -> tuple[str, list[Row]]:
             samples = [Sample(name=f"v{k}", time=1.0, value=0.5) for k in range(NAMES)]
             store.write([(f"n{n}", None, samples)], 1.0)
         with store._write() as connection:
+            connection.exec_driver_sql("DROP INDEX sample_history")  # made anew in one go: far quicker
             connection.exec_driver_sql(_FILL, (rows, NODES * NAMES))
+            connection.exec_driver_sql("CREATE INDEX sample_history ON sample (series, time)")
         until = 1e6 + rows / VALUES_PER_S
         found: list[Row] = []
 
