@@ -45,12 +45,23 @@ def _unimodularity() -> None:
         importlib.import_module(f"flowlex.validation.unimodularity.{name}").warm()
 
 
+def _network_simulation() -> None:
+    from flowlex.simulation.experiments.coflow_hour import drawn, drawn_coflows
+    from flowlex.simulation.network import simulate_traffic
+    from flowlex.simulation.network.just_in_time import JustInTime
+    from flowlex.simulation.network.traffic import Traffic
+
+    drawn(0, True)
+    simulate_traffic(Traffic.of(drawn_coflows(0, 5)), JustInTime())
+
+
 #: What uses compiled loops, and a small run of each.
 RUNS: dict[str, Callable[[], None]] = {
     "engine network": _networks,
     "live scheduler, replay": _live,
     "pod placement": _pods,
     "tu, integers, claims": _unimodularity,
+    "simulate, networks": _network_simulation,
 }
 
 

@@ -51,17 +51,7 @@ class Carried:
         if net.numbers[PAIRS]:
             refuse("it answered Rates, but its grouping is 'pair', which serves only state.fair()")
         transfers, rates = _numbers(answer, refuse)
-        for f, rate in zip(transfers.tolist(), rates.tolist(), strict=True):
-            if not 0 <= f < traffic.count:
-                refuse(f"it gave a rate to transfer {f}; there are {traffic.count}, numbered from 0")
-            if net.place[f] < 0:
-                when = "has already arrived" if net.end[f] == net.end[f] else "may not be sent yet"
-                refuse(f"it gave a rate to transfer {traffic.transfer_names[f]!r}, which {when}")
-            if not 0 <= rate < np.inf:
-                refuse(f"it gave transfer {traffic.transfer_names[f]!r} the rate {rate}; rates are finite, at least 0")
-        if len(np.unique(transfers)) < len(transfers):
-            twice = int(np.flatnonzero(np.bincount(transfers) > 1)[0])
-            refuse(f"it gave transfer {traffic.transfer_names[twice]!r} two rates")
+        _refuse_transfers(transfers, rates, traffic, net, refuse)
         if not answer.until_s > now_s:
             refuse(f"it wants to be asked again at {answer.until_s} s, which is not later")
         held = nothing.held.copy()
@@ -83,6 +73,24 @@ def _numbers(answer: Rates, refuse: Refuse) -> tuple[Ints, Floats]:
     if transfers.shape != rates.shape or transfers.ndim != 1:
         refuse(f"it answered {transfers.size} transfers and {rates.size} rates; give each transfer one rate")
     return transfers.astype(np.int64), rates
+
+
+def _refuse_transfers(transfers: Ints, rates: Floats, traffic: Traffic, net: Net, refuse: Refuse) -> None:
+    """Refuse the first transfer that cannot have the rate it is given."""
+    unknown = (transfers < 0) | (transfers >= traffic.count)
+    if unknown.any():
+        refuse(f"it gave a rate to transfer {transfers[unknown][0]}; there are {traffic.count}, numbered from 0")
+    absent = transfers[net.place[transfers] < 0]
+    if len(absent):
+        when = "has already arrived" if net.end[absent[0]] == net.end[absent[0]] else "may not be sent yet"
+        refuse(f"it gave a rate to transfer {traffic.transfer_names[int(absent[0])]!r}, which {when}")
+    wrong = np.flatnonzero(~((rates >= 0) & (rates < np.inf)))
+    if len(wrong):
+        name, rate = traffic.transfer_names[int(transfers[wrong[0]])], float(rates[wrong[0]])
+        refuse(f"it gave transfer {name!r} the rate {rate}; rates are finite, at least 0")
+    numbers, times = np.unique(transfers, return_counts=True)
+    if (times > 1).any():
+        refuse(f"it gave transfer {traffic.transfer_names[int(numbers[times > 1][0])]!r} two rates")
 
 
 def _disorder(order: Ints, groups: Ints) -> str:

@@ -1,0 +1,58 @@
+"""A policy of one's own in ten lines, as the notes of `flowlex.simulation.network.state` describe it."""
+
+import numpy as np
+
+from flowlex.instances.scenario import PolicyChoice
+from flowlex.simulation.experiments.coflow_hour import drawn_coflows
+from flowlex.simulation.network import SIMULATOR, NetworkState, Rates, simulate_traffic
+from flowlex.simulation.network.policies import Fair
+from flowlex.simulation.network.record import figures
+from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.registry import Run, make_policy
+
+
+class SmallestTransferFirst:
+    """Each transfer in order of what it has left takes all that its ports have."""
+
+    conserving = True
+
+    def decide(self, state: NetworkState) -> Rates:
+        left, machines = state.traffic.ports.copy(), len(state.traffic.machines)
+        rate = np.zeros(state.traffic.count)
+        for f in state.transfers[np.argsort(state.left_mb[state.transfers], kind="stable")]:
+            ports = [state.traffic.sender[f], state.traffic.receiver[f] + machines]
+            rate[f] = left[ports].min()
+            left[ports] -= rate[f]
+        return Rates(state.transfers, rate[state.transfers])
+
+
+class LongestBottleneckFirst:
+    conserving = True
+
+    def decide(self, state):
+        return state.in_order(state.coflows[np.argsort(-state.bottleneck_s)], "madd")
+
+
+def test_own_policies_run_beside_the_others():
+    instance = drawn_coflows(3, 15)
+    mine = SIMULATOR.simulate(instance, SmallestTransferFirst(), Run())
+    worst = SIMULATOR.simulate(instance, LongestBottleneckFirst(), Run())
+    best = SIMULATOR.simulate(instance, make_policy("network", PolicyChoice(name="sebf")), Run())
+    assert figures(best)["mean_cct_s"] <= figures(worst)["mean_cct_s"]
+    assert figures(mine)["unfinished"] == 0
+
+
+def test_a_state_shows_what_is_there():
+    seen = []
+
+    class Watching(Fair):
+        def decide(self, state):
+            seen.append((state.now_s, len(state.transfers), len(state.arrived), float(state.left_mb.sum())))
+            return super().decide(state)
+
+    traffic = Traffic.of(drawn_coflows(3, 4))
+    simulate_traffic(traffic, Watching())
+    assert seen[0][1] == seen[0][2] > 0
+    assert sum(arrived for _, _, arrived, _ in seen) == traffic.count
+    assert [left for *_, left in seen] == sorted((left for *_, left in seen), reverse=True)
+    assert seen[0][3] == traffic.size_mb.sum()
