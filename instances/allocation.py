@@ -37,7 +37,9 @@ class GpuType(Part):
 
     name: Name
     count: GpuCount
+    """How many there are."""
     usd_per_hour: NonNegative = 0.0
+    """Price of one, in US dollars per hour."""
 
 
 class JobType(Part):
@@ -45,15 +47,20 @@ class JobType(Part):
 
     name: Name
     gpus: GpuCount = 1
+    """GPUs that a job of the type uses at once."""
     steps_per_s: dict[Name, NonNegative]
+    """Steps per second on each GPU type; left out: it does not run there."""
 
 
 class PairThroughput(Part):
     """Steps per second of two job types that share their GPUs, of one GPU type (space sharing)."""
 
     job_types: tuple[Name, Name]
+    """The two types, of equal numbers of GPUs."""
     gpu_type: Name
+    """Where they share."""
     steps_per_s: tuple[NonNegative, NonNegative]
+    """Steps per second of the first and of the second."""
 
 
 class Entity(Part):
@@ -113,8 +120,11 @@ class Limit(Part):
     """
 
     job: Name | None = None
+    """Whose; null: of no job in particular."""
     entity: Name | None = None
+    """Whose; null: of no entity in particular."""
     gpu_type: Name | None = None
+    """Of which type; null: of all together."""
     least_gpus: NonNegative = 0.0
     most_gpus: NonNegative | None = None
 
@@ -161,11 +171,17 @@ class AllocationInstance(Instance):
 
     kind: Literal["allocation"] = "allocation"
     gpu_types: Annotated[tuple[GpuType, ...], Field(min_length=1)]
+    """The GPUs; at least one type."""
     job_types: Annotated[tuple[JobType, ...], Field(min_length=1)]
+    """What is trained, and how fast."""
     jobs: Annotated[tuple[AllocationJob, ...], Field(min_length=1)]
+    """The jobs, in order of arrival; at least one."""
     pairs: tuple[PairThroughput, ...] = ()
+    """Which types may share GPUs, and how fast each then is."""
     entities: tuple[Entity, ...] = ()
+    """Who owns jobs; empty: nobody in particular."""
     limits: tuple[Limit, ...] = ()
+    """Floors and caps."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -61,8 +61,11 @@ class Computation(Part):
 
     name: Name
     seconds: NonNegative
+    """How long it takes, in seconds."""
     after: tuple[Name, ...] = ()
+    """Computations of the job that must be done before it starts."""
     machine: Name | None = None
+    """Where it runs; null when it does not matter."""
 
 
 class Transfer(Part):
@@ -84,8 +87,11 @@ class Transfer(Part):
 
     name: Name
     size_mb: Positive
+    """In MB (10^6 bytes)."""
     sender: Name
+    """The machine that sends."""
     receiver: Name
+    """The machine that receives, another one."""
     feeds: Name
     ready_s: NonNegative = 0.0
     deadline_s: Positive | None = None
@@ -115,8 +121,11 @@ class Job(Part):
 
     name: Name
     arrival_s: NonNegative = 0.0
+    """When it arrives, in seconds from the beginning."""
     computations: Annotated[tuple[Computation, ...], Field(min_length=1)]
+    """Its computations; at least one."""
     transfers: tuple[Transfer, ...] = ()
+    """What they wait for."""
 
     @model_validator(mode="after")
     def _check(self) -> Job:
@@ -145,9 +154,13 @@ class BackgroundCopy(Part):
 
     name: Name
     size_mb: Positive
+    """In MB (10^6 bytes)."""
     sender: Name
+    """The machine that sends."""
     receiver: Name
+    """The machine that receives."""
     arrival_s: NonNegative = 0.0
+    """When it may begin, in seconds."""
 
     @model_validator(mode="after")
     def _check(self) -> BackgroundCopy:
@@ -217,8 +230,11 @@ class JitInstance(Instance):
 
     kind: Literal["jit-bandwidth"] = "jit-bandwidth"
     machines: Annotated[tuple[Machine, ...], Field(min_length=2)]
+    """The machines; at least two."""
     jobs: tuple[Job, ...]
+    """The jobs, in any order."""
     copies: tuple[BackgroundCopy, ...] = ()
+    """Traffic without deadlines."""
     slot_s: Positive = 0.1
     unit_mb: Positive = 1.25
     horizon_s: Positive | None = None

@@ -28,7 +28,9 @@ class RunRecord(Part):
     """One past run: so many items took so many seconds."""
 
     items: Annotated[int, Field(ge=1)] | Positive
+    """How many items were processed."""
     seconds: Positive
+    """How long that took, in seconds."""
 
 
 class LoadNode(Part):
@@ -64,15 +66,20 @@ class Block(Part):
 
     name: Name
     items: Annotated[int, Field(ge=1, le=10**12)] = 1
+    """How many items lie together."""
     holders: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """The nodes that hold them: the first has them, the others hold replicas."""
 
 
 class Link(Part):
     """What moving one item from ``source`` to ``target`` costs."""
 
     source: Name
+    """The node that gives."""
     target: Name
+    """The node that gets."""
     seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
+    """Seconds to move one item."""
 
 
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
@@ -112,9 +119,13 @@ class LoadPartitionInstance(Instance):
 
     kind: Literal["load-partition"] = "load-partition"
     nodes: Annotated[tuple[LoadNode, ...], Field(min_length=1)]
+    """The workers; at least one."""
     blocks: tuple[Block, ...] = ()
+    """What is to be processed, and where it lies."""
     links: tuple[Link, ...] = ()
+    """What moving an item costs between two nodes, where it is not the usual."""
     seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)] = 0.01
+    """Seconds to move an item where no link says otherwise."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

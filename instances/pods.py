@@ -29,12 +29,19 @@ class PodNode(Part):
 
     name: Name
     cpu_cores: Positive
+    """Cores that pods may use."""
     memory_gb: Positive
+    """Memory that pods may use, in GB."""
     cards: Annotated[int, Field(ge=0, le=64)] = 0
+    """How many GPU cards it has, all equal."""
     card_gb: NonNegative = 0.0
+    """Memory of a card, in GB."""
     card_model: Name | None = None
+    """Model of its cards."""
     labels: Labels = Field(default={})
+    """Labels, name to value."""
     taints: tuple[Name, ...] = ()
+    """Keep away every pod that does not tolerate them."""
 
 
 class Pod(Part):
@@ -66,13 +73,16 @@ class Pod(Part):
 
     name: Name
     cpu_cores: NonNegative = 0.0
+    """Cores that it requests."""
     memory_gb: NonNegative = 0.0
+    """Memory that it requests, in GB."""
     gpu_memory_gb: NonNegative = 0.0
     gpu_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     gpu_cards: Annotated[int, Field(ge=1, le=64)] = 1
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     node_labels: Labels = Field(default={})
     tolerations: tuple[Name, ...] = ()
+    """Taints that it tolerates; their order does not matter."""
     card_models: tuple[Name, ...] = ()
     node: Name | None = None
     move_cost: NonNegative | None = None
@@ -223,7 +233,9 @@ class PodInstance(Instance):
 
     kind: Literal["pod-placement"] = "pod-placement"
     nodes: Annotated[tuple[PodNode, ...], Field(min_length=1)]
+    """The machines; at least one."""
     pods: tuple[Pod, ...] = ()
+    """The pods, running and waiting."""
 
     @model_validator(mode="after")
     def _known_nodes(self) -> Self:

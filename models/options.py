@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
-import inspect
-import re
 import types
 import typing
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from flowlex.instances.docstrings import parameters
 from flowlex.models.answer import ModelError
 
 __all__ = ["Option", "check_option", "option_types", "options_of", "plain_options", "require_known"]
@@ -40,7 +39,7 @@ class Option:
 
 def options_of(cls: type) -> list[Option]:
     """The options of a model class; their meanings are those of its docstring's section of parameters."""
-    said = _parameters(inspect.cleandoc(cls.__doc__ or ""))
+    said = parameters(cls.__doc__)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     found = []
     for name, hint in option_types(cls).items():
@@ -73,21 +72,6 @@ def _values(hint: Any) -> str:
         return f"list of {_values(args[0])}"
     plain = {bool: "true, false", int: "whole number", float: "number", str: "text"}
     return plain.get(hint) or ("a function" if callable(hint) and not isinstance(hint, type) else hint.__name__)
-
-
-def _parameters(text: str) -> dict[str, str]:
-    """What a numpydoc section ``Parameters`` says of each name, on one line."""
-    _, _, rest = text.partition("Parameters\n----------\n")
-    section = re.split(r"\n\n\w[^\n]*\n-{3,}\n", rest, maxsplit=1)[0]
-    said: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.partition(":")[0].split(",")]
-        else:
-            for name in names:
-                said[name] = f"{said.get(name, '')} {line.strip()}".strip()
-    return said
 
 
 def require_known(cls: type, names: typing.Iterable[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowlex.instances import Instance, InstanceError, generate, json_schema, read_instance, write_instance
+from flowlex.instances import Instance, InstanceError, generate, json_schema, kinds, read_instance, write_instance
 from flowlex.instances.dimacs import format_dimacs
 from flowlex.instances.files import read_bytes, write_atomically
 
@@ -213,3 +213,18 @@ def test_gzip_that_unfolds_to_more_than_the_cap(tmp_path):
     (tmp_path / "x.gz").write_bytes(gzip.compress(b" " * ((1 << 20) + 1)))
     with pytest.raises(InstanceError, match=r"x\.gz: unfolds to more than 1 MB; unpack it first"):
         read_bytes(tmp_path / "x.gz", most=1 << 20)
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_the_schema_describes_every_field(kind):
+    schema = json_schema(kind)
+    parts = {kind: schema} | schema.get("$defs", {})
+    general = {"kind", "version", "name", "comment"}
+    undescribed = [
+        (name, field)
+        for name, part in parts.items()
+        for field, facts in part.get("properties", {}).items()
+        if field not in general and not facts.get("description")
+    ]
+    assert undescribed == []
+    assert "Parameters\n" not in str(schema)
