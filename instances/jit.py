@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from flowlex.instances.arrays import Floats, Integers
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 from flowlex.instances.dags import topological_order
-from flowlex.instances.rounding import Rounding
+from flowlex.instances.rounding import Rounding, whole_above, whole_below
 
 __all__ = [
     "BackgroundCopy",
@@ -37,9 +37,6 @@ __all__ = [
 #: Units and slots stay below these, so that products and sums of both are exact.
 MOST = 2**53
 LATEST = 10**12
-
-#: Relative slack below which a quotient counts as whole (0.3 / 0.1 is three units, not four).
-WHOLE = 1e-9
 
 
 class Machine(Part):
@@ -249,7 +246,7 @@ class JitInstance(Instance):
         self._check_sizes()
         for machine in self.machines:
             for rate, side in ((machine.out_mbps, "out"), (machine.in_mbps, "in")):
-                if _down(rate / 8 * self.slot_s / self.unit_mb) < 1:
+                if whole_below(rate / 8 * self.slot_s / self.unit_mb) < 1:
                     raise ValueError(
                         f"machine {machine.name!r} sends {rate / 8 * self.slot_s:.6g} MB a slot {side}, "
                         f"which is rounded down to no unit of {self.unit_mb:g} MB; use a smaller unit_mb "
@@ -341,14 +338,14 @@ class JitInstance(Instance):
         firm = [np.nan if f.firm_s is None else f.firm_s for _, f in transfers]
         return read_only(
             JitArrays(
-                out_units=_down(np.array([m.out_mbps for m in self.machines]) * per_slot),
-                in_units=_down(np.array([m.in_mbps for m in self.machines]) * per_slot),
+                out_units=whole_below(np.array([m.out_mbps for m in self.machines]) * per_slot),
+                in_units=whole_below(np.array([m.in_mbps for m in self.machines]) * per_slot),
                 sender=_ints([machine[f.sender] for _, f in transfers]),
                 receiver=_ints([machine[f.receiver] for _, f in transfers]),
                 job=owner,
                 feeds=_ints([place[k][f.feeds] for k, f in transfers]),
                 size_mb=size,
-                size_units=_up(size / self.unit_mb),
+                size_units=whole_above(size / self.unit_mb),
                 ready_s=ready,
                 start_s=arrival[owner] + ready,
                 deadline_s=np.array(deadline, dtype=np.float64),
@@ -398,11 +395,3 @@ class JitInstance(Instance):
 
 def _ints(values: Sequence[int]) -> Integers:
     return np.array(values, dtype=np.int64)
-
-
-def _down(value: Floats | float) -> Integers:
-    return np.asarray(np.floor(np.asarray(value) * (1 + WHOLE)), dtype=np.int64)
-
-
-def _up(value: Floats) -> Integers:
-    return np.asarray(np.ceil(value * (1 - WHOLE)), dtype=np.int64)

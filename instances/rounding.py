@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Rounding"]
+import numpy as np
+
+from flowlex.instances.arrays import Floats, Integers
+
+__all__ = ["WHOLE", "Rounding", "whole_above", "whole_below"]
+
+#: Relative slack below which a quotient counts as whole (0.3 / 0.1 is three units, not four).
+WHOLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -38,3 +45,13 @@ class Rounding:
             f"{rates}; sizes are rounded up to whole units: {self.size_added_mb:.6g} MB added "
             f"({self.size_added_share:.2%})"
         )
+
+
+def whole_below(value: Floats | float) -> Integers:
+    """The largest whole numbers not above the values."""
+    return np.asarray(np.floor(np.asarray(value) * (1 + WHOLE)), dtype=np.int64)
+
+
+def whole_above(value: Floats) -> Integers:
+    """The least whole numbers not below the values."""
+    return np.asarray(np.ceil(value * (1 - WHOLE)), dtype=np.int64)

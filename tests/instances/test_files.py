@@ -122,7 +122,7 @@ def test_same_instance_same_bytes(tmp_path):
 
 
 def test_schema_of_an_unknown_kind():
-    with pytest.raises(InstanceError, match="unknown kind 'none'; one of: allocation, flow-scheduling, "):
+    with pytest.raises(InstanceError, match="unknown kind 'none'; one of: allocation, "):
         json_schema("none")
 
 
