@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from flowlex.instances.arrays import Floats, Integers
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 from flowlex.instances.dags import topological_order
-from flowlex.instances.rounding import Rounding, whole_above, whole_below
+from flowlex.instances.rounding import WHOLE, Rounding, whole_above, whole_below
 
 __all__ = [
     "BackgroundCopy",

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.exact import rational
-from flowlex.instances.jit import WHOLE, JitInstance
+from flowlex.instances.jit import JitInstance
+from flowlex.instances.rounding import WHOLE
 from flowlex.models.base import ModelError
 from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
