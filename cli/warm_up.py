@@ -33,9 +33,14 @@ def _live() -> None:
 
 def _pods() -> None:
     from flowlex.instances import generate
+    from flowlex.instances.pods import PodInstance
+    from flowlex.models.pods.arrivals import live_through
     from flowlex.models.registry import solve
 
-    solve(generate("kubeflow-testbed"), max_steps=2000)
+    instance = generate("kubeflow-testbed")
+    solve(instance, max_steps=2000)
+    if isinstance(instance, PodInstance):
+        live_through(instance, moves=1)
 
 
 def _unimodularity() -> None:
