@@ -39,7 +39,7 @@ def test_requests_reach_the_load_with_the_last_pod(tmp_path: Path, load: float) 
 
 def test_pods_without_gpus_reach_no_load(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="no pod asks for a GPU"):
-        generate("openb-arrivals", **lists(tmp_path, "\n".join(FIVE.split("\n")[:1] + ["p,1,1,0,0"])))
+        generate("openb-arrivals", **lists(tmp_path, "\n".join([*FIVE.split("\n")[:1], "p,1,1,0,0"])))
 
 
 def test_lists_with_five_columns_are_read(tmp_path: Path) -> None:
