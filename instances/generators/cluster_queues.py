@@ -1,4 +1,4 @@
-"""Clusters over time that show one thing each: queues of theory, pods that come and go, small random ones."""
+"""Clusters over time that show one thing each: queues of theory, pods, a day of many machines, random ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
 from flowlex.instances.generators.registry import generator
 
-__all__ = ["cluster_pods", "cluster_queue", "cluster_random"]
+__all__ = ["cluster_day", "cluster_pods", "cluster_queue", "cluster_random"]
 
 _Positive = Annotated[int, Field(ge=1)]
 _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -140,3 +140,53 @@ def cluster_pods(
             ClusterJob(name=f"pod{k}", tasks=(task,), arrival_s=arrival_s, priority=int(rng.integers(priorities)))
         )
     return ClusterWorkload(name="cluster-pods", nodes=nodes, jobs=tuple(jobs))
+
+
+@generator("cluster-day")
+def cluster_day(
+    *,
+    seed: int = 0,
+    machines: _Positive = 10_000,
+    slots: _Positive = 3,
+    tasks: _Positive = 100_000,
+    load: Annotated[float, Field(gt=0, lt=2)] = 0.8,
+    day_s: _Rate = 86_400.0,
+    priorities: _Positive = 3,
+) -> ClusterWorkload:
+    """A day in the manner of the Google trace: heavy-tailed jobs and durations, arrivals that follow the sun.
+
+    Parameters
+    ----------
+    seed
+        Of everything. Job sizes follow a Pareto law of exponent 1.2, cut at a fiftieth of all tasks; durations are
+        log-normal with spread 1.5; arrivals are Poisson with a rate that swings by 40 % over the day.
+    machines, slots
+        The cluster; 40 machines to a rack.
+    tasks, load
+        How many, and the slots that they hold on average over those that there are.
+    day_s
+        When arrivals end.
+    priorities
+        Classes, 0 the most important.
+    """
+    rng = np.random.default_rng(seed)
+    nodes = tuple(
+        ClusterNode(name=f"m{k}", rack=f"r{k // 40}", places=(Place(name=f"m{k}.s", capacity={"slot": slots}),))
+        for k in range(machines)
+    )
+    sizes: list[int] = []
+    while sum(sizes) < tasks:
+        drawn = np.minimum(np.ceil((1.0 - rng.random(1000)) ** (-1 / 1.2)), max(tasks // 50, 1)).astype(np.int64)
+        sizes += drawn.tolist()
+    ends = np.cumsum(sizes)
+    sizes = sizes[: int(np.searchsorted(ends, tasks)) + 1]
+    mean_s = load * machines * slots * day_s / sum(sizes)
+    moments = rng.random(4 * len(sizes)) * day_s
+    kept = moments[rng.random(len(moments)) < (1 + 0.4 * np.sin(2 * np.pi * moments / day_s)) / 1.4]
+    jobs = []
+    for j, (size, arrival_s) in enumerate(zip(sizes, np.sort(kept[: len(sizes)]).tolist(), strict=True)):
+        seconds = (mean_s * np.exp(rng.normal(-1.125, 1.5, size))).tolist()
+        made = tuple(ClusterTask(name=f"j{j}.{k}", demand={"slot": 1}, compute_s=s) for k, s in enumerate(seconds))
+        priority = int(rng.integers(priorities))
+        jobs.append(ClusterJob(name=f"j{j}", tasks=made, arrival_s=arrival_s, priority=priority, user=f"u{j % 50}"))
+    return ClusterWorkload(name="cluster-day", nodes=nodes, jobs=tuple(jobs))
