@@ -56,7 +56,8 @@ class Rule:
             return Verdict.NOT
         if self.size is None or self.size[0] <= ours.mean <= self.size[1]:
             return Verdict.REPRODUCED
-        return Verdict.DIRECTION
+        anything = (low, high) == (-math.inf, math.inf)  # a size without a direction
+        return Verdict.NOT if anything else Verdict.DIRECTION
 
 
 @dataclass(frozen=True)
