@@ -144,7 +144,7 @@ def test_experiments_have_names_of_their_own_and_belong_to_their_papers():
     assert len({each.name for each in found}) == len(found)
     assert {each.paper for each in found} <= set(papers())
     for each in found:
-        assert len({statement.figure for statement in each.statements}) == len(each.statements)
+        assert len({(s.figure, s.says) for s in each.statements}) == len(each.statements), each.name
         assert all(values for values in each.open.values())
 
 
