@@ -129,6 +129,11 @@ class JitSolution(Solution):
         return answer[0], answer[1]
 
     @property
+    def remaining_by_slot(self) -> NDArray[np.float64]:
+        """(M, slots) share of every machine's egress that jobs leave in a slot, file copies not counted."""
+        return np.asarray(1 - self.job_load[0] / self.grid.out_units[:, None])
+
+    @property
     def remaining(self) -> NDArray[np.float64]:
         """(M, 2) the paper's H, and the same inwards: share of a machine's ports that jobs leave, over all slots.
 
