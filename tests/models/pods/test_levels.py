@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates.pod_sizes import all_ways
 
@@ -79,12 +80,17 @@ def test_the_cheaper_of_two_is_stopped() -> None:
     assert solved(PodInstance(nodes=(node,), pods=pods)).node.tolist() == [0, -1, 0]
 
 
-def test_a_large_cluster_preempts_by_search_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flowlex.models.pods.admission.DIRECT", -1)
+class BySearch(PodPlacement):
+    """No integer program over pods and nodes."""
+
+    effort = Effort(admission=-1)
+
+
+def test_a_large_cluster_preempts_by_search_alone() -> None:
     nodes = tuple(PodNode(name=f"n{k}", cpu_cores=8, memory_gb=8) for k in range(6))
     runs = [Pod(name=f"r{k}", cpu_cores=3, priority=k % 3, node=f"n{k // 2}", preempt_cost=1.0) for k in range(12)]
     fresh = [Pod(name=f"p{k}", cpu_cores=4, priority=1) for k in range(8)]
-    found = PodPlacement(PodInstance(nodes=nodes, pods=(*runs, *fresh)))._admit("highs", SolveOptions())
+    found = BySearch(PodInstance(nodes=nodes, pods=(*runs, *fresh)))._admit("highs", SolveOptions())
     assert found.cluster is not None and all(a <= b for a, b in zip(found.admitted, found.most, strict=True))
     for p, pod in enumerate(runs):  # only less important ones are stopped
         if found.cluster.node[p] < 0:
