@@ -89,7 +89,7 @@ def test_the_network_has_the_optimum_and_the_duals_of_the_program(seed: int) -> 
 
 def test_models_come_back_as_networks(tmp_path: Path) -> None:
     for generator in ("gpu-figure4", "flow-random"):
-        path = tmp_path / "i.json"
+        path = tmp_path / f"{generator}.json"
         assert CliRunner().invoke(app, ["generate", generator, "-o", str(path)]).exit_code == 0
         formulation = model_for(read_instance(path)).formulation
         found = check(formulation).to_network(formulation)
