@@ -31,7 +31,7 @@ from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
-from flowlex.models.allocation.program import Base, equal_throughput, raised_program
+from flowlex.models.allocation.program import Base, raised_program
 
 __all__ = ["FinishTimes", "Raise", "Step", "fill", "finish_times", "pace_of", "quickest"]
 
@@ -92,11 +92,6 @@ def pace_of(instance: AllocationInstance, full: Booleans, *, hierarchical: bool)
 def prices_of(program: LinearProgram, duals: Floats) -> dict[str, Floats]:
     """Non-negative prices of all rows of a maximisation, by name."""
     return {name: np.abs(values) for name, values in program.split_rows(duals).items()}
-
-
-def gain_of(base: Base, view: AllocationArrays, *, aware: bool) -> Expression:
-    """(n,) throughput relative to the equal split, or time."""
-    return base.throughput * (1 / equal_throughput(view)) if aware else base.time
 
 
 def fill(

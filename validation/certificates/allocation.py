@@ -267,6 +267,34 @@ def _total(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check],
     return checks, abs(reached)
 
 
+def _by_parts(data: Data, use: _Use, steps: list[PricedStep], stated: Any) -> tuple[list[Check], float, float]:
+    """An answer put together from parts: what it reaches, and whether prices of the whole prove the stated bound."""
+    policy, prices = data.options["policy"], priced(data, steps[0])
+    if policy in ("max_throughput", "min_cost"):
+        sign = -1 if policy == "min_cost" else 1
+        gains: dict[str, Floats] = {"cost": data.price} if sign < 0 else {"speed": np.ones(len(data.job))}
+        bound = sign * most_gain(data, prices, **gains)[0]
+        objective = float(use.held @ data.price) if sign < 0 else float(use.throughput.sum())
+    elif policy in ("max_min", "water_filling", "makespan"):
+        units, y, pace = _units(data), prices.level, _paces(data, set())
+        most = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))[0]
+        gained = use.time if units is None else units * use.throughput
+        bound = float(most / (y @ pace)) if y @ pace > 0 else np.inf
+        objective = float((gained / pace).min())
+        if policy == "makespan":
+            bound, objective = (_shortest(data) / value if value > 0 else np.inf for value in (bound, objective))
+    else:
+        return [Check("a policy that is solved by parts", False, detail=str(policy)[:60])], 0.0, 0.0
+    said = float(stated) if isinstance(stated, int | float) else np.nan
+    over = (said - bound if policy in ("makespan", "min_cost") else bound - said) / (1 + abs(bound))
+    checks = [
+        Check("prices of rows that exist", not prices.wrong, detail=prices.wrong),
+        Check("no allocation is better than the bound", len(steps) == 1 and over <= TOLERANCE, detail=f"{bound:.10g}"),
+        Check("what is reached is finite", bool(np.isfinite([objective, bound]).all())),
+    ]
+    return checks, objective if np.isfinite(objective) else 0.0, said if np.isfinite(said) else 0.0
+
+
 def _judge(claimed: Claimed) -> Finding:
     document = claimed.document
     data = Data(claimed.instance, document.options)
@@ -283,6 +311,11 @@ def _judge(claimed: Claimed) -> Finding:
     policy = document.options["policy"]
     if not steps:
         return Finding("feasible", tuple(checks), metrics=figures)
+    if document.options.get("parts", 1) != 1:
+        more, objective, bound = _by_parts(data, use, steps, document.bound)
+        checks += [*more, _duals(document.duals, steps[0])]
+        exact = [Fraction(value) for value in (objective, bound)]
+        return Finding("bounded", tuple(checks), exact[0], exact[1], metrics=figures, tolerance=TOLERANCE)
     if policy == "finish_time":
         more, objective, bound = _finish(data, use, steps)
     elif policy in ("max_throughput", "min_cost"):

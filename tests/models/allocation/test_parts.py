@@ -1,0 +1,134 @@
+"""Allocations by parts: feasible for the whole, bounded by it, refused where they cannot be, faults found."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex import Allocation, solve
+from flowlex.formulations import Status
+from flowlex.formulations.outcome import EngineError
+from flowlex.instances import AllocationInstance, generate
+from flowlex.models import ModelError
+from flowlex.validation.certificates import verify
+from tests.models.allocation.cases import random_instance
+
+POLICIES = ["max_min", "water_filling", "makespan", "max_throughput", "min_cost"]
+
+
+def test_equal_parts_by_hand() -> None:
+    kinds = [{"name": "k", "steps_per_s": {"g": 1.0}}]
+    jobs = [{"name": n, "job_type": "k"} for n in "abcdef"]
+    instance = AllocationInstance.model_validate(
+        {"gpu_types": [{"name": "g", "count": 3}], "job_types": kinds, "jobs": jobs}
+    )
+    parted = Allocation(instance, parts=3).solve("highs")
+    assert parted.status is Status.FEASIBLE and np.allclose(parted.time, 0.5)
+    assert parted.objective == pytest.approx(0.5) and parted.bound == pytest.approx(0.5)  # as good as the whole
+    uneven = Allocation(instance, parts=2).solve("highs")  # 2 GPUs for three jobs, 1 for the others
+    assert uneven.objective == pytest.approx(1 / 3) and sorted(uneven.time.round(6)) == [0.333333] * 3 + [0.666667] * 3
+    assert uneven.bound == pytest.approx(0.5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.booleans())
+def test_parts_are_feasible_and_the_optimum_of_the_whole_is_within_the_bound(
+    seed: int, policy: str, aware: bool
+) -> None:
+    instance = random_instance(seed, limits=False, tight=0.2)
+    floor = [{"job": "j0", "most_gpus": 0.9}, {"job": "j1", "least_gpus": 0.01}]
+    instance = AllocationInstance.model_validate({**instance.model_dump(), "limits": floor})
+    options: dict[str, Any] = {"policy": policy}
+    if policy in ("max_min", "water_filling"):
+        options["aware"] = aware
+    whole = Allocation(instance, **options).solve("highs")
+    try:
+        parted = Allocation(instance, **options, parts=2, seed=seed).solve("highs")
+    except ModelError as error:
+        assert "in its part; ask for fewer parts" in str(error)
+        return
+    except EngineError as error:
+        assert "has no answer (infeasible); the whole may have one" in str(error)
+        return
+    assert parted.certificate is not None and parted.certificate.ok and parted.certificate.claim == "bounded"
+    assert whole.objective is not None and parted.bound is not None and parted.objective is not None
+    sign = 1 if policy in ("makespan", "min_cost") else -1
+    slack = 1e-6 * (1 + abs(whole.objective))
+    assert sign * parted.bound <= sign * whole.objective + slack
+    assert sign * whole.objective <= sign * parted.objective + slack
+
+
+def test_the_same_seed_is_the_same_division() -> None:
+    instance = generate("gavel-like", jobs=24, gpus=32, seed=1)
+    one, same, other = (solve(instance, "highs", parts=2, seed=s).share for s in (5, 5, 6))
+    assert one.tobytes() == same.tobytes() != other.tobytes()
+
+
+def test_many_jobs_by_parts_lose_little() -> None:
+    instance = generate("gavel-like", jobs=200, gpus=64, seed=2, sharing=True)
+    parted = solve(instance, "highs", policy="max_throughput", parts=4)
+    assert parted.gap is not None and 0 <= parted.gap < 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"parts": 0}, "parts must be at least 1"),
+        ({"parts": 2, "seed": -1}, "seed at least 0"),
+        ({"parts": 9}, "without GPUs of type 'k80', which has 8; ask for at most 8 parts"),
+        ({"parts": 8}, "in its part; ask for fewer parts"),
+        ({"parts": 2, "policy": "hierarchical"}, "policy 'hierarchical' compares all jobs"),
+        ({"parts": 2, "policy": "finish_time"}, "policy 'finish_time' compares all jobs"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        Allocation(generate("gavel-like", jobs=24, seed=1), **options)
+
+
+def test_limits_of_many_jobs_and_few_jobs_are_refused() -> None:
+    instance = random_instance(1)
+    with pytest.raises(ModelError, match="limit 1 is not of one job"):
+        Allocation(instance, parts=2)
+    few = generate("gavel-like", jobs=2, gpus=64)
+    with pytest.raises(ModelError, match="parts=3 for 2 jobs"):
+        Allocation(few, parts=3)
+
+
+def _tighter(document: dict[str, Any]) -> None:
+    """A consistent file with a bound that its prices do not prove."""
+    objective = document["objective"]
+    document["bound"] = objective + 0.5 * (document["bound"] - objective)
+    document["gap"] = abs(objective - document["bound"]) / max(1.0, abs(objective))
+
+
+FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "called optimal": lambda d: d.update(status="optimal"),
+    "a tighter bound": _tighter,
+    "no bound": lambda d: d.update(bound=None, gap=None),
+    "another objective": lambda d: d.update(objective=d["objective"] * 1.01),
+    "dearer GPUs": lambda d: d["proof"]["steps"][0]["prices"].update(gpus={"k80": 1.0, "p100": 1.0, "v100": 1.0}),
+    "no prices": lambda d: d["proof"]["steps"][0].update(prices={}),
+    "a share larger": lambda d: d["answer"]["shares"][0].update(fraction=2.0),
+    "one part said": lambda d: d["options"].update(parts=1),
+    "a policy that has no parts": lambda d: d["options"].update(policy="finish_time"),
+}
+
+
+@pytest.mark.parametrize("policy", ["max_min", "max_throughput"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_wrong_answers_by_parts_are_refused(fault: str, policy: str) -> None:
+    instance = generate("gavel-like", jobs=100, gpus=32, seed=3)
+    document = solve(instance, "highs", parts=2, policy=policy).to_dict()
+    assert verify(document, instance).ok
+    assert abs(document["bound"] - document["objective"]) > 1e-4  # so that there is a bound to tighten
+    wrong = copy.deepcopy(document)
+    wrong["certificate"] = None
+    FAULTS[fault](wrong)
+    assert not verify(wrong, instance).ok
