@@ -72,7 +72,8 @@ class Rules:
                 raise ModelError(f"two goals are of kind {kind}; keep one, with their rules and weights together")
         weight = 1 if self.order is None else self.order.weight_of
         weighted = [(goal, weight if isinstance(weight, int) else weight(k)) for k, goal in enumerate(self.goals)]
-        self._first = 1 if self.order is None else self.order.weights[0]  # weight of explicit costs
+        #: Weight of explicit costs and ``wait_cost``.
+        self.first: int = 1 if self.order is None else self.order.weights[0]
         others = [(goal, w) for goal, w in weighted if not isinstance(goal, Continuity)]
         self._continuity = [(goal, w) for goal, w in weighted if isinstance(goal, Continuity)]
         self._pricing = [(goal, w) for goal, w in others if _overrides(goal, "price") or _overrides(goal, "prices")]
@@ -103,11 +104,11 @@ class Rules:
 
     def waiting(self, task: TaskView) -> int:
         """Ordinary cost of waiting."""
-        cost = (self.wait_cost or 0) * self._first
+        cost = (self.wait_cost or 0) * self.first
         for goal, weight in self._waiting:
             units = goal.waiting(task, self.scale)
             if self.order is not None:
-                more = (self.wait_cost or 0) if weight == self._first else 0
+                more = (self.wait_cost or 0) if weight == self.first else 0
                 self.order.within(units + more, f"task {task.task.name!r} waiting")
             cost += units * weight
         return cost
@@ -158,7 +159,7 @@ class Rules:
             return found
         for machine in task.costs.keys() & found.keys():
             what = f"cost of {task.task.name!r} on {machine!r}"
-            found[machine] = self._first * self._ranked(self.scale.units(task.costs[machine], what), task)
+            found[machine] = self.first * self._ranked(self.scale.units(task.costs[machine], what), task)
         return self._shield(task, found, cluster)
 
     def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:

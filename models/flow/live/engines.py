@@ -10,8 +10,9 @@ from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.models.base import ModelError
 from flowlex.models.flow.live.network import Session
 from flowlex.models.flow.order import StrictOrder
+from flowlex.validation.certificates import Certificate, Check
 
-__all__ = ["EngineChoice", "Method", "make_session", "plan_stages", "solved_costs"]
+__all__ = ["EngineChoice", "Method", "make_session", "plan_stages", "prove", "solved_costs"]
 
 EngineChoice = Literal["paths", "highs"]
 Method = Literal["auto", "weights", "phases"]
@@ -50,6 +51,22 @@ def make_session(engine: str, divisors: tuple[int, ...], nodes: int, arcs: int) 
 
         return HighsSession()
     raise ModelError(f"no live engine is called {engine!r}; one of: paths, highs")
+
+
+def prove(session: Session, where: str) -> Certificate:
+    """Check flow and potentials in exact integers; raises `CertificateError` where they do not prove an optimum."""
+    found = session.violations()
+    stages = session.worst if isinstance(session, PhasedSession) else [found.reduced_costs]
+    names = [f"stage {k}: " for k in range(1, len(stages) + 1)] if len(stages) > 1 else [""]
+    checks = (
+        Check("flow conservation at every vertex", not found.conservation, found.conservation),
+        Check("flow between zero and the capacity", not found.bounds, found.bounds),
+        *(
+            Check(f"{name}reduced costs have the right sign", not worst, worst)
+            for name, worst in zip(names, stages, strict=True)
+        ),
+    )
+    return Certificate("optimal", True, checks).require(where)
 
 
 def solved_costs(session: Session, slots: Integers) -> list[int]:

@@ -271,6 +271,10 @@ class LiveNetwork:
         return any(isinstance(t, str) or bool(self.groups[t].arcs) for t in self.tasks[name].arcs)
 
     # Answers ---------------------------------------------------------------------------------------------------
+    def owner(self, slot: int) -> str | tuple[Spot, str] | None:
+        """The task, or the group and machine, that an arc belongs to."""
+        return self._owner[slot]
+
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Tasks whose machine is another than at the last call: (then, now)."""
         flow = self.session.flow

@@ -68,7 +68,7 @@ class LiveState:
         self.session = session
         self.cluster: ClusterView = ClusterView()
         self.network: ApartNetwork = ApartNetwork(session, self.cluster)
-        self._task_limit = task_limit
+        self.task_limit = task_limit
         self.now_s: float = 0.0
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
@@ -138,8 +138,8 @@ class LiveState:
 
     def put_job(self, job: FlowJob) -> None:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
-        if len(self.tasks) + len(job.tasks) > self._task_limit:
-            raise EventError(f"job {job.name!r}: there would be more than {self._task_limit} tasks; raise task_limit")
+        if len(self.tasks) + len(job.tasks) > self.task_limit:
+            raise EventError(f"job {job.name!r}: there would be more than {self.task_limit} tasks; raise task_limit")
         rule = job.different_machines or ""
         present = self._apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
@@ -149,7 +149,7 @@ class LiveState:
         self.jobs[job.name] = live
         if self.claims is not None:
             self.claims.put(job, len(views))
-        self.network.set_job(job.name, self._bounds(live, 0, len(views)))
+        self.network.set_job(job.name, self.bounds(live, 0, len(views)))
         for view, offers, wait in priced:
             name = view.task.name
             self.tasks[name] = view
@@ -220,20 +220,56 @@ class LiveState:
         if self.clock.matters:
             self.reprice(task, placed=True)
 
+    def resume(self, name: str, machine: str, started_s: float) -> None:
+        """Let a task count as running on a machine since then; a step moves it only for a gain."""
+        self.settle(name, machine)
+        task = self.tasks[name]
+        task.started_s = started_s
+        self.clock.stop(name)
+        self.clock.start(name, started_s)
+        self.reprice(task)
+        self.network.tasks[name].machine = machine
+
+    def prioritise(self, job: LiveJob, priority: int) -> None:
+        """Make a job more or less important; a refused cost leaves all as before."""
+        try:
+            self._prioritise(job, priority)
+        except ModelError:
+            self._prioritise(job, job.job.priority)
+            raise
+        job.job = job.job.model_copy(update={"priority": priority})
+        self.refresh_job(job)
+
+    def _prioritise(self, job: LiveJob, priority: int) -> None:
+        for name in job.tasks:
+            self.tasks[name].priority = priority
+            self.reprice(self.tasks[name])
+
+    def replace_machine(self, machine: Machine) -> None:
+        """Give a machine other labels or another rack; a refused cost leaves it as it was. What runs there stays."""
+        old = self.cluster.machines[machine.name]
+        self.take_machine(machine.name)
+        try:
+            self.put_machine(machine)
+        except ModelError:
+            self.put_machine(old)
+            raise
+
     def update_bounds(self) -> None:
         """Bring the bounds of jobs up to the present shares; without shares nothing depends on the others."""
         if self.rules.shares is None or self.claims is None:
             return
         for name, low, high in self.claims.changed(self.rules.shares, self.slots):
-            self.network.set_job(name, self._bounds(self.jobs[name], low, high))
+            self.network.set_job(name, self.bounds(self.jobs[name], low, high))
 
     def refresh_job(self, job: LiveJob) -> None:
         """Bring one job's costs up to its priority."""
         old = self.network.jobs[job.job.name].bounds
-        new = self._bounds(job, 0, 0)
+        new = self.bounds(job, 0, 0)
         self.network.set_job(job.job.name, replace(old, wait_cost=new.wait_cost, short_cost=new.short_cost))
 
-    def _bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
+    def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
+        """Bounds of a job that runs ``least`` to ``most`` tasks (without meaning when no goal bounds jobs)."""
         cost = self.weights.level * self.rules.level(job.job.priority)
         if self.rules.shares is None:
             return JobBounds(0, UNBOUND, 0, cost, cost)
