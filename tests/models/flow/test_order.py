@@ -18,6 +18,7 @@ from flowlex.models.flow.goals import (
     Priority,
     RandomCosts,
 )
+from flowlex.models.flow.live.engines import prove
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.order import StrictOrder
@@ -121,7 +122,7 @@ def test_a_wrong_stage_does_not_pass_the_certificate():
     ways = [group[name] for name in ("a", "b")]
     flow[slots], flow[ways] = flow[slots[::-1]].copy(), flow[ways[::-1]].copy()
     with pytest.raises(CertificateError, match="stage 2: reduced costs have the right sign"):
-        scheduler._certificate()
+        prove(scheduler.state.session, "here")
 
 
 def test_phases_are_saved_and_restored(flow_life, tmp_path):

@@ -19,6 +19,7 @@ from flowlex.models.flow.goals import (
     Priority,
     RandomCosts,
 )
+from flowlex.models.flow.live.engines import prove
 from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
@@ -191,7 +192,7 @@ def test_a_wrong_flow_does_not_pass_the_certificate():
     scheduler.step()
     scheduler.state.session.flow[:] = 0
     with pytest.raises(CertificateError, match="flow conservation"):
-        scheduler._certificate()
+        prove(scheduler.state.session, "here")
 
 
 @pytest.mark.parametrize("goals", ["strict", "spread"])
