@@ -112,12 +112,16 @@ def mixture(pool: Pool, share: Floats) -> Mixture:
     found = [*alone, *nothing, *_taken_away(pool, share)]
     known = {one.tobytes() for one in found}
     largest = False
+    centre: Floats | None = None
     for _ in range(20 * len(share) + 100):
         part, weight, price, rent = _mixed(np.array(found), share)
         if part >= 1 - _NOTHING:
             largest = True
             break
-        wanted = pool.heaviest(price)
+        centre = price if centre is None else 0.7 * centre + 0.3 * price
+        wanted = pool.heaviest(centre)  # prices jump about; their mean leads sooner to good configurations
+        if price[wanted].sum() <= rent + _NOTHING or wanted.tobytes() in known:
+            wanted = pool.heaviest(price)
         if price[wanted].sum() <= rent + _NOTHING or wanted.tobytes() in known:
             largest = True
             break
