@@ -61,11 +61,12 @@ def check_cost(scheduler, why, goals, options):
 
 
 @pytest.mark.parametrize("goals", SETS)
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
 def test_prices_and_blockers_are_true(seed, goals, flow_life):
     rules, options = SETS[goals]
     life, asked = flow_life(seed, rules, **options), 0
-    for _ in range(7):
+    life.scheduler.submit(job("queue", 14, priority=2))  # more than the slots of the start
+    for _ in range(5):
         life.step()
         scheduler = life.scheduler
         for task in [name for name in scheduler.state.tasks if scheduler.machine_of(name) is None][:3]:
