@@ -38,7 +38,7 @@ def reproduce(
     """Measure again what the papers state, and put it beside theirs.
 
     DIR gets report.html (self-contained), report.md, report.csv (a row per statement), measured.csv (all numbers) and a
-    SVG per experiment. Each statement has a verdict by a rule fixed before measuring: reproduced, direction only, not
+    SVG per experiment. Each statement has a verdict by the rule of its experiment: reproduced, direction only, not
     reproduced. Without --quick, what a paper leaves open is swept.
 
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.

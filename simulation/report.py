@@ -123,7 +123,8 @@ def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]],
     counts = Counter(row.verdict for mine in rows.values() for row in mine)
     intro = [
         f"{sum(counts.values())} statements: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()),
-        "Ours: mean and 95 % confidence interval over seeds. The rule of each verdict was fixed before measuring: "
+        "Ours: mean and 95 % confidence interval over seeds. Each verdict follows a rule that stands with its "
+        "experiment; some rules were stated more precisely after a first look, no parameter was set to meet a figure. "
         f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
         f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
     ]
