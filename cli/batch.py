@@ -71,7 +71,7 @@ class Batch:
         self.journal = journal
         self.before: list[Finished] = []
         self.tasks: list[dict[str, Any]] = []
-        self.work = work or Work()
+        self.work: Work = work or Work()
         self.marks: dict[Path, Fingerprint] = {path: self.work.mark(path) for path in files}
         self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
@@ -81,6 +81,7 @@ class Batch:
                 todo.append(path)
             else:
                 self.before.append(Finished({}, record))
+        self.skipped: int
         self.total, self.skipped = len(files), len(self.before)
         self.finished = self.unsolved = self._misused = 0
         self.jobs: int = min(jobs, max(1, len(todo)))

@@ -165,7 +165,7 @@ class EventLog:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.damage: InstanceError | None = None
 
     def __iter__(self) -> Iterator[Any]:

@@ -29,6 +29,7 @@ class SimulationError(ValueError):
     """
 
     def __init__(self, reason: str, *, at_s: float | None = None, event: str = "") -> None:
+        self.event: str
         self.reason, self.at_s, self.event = reason, at_s, event
         when = "" if at_s is None else f"at {at_s:g} s" + (f", {event}" if event else "") + ": "
         super().__init__(when + reason)
@@ -69,7 +70,7 @@ class Kernel:
     __slots__ = ("_heap", "_number", "events", "now_s")
 
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self.now_s: float = 0.0
         self.events = 0
         self._number = 0
         self._heap: list[tuple[float, int, int, Planned]] = []

@@ -67,7 +67,7 @@ class Ages:
     """How old rows are now, and which of them are stale."""
 
     def __init__(self, clock: Clock, max_age: float | None) -> None:
-        self.now = clock.now()
+        self.now: float = clock.now()
         self.max_age = max_age
         self._unsure = -math.inf if clock.unsure is None else clock.unsure
 

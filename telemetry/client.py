@@ -142,7 +142,7 @@ class TelemetryClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if token and url.startswith("http://") and httpx.URL(url).host not in _LOOPBACK:
             _LOG.warning("the token travels to %s in clear; serve with TLS and use https://", httpx.URL(url).host)
-        self.url = url.rstrip("/")
+        self.url: str = url.rstrip("/")
         # trust_env off: a proxy variable must not see the token, nor .netrc replace it.
         self._http = httpx.Client(
             base_url=f"{self.url}/v1",

@@ -45,7 +45,7 @@ class Database:
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         parsed = _parse(url)
-        self.dialect = parsed.get_backend_name()
+        self.dialect: str = parsed.get_backend_name()
         more: dict[str, Any] = {"pool_timeout": 5.0}
         if self.dialect == "sqlite":
             if not create and not Path(parsed.database or "").is_file():
@@ -59,7 +59,7 @@ class Database:
         if self.dialect == "sqlite":
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
         try:
-            self.migrated_from = self._migrate(create)
+            self.migrated_from: str | None = self._migrate(create)
         except BaseException:
             self._engine.dispose()
             raise

@@ -52,7 +52,7 @@ class Journal:
             "CREATE TABLE IF NOT EXISTS memory (name TEXT PRIMARY KEY, text TEXT NOT NULL)",
         ):
             self._connection.execute(statement)
-        self.identity = self._bind(path, node)
+        self.identity: str = self._bind(path, node)
         self.source = self._new_source()
         self._count: int = self._connection.execute("SELECT count(*) FROM pending").fetchone()[0]
 

@@ -13,18 +13,18 @@ class Metrics:
     """The figures of one service; names begin with ``flowlex_telemetry_``."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.samples = self._counter("samples", "Samples acknowledged, by whether they were new", "outcome")
-        self.refused = self._counter("refused", "Requests sent away, by reason", "reason")
-        self.requests = self._counter(
+        self.registry: CollectorRegistry = CollectorRegistry()
+        self.samples: Counter = self._counter("samples", "Samples acknowledged, by whether they were new", "outcome")
+        self.refused: Counter = self._counter("refused", "Requests sent away, by reason", "reason")
+        self.requests: Counter = self._counter(
             "requests", "Requests answered, by route, method and status", "route", "method", "status"
         )
-        self.latency = self._histogram("request_seconds", "Time to the first byte of an answer", "route")
-        self.commit = self._histogram("commit_seconds", "Time of one transaction of the writer")
-        self.waiting = self._gauge("waiting_writes", "Writes that wait for the writer")
-        self.nodes = self._gauge("nodes", "Nodes, by whether they are alive", "state")
-        self.clock = self._gauge("clock_ahead_seconds", "How far the service's clock is ahead of the wall clock")
-        self.removed = self._counter("removed", "Samples and aggregates that retention dropped", "kind")
+        self.latency: Histogram = self._histogram("request_seconds", "Time to the first byte of an answer", "route")
+        self.commit: Histogram = self._histogram("commit_seconds", "Time of one transaction of the writer")
+        self.waiting: Gauge = self._gauge("waiting_writes", "Writes that wait for the writer")
+        self.nodes: Gauge = self._gauge("nodes", "Nodes, by whether they are alive", "state")
+        self.clock: Gauge = self._gauge("clock_ahead_seconds", "How far the service's clock is ahead of the wall clock")
+        self.removed: Counter = self._counter("removed", "Samples and aggregates that retention dropped", "kind")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"flowlex_telemetry_{name}", text, labels, registry=self.registry)

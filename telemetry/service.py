@@ -72,12 +72,12 @@ class Service:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics: Metrics = Metrics()
         self.clock: Clock = store.start_clock()
-        self.tokens = TokenBook(store, self.clock)
-        self.writer = Writer(store, self.clock, self.metrics)
-        self.roster = Roster(store, self.clock, settings.alive_s)
-        self.rate = RateLimit(settings.requests_per_s)
+        self.tokens: TokenBook = TokenBook(store, self.clock)
+        self.writer: Writer = Writer(store, self.clock, self.metrics)
+        self.roster: Roster = Roster(store, self.clock, settings.alive_s)
+        self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self.heavy = asyncio.Semaphore(settings.heavy_reads)
 
     async def write(self, function: Callable[[], T]) -> T:

@@ -128,18 +128,21 @@ class JitScheduler:
     ) -> None:
         if every_s is not None and not every_s > 0:
             raise ModelError(f"every_s must be above 0, got {every_s}")
-        self.empty = JitInstance(machines=tuple(machines), jobs=(), slot_s=slot_s, unit_mb=unit_mb)
+        self.empty: JitInstance = JitInstance(machines=tuple(machines), jobs=(), slot_s=slot_s, unit_mb=unit_mb)
         model = JitBandwidth(self.empty, share=share, share_of=share_of, load=load, lat=lat)  # checks the options
+        self.share: float
         self.share, self.share_of, self.load, self.lat = model.share, model.share_of, model.load, model.lat
+        self.every_s: float | None
         self.keep_promises, self.every_s = keep_promises, every_s
+        self.options: dict[str, Any]
         self.engine, self.options = engine, options
-        self.slot = rational(slot_s)
+        self.slot: Fraction = rational(slot_s)
         #: Planned transfers that are not sent whole, by ``job/transfer``.
         self.sending: dict[str, Sending] = {}
         #: Transfers beyond the share: whoever sends them takes what the plan leaves.
         self.background: dict[str, Transfer] = {}
         self.jobs: set[str] = set()
-        self.now_s = 0.0
+        self.now_s: float = 0.0
         self._waiting: list[float] = []
         #: The slot that a step fell into, and what it goes on to send.
         self._under_way: tuple[int, dict[str, float]] = (-1, {})

@@ -88,8 +88,8 @@ class SearchState:
 
     def __post_init__(self) -> None:
         limit = self.search.options.time_limit_s
-        self.deadline = None if limit is None else time.perf_counter() + limit
-        self.last = self.grid.stop.copy()
+        self.deadline: float | None = None if limit is None else time.perf_counter() + limit
+        self.last: Integers = self.grid.stop.copy()
         self.rates = [np.zeros(0, np.int64)] * self.grid.count
 
     def solve(self, program: LinearProgram, engine: EngineName | None = None) -> Outcome:

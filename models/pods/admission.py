@@ -81,6 +81,7 @@ class Admitting:
         direct: int,
     ) -> None:
         self.direct = direct
+        self.options: SolveOptions
         self.builder, self.name, self.bounds, self.engine, self.options = builder, name, bounds, engine, options
         self.view, self.levels = builder.view, builder.levels
         self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s
@@ -88,7 +89,7 @@ class Admitting:
         placeable = np.zeros(len(groups.count), bool)
         placeable[builder.pairs[0]] = True
         self.can = placeable[groups.of] & (self.levels.of >= 0)
-        self.wanted = self.levels.total(self.can)
+        self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
 
     @property

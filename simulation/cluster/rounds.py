@@ -44,7 +44,9 @@ class Rounds:
         carry_out: Callable[[list[Action]], None],
         round_s: float,
     ) -> None:
+        self.policy: Policy
         self.kernel, self.state, self.log, self.run, self.policy = kernel, state, log, run, policy
+        self.round_s: float
         self.carry_out, self.round_s = carry_out, round_s
         self.count = 0
         self._idle = 0

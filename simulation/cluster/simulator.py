@@ -66,15 +66,15 @@ class ClusterRun:
     def __init__(self, workload: ClusterWorkload, policy: Policy, run: Run) -> None:
         self.run = run
         self.parameters = ClusterParameters(**checked(ClusterParameters, run.parameters, "parameters"))
-        self.streams = Streams(run.seed)
-        self.kernel = Kernel()
+        self.streams: Streams = Streams(run.seed)
+        self.kernel: Kernel = Kernel()
         units: Counter[str] = Counter()
         for place in workload.places:
             units.update(place.capacity)
         header = {"simulator": "cluster", "workload": workload.fingerprint, "seed": run.seed, "units": dict(units)}
-        self.log = RunLog(header)
-        self.state = State(workload, self.streams.of("policy"))
-        self.reading = Reading(self.state, self.log, self._compute, certify=self.parameters.certify)
+        self.log: RunLog = RunLog(header)
+        self.state: State = State(workload, self.streams.of("policy"))
+        self.reading: Reading = Reading(self.state, self.log, self._compute, certify=self.parameters.certify)
         self.rounds = Rounds(self.kernel, self.state, self.log, run, policy, self._carry_out, self.parameters.round_s)
         self.queue: deque[LiveJob] = deque()
         self.computing: dict[LiveTask, Planned] = {}

@@ -55,14 +55,15 @@ class LiveTask:
     __slots__ = ("attempts", "job", "made_on", "missing", "needed_by", "needs", "number", "place", "started_s", "task")
 
     def __init__(self, task: ClusterTask, job: LiveJob, number: int) -> None:
+        self.number: int
         self.task, self.job, self.number = task, job, number
         self.needs: tuple[LiveTask, ...] = ()
         self.needed_by: list[LiveTask] = []
-        self.missing = 0
+        self.missing: int = 0
         self.place: LivePlace | None = None
         self.made_on: LiveNode | None = None
-        self.started_s = 0.0
-        self.attempts = 0
+        self.started_s: float = 0.0
+        self.attempts: int = 0
 
     @property
     def name(self) -> str:
@@ -87,11 +88,12 @@ class LiveJob:
     __slots__ = ("job", "left", "number", "running", "tasks", "waiting")
 
     def __init__(self, job: ClusterJob, number: int) -> None:
+        self.number: int
         self.job, self.number = job, number
         self.tasks: list[LiveTask] = []
         self.waiting: dict[LiveTask, None] = {}
         self.running: dict[LiveTask, None] = {}
-        self.left = len(job.tasks)
+        self.left: int = len(job.tasks)
 
     @property
     def name(self) -> str:
@@ -116,6 +118,7 @@ class LivePlace:
     __slots__ = ("free", "name", "node", "number", "place", "tasks")
 
     def __init__(self, place: Place, node: LiveNode, number: int) -> None:
+        self.number: int
         self.place, self.node, self.number, self.name = place, node, number, place.name
         self.free: dict[str, int] = dict(place.capacity)
         self.tasks: dict[LiveTask, None] = {}
@@ -135,10 +138,11 @@ class LiveNode:
     __slots__ = ("labels", "name", "node", "number", "places", "rack", "up")
 
     def __init__(self, node: ClusterNode, number: int, rack: int) -> None:
+        self.rack: int
         self.node, self.number, self.rack, self.name = node, number, rack, node.name
         self.labels = frozenset(node.labels)
         self.places: list[LivePlace] = []
-        self.up = True
+        self.up: bool = True
 
     def __repr__(self) -> str:
         return f"<node {self.name}>"

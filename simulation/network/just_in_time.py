@@ -65,7 +65,9 @@ class JustInTime:
         keep_promises: bool = False,
         every_s: Annotated[float, Field(gt=0)] | None = None,
     ) -> None:
+        self.share: Share
         self.share, self.share_of, self.load, self.lat = share, share_of, load, lat
+        self.every_s: float | None
         self.known, self.keep_promises, self.every_s = known, keep_promises, every_s
         self.planned_mb, self.work, self.refused = 0.0, 0.0, 0
 

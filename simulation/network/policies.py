@@ -158,7 +158,7 @@ class TicTac:
         copies: Literal["fifo", "behind"] = "behind",
     ) -> None:
         self.rule, self.between, self.copies = rule, between, copies
-        self.conserving = between == "fifo"
+        self.conserving: bool = between == "fifo"
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Order the transfers of every job, then all of them."""

@@ -62,7 +62,7 @@ class SearchProof:
     def checks(self) -> list[Check]:
         cluster, proof, running = self.cluster, self.proof, self.cluster.own >= 0
         on = cluster.at >= 0
-        self.sorted = sorted(cluster.counts(on).tolist())
+        self.sorted: list[Any] = sorted(cluster.counts(on).tolist())
         wrong = [name for name in proof.keep if name not in cluster.task]
         keep = whole(proof.keep.get(name, 0) for name in cluster.names)
         # A task that goes on counts more than all that could start; where their number is given, starts do not count.
@@ -86,13 +86,15 @@ class SearchProof:
             return checks
         # Everything in one unit: true costs and the prices, which are in units of ``unit_s / factor``.
         common = largest_unit([self.costs.unit, unit])
+        self.start: int
         self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0
+        self.waiting: int
         self.keep, self.waiting = keep, int(self.costs.waiting_s / common) * proof.factor
         self.ways = self.costs.ways(common, proof.factor)
         score = int(np.count_nonzero(on & kept)) * steps + int(np.count_nonzero(on & ~running)) * self.priced
         # An answer with a lesser objective, or the same and a better score, would cost no more than this.
         better = min(proof.factor, proof.base * (score + 1) * self.price_unit)
-        self.limit = proof.factor * int(self.objective / common) - better
+        self.limit: int = proof.factor * int(self.objective / common) - better
         self.leaves = 0
         nobody = np.zeros(len(cluster.names), bool)
         failed = self._node(proof.search, running if self.policy != "FSP" else nobody, nobody)

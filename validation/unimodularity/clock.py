@@ -41,7 +41,7 @@ class Clock:
 
     def __init__(self, seconds: float = np.inf, report: Callable[[str], None] | None = None) -> None:
         self.stop = np.zeros(1, np.uint8)
-        self.doing = "reading"
+        self.doing: str = "reading"
         self._report = report
         self._start = time.perf_counter()
         self._end = self._start + seconds

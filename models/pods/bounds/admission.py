@@ -83,14 +83,18 @@ class AdmissionBounds:
         cards: bool,
         move_budget: float,
     ) -> None:
+        self.move_budget: float
         self.view, self.groups, self.cards, self.move_budget = instance.arrays, groups, cards, move_budget
+        self.worth: Integers
         self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
         view, self.fixed = self.view, stays(self.view, move_budget)
         self.classes = classes = NodeClasses.of_instance(instance, move_budget)
         may = np.zeros((len(groups.count), len(classes.count)), bool)
         may[pairs[0], classes.of[pairs[1]]] = True
         may[self.fixed[groups.first] >= 0] = False
+        self.kind: Integers
         self.group, self.kind = np.nonzero(may)
+        self.node: Integers
         self.pod, self.node = groups.first[self.group], classes.first[self.kind]
         held = np.flatnonzero(self.fixed >= 0)
         self.held = [held[self.fixed[held] == n] for n in classes.first.tolist()]

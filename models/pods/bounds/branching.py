@@ -88,14 +88,16 @@ class GapSearch:
         polish: Polish,
         effort: Effort,
     ) -> None:
+        self.polish: Polish
         self.instance, self.demand, self.measure, self.polish = instance, demand, measure, polish
         self.effort = effort
+        self.means: tuple[float, float]
         self.best, self.gap, self.bound, self.means = clusters[0], gap, bound, means
-        self.fixed = stays(instance.arrays, move_budget)
-        self.size = len(instance.nodes)
-        self.mean = float(self.best.loads.mean())
-        self.scale = max(self.value if measure.centred else 0.1 * self.value, PROVEN)
-        self.columns = Columns(
+        self.fixed: Integers = stays(instance.arrays, move_budget)
+        self.size: int = len(instance.nodes)
+        self.mean: float = float(self.best.loads.mean())
+        self.scale: float = max(self.value if measure.centred else 0.1 * self.value, PROVEN)
+        self.columns: Columns = Columns(
             instance.arrays,
             demand,
             cards=self.best.cards,
@@ -109,7 +111,7 @@ class GapSearch:
         )
         for cluster in clusters:
             self.columns.learn(cluster.node)
-        self.tried = 0
+        self.tried: int = 0
 
     @property
     def value(self) -> float:

@@ -96,16 +96,19 @@ class Columns:
         until: float | None,
         seed: int = 0,
     ) -> None:
+        self.cards: bool
         self.view, self.demand, self.measure, self.cards = view, demand, measure, cards
+        self.seed: int
         self.move_budget, self.until, self.seed = move_budget, until, seed
+        self.tolerance: float
         self.centre, self.scale, self.tolerance = centre, scale, tolerance
-        self.pricing = [
+        self.pricing: list[Pricing] = [
             Pricing(view, demand, k, cards=cards, measure=measure, centre=centre, scale=scale, seed=seed)
             for k in range(len(demand.classes.count))
         ]
         self.pool: dict[tuple[int, bytes], Pattern] = {}
         self._packs: dict[tuple[int, bytes], bool] = {}
-        self.size = int(demand.classes.count.sum())
+        self.size: int = int(demand.classes.count.sum())
         self.rounds = 0
 
     @property

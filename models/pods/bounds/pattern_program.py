@@ -79,15 +79,17 @@ class PatternProgram:
         scale: float,
         seed: int = 0,
     ) -> None:
+        self.measure: Measure
         self.kind, self.demand, self.measure = kind, demand, measure
+        self.scale: float
         self.centre, self.scale = centre, scale
-        self.groups = np.flatnonzero(demand.may[:, kind])
+        self.groups: Integers = np.flatnonzero(demand.may[:, kind])
         self.program = program = GrowingProgram(seed=seed)
         pods, node, base = demand.pod[self.groups], int(demand.classes.first[kind]), demand.base[kind]
         many = [float(count) for count in demand.most[self.groups]]
-        self.counts = [program.add_column(0.0, upper, integer=True) for upper in many]
-        self.load = program.add_column(0.0, lower=-INFINITY)
-        self.cost = program.add_column(1.0 if measure.centred else 0.0, lower=0.0)
+        self.counts: list[int] = [program.add_column(0.0, upper, integer=True) for upper in many]
+        self.load: int = program.add_column(0.0, lower=-INFINITY)
+        self.cost: int = program.add_column(1.0 if measure.centred else 0.0, lower=0.0)
         for r, used in ((1, view.cpu), (2, view.memory)):
             used = used / view.capacity[node, r]
             program.add_row(-INFINITY, 1.0 - used[base].sum() + EPSILON, self.counts, used[pods].tolist())
@@ -101,8 +103,8 @@ class PatternProgram:
                 self._touch(size)
                 self._touch(-size)
         elif measure.centred:
-            self.above = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, -1.0])
-            self.below = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, 1.0])
+            self.above: int = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, -1.0])
+            self.below: int = program.add_row(0.0, INFINITY, [self.cost, self.load], [1.0, 1.0])
 
     def _fill_cards(self, view: PodArrays, pods: Integers, node: int, base: Integers, cards: bool) -> None:
         on_gpu = np.flatnonzero(view.gpu_cards[pods] > 0).tolist()

@@ -76,7 +76,9 @@ class Pricing:
         scale: float,
         seed: int = 0,
     ) -> None:
+        self.cards: bool
         self.view, self.demand, self.kind, self.measure, self.cards = view, demand, kind, measure, cards
+        self.seed: int
         self.centre, self.scale, self.seed = centre, scale, seed
         self.low = self.high = 0.0
         self.program: PatternProgram | None = None
@@ -85,7 +87,7 @@ class Pricing:
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
         many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
-        self.node_cards = int(view.cards[node]) if cards else 0
+        self.node_cards: int = int(view.cards[node]) if cards else 0
         # Shares of what the node has, so that tolerances are relative.
         unit = np.where(view.capacity[node] > 0, view.capacity[node], 1.0) / (max(1, self.node_cards), 1, 1)
         gpu = view.gpu[np.arange(len(view.cpu)), node] * (1 if cards else view.gpu_cards)
@@ -104,8 +106,8 @@ class Pricing:
         held = base[view.gpu_cards[base] > 0]
         self.held, self.held_many = need[held], many[held]
         self.order = np.argsort(-np.concatenate([shapes[:, 2], self.held]), kind="stable")
-        self.size = 1.0
-        self.empty = (float(demand.base_load[kind]) - centre) / scale
+        self.size: float = 1.0
+        self.empty: float = (float(demand.base_load[kind]) - centre) / scale
 
     def confine(self, low: float, high: float) -> None:
         """Set what the cost depends on: the interval of the mean, or the cap of the load (``high``)."""

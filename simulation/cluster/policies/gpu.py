@@ -41,7 +41,7 @@ class Assignment(Policy):
 
     def __init__(self, fairness: Fairness, rack: float = 1.0, between_racks: float = 1.0, waiting: float = 1.0) -> None:
         self.fairness = fairness
-        self.penalties = Penalties(rack, between_racks, waiting)
+        self.penalties: Penalties = Penalties(rack, between_racks, waiting)
 
     def decide(self, state: State) -> Iterable[Action]:
         """The optimum of this moment."""

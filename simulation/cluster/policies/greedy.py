@@ -112,6 +112,7 @@ class Delay(Greedy):
     ) -> None:
         if second < first:
             raise ValueError(f"the thresholds must not fall, got {first} and {second}")
+        self.second: _Limit
         self.first, self.second, self.again_s = first, second, again_s
         self.skipped: Counter[str] = Counter()
         self._asked: set[str] = set()

@@ -33,6 +33,7 @@ class Flow(Policy):
     """
 
     def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: bool = True) -> None:
+        self.certify: bool
         self.goals, self.lexicographic, self.certify = tuple(goals), lexicographic, certify
         self.scheduler: FlowScheduler | None = None
         self._known: dict[str, LiveTask] = {}

@@ -204,7 +204,7 @@ class YarnCapacity(_UserQueues):
         inside: Literal["fifo", "fair"] = "fifo",
     ) -> None:
         super().__init__(where, inside)
-        self.guarantees = dict(guarantees or {})
+        self.guarantees: dict[str, float] = dict(guarantees or {})
 
     def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
         """Held over guaranteed."""

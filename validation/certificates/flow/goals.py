@@ -117,6 +117,7 @@ class Problem:
     """The instance under its goals, as columns in its own order."""
 
     def __init__(self, instance: FlowInstance, options: Mapping[str, Any], scale: int) -> None:
+        self.goals: Goals
         self.instance, self.scale, self.goals = instance, scale, Goals.of(options)
         self.machine = {m.name: k for k, m in enumerate(instance.machines)}
         self.slots = np.array([m.slots for m in instance.machines], dtype=np.int64)
@@ -130,13 +131,13 @@ class Problem:
         self._tags = [m.tags for m in instance.machines]
         placement = self.goals.by_kind.get("Placement")
         self._rules = {name: _constraints(rules) for name, rules in (placement or {"rules": {}})["rules"].items()}
-        self.placing = 0 if placement is None else int(placement["weight"])
+        self.placing: int = 0 if placement is None else int(placement["weight"])
         wait = options["wait_cost"]
-        self.wait_cost = None if wait is None else self.units(wait)
+        self.wait_cost: int | None = None if wait is None else self.units(wait)
         together: dict[str, int] = defaultdict(int)
         for job in instance.jobs:
             together[job.different_machines or ""] += len(job.tasks)
-        self.tasks = [
+        self.tasks: list[Task] = [
             self._task(task, j, job.name, job.different_machines if together[job.different_machines or ""] > 1 else "")
             for j, job in enumerate(instance.jobs)
             for task in job.tasks

@@ -161,16 +161,17 @@ class Board:
         last: int,
     ) -> None:
         start, end, due, firm = window
+        self.ports: tuple[Integers, ...]
         self.amount, self.groups, self.ports = amount, groups, ports
         ends = [start, end, *(np.minimum(due + p.lam // max(p.nu, 1), last) for p in proofs if late and p.nu)]
         ends += [*(prices.end for p in proofs for prices in (p.load, p.port))]
-        self.span = max(int(each.max(initial=0)) for each in ends) + 2
+        self.span: int = max(int(each.max(initial=0)) for each in ends) + 2
         if late:
             end = np.minimum(firm, self.span - 1)
         joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) else groups
         clock = _together(len(amount), joined)
         self.load_clock = {u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
-        self.port_clock = {u: c for g in ports for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
+        self.port_clock: dict[Any, Any] = {u: c for g in ports for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
         marks = [clock * self.span + start, clock * self.span + end]
         for proof in proofs:
             for prices, clocks in ((proof.load, self.load_clock), (proof.port, self.port_clock)):
@@ -183,12 +184,12 @@ class Board:
         self.edge = np.unique(np.concatenate(marks))
         first = np.searchsorted(self.edge, clock * self.span + start)
         count = np.searchsorted(self.edge, clock * self.span + end) - first
-        self.row = np.repeat(np.arange(len(amount)), count)
+        self.row: Integers = np.repeat(np.arange(len(amount)), count)
         self.cell = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count) + first[self.row]
         length = np.diff(self.edge, append=self.edge[-1:] + 1)
-        self.loads = [_Rows.of(group, self.row, self.cell) for group in groups]
-        self.sides = [_Rows.of(port, self.row, self.cell) for port in ports]
-        self.least = np.zeros(len(self.row), np.int64)
+        self.loads: list[_Rows] = [_Rows.of(group, self.row, self.cell) for group in groups]
+        self.sides: list[_Rows] = [_Rows.of(port, self.row, self.cell) for port in ports]
+        self.least: Integers = np.zeros(len(self.row), np.int64)
         self.most = np.minimum(most[self.row] * length[self.cell], amount[self.row])
         self.late = np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0) if late else self.least
         self.tail = late
