@@ -43,7 +43,7 @@ test-slow: $(VENV)/stamp-$(test_extras)
 rooms := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard src/flowlex/*/))))
 
 coverage: $(VENV)/stamp-$(test_extras)
-	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report= --durations=40
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-append --cov-report= -m 'loops and not slow'
 	@for room in $(rooms); do \
 	  printf '%-14s %3s %%\n' $$room "$$($(BIN)/python -m coverage report --include="$$room/*" --format=total)"; \
