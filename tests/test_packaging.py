@@ -24,6 +24,9 @@ MODULES = {
     "passagemath-cmr": "sage",
     "prometheus-client": "prometheus_client",
     "psycopg": "SQLAlchemy loads it for PostgreSQL",
+    "httptools": "uvicorn parses HTTP with it",
+    "pyarrow": "pandas loads it for Parquet",
+    "uvloop": "uvicorn runs on it",
 }
 #: Tools that `make`, pytest and mypy run; no module imports them.
 TOOLS = {"import-linter", "jupyter", "mypy", "nbmake", "pandas-stubs", "pyright", "pytest-cov", "pytest-timeout"}

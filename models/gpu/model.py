@@ -190,7 +190,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         >>> from flowlex import generate, GpuAssignment
         >>> model = GpuAssignment(generate("gpu-figure1"))
         >>> print(model.value_of("gpu", "node1"))
-        objective -15 s, transfer +5 s, running +1
+        objective -24 s, transfer +8 s, running +1
         """
         return value_of(self.rounds, what, name, memory_gb)
 

@@ -129,6 +129,7 @@ def test_the_answer_is_known(name: str, engine: Any, options: dict[str, Any]) ->
 
 def test_every_kind_of_program_is_there() -> None:
     assert {document["kind"] for document, *_ in CATALOGUE.values()} >= set(Instance.registry) - {
+        "cluster-workload",
         "pod-placement",
         "scenario",
     }

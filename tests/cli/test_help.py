@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from flowlex.cli.warm_up import RUNS
 from flowlex.instances import generate, write_instance
 from flowlex.models.options import options_of
 from flowlex.models.registry import _OWN, model_class, model_for
@@ -78,4 +79,4 @@ def test_warm_up_leaves_nothing_to_compile(run):
     assert run("warm-up").exit_code == 0
     again = run("warm-up").stdout
     rows = [line.split("│")[1:3] for line in again.splitlines() if line.startswith("│")]
-    assert len(rows) == 4 and {count.strip() for _, count in rows} == {"0"}
+    assert len(rows) == len(RUNS) and {count.strip() for _, count in rows} == {"0"}

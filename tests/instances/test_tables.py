@@ -11,7 +11,9 @@ from flowlex.instances.importers.csv_tables import read_csv_tables
 
 #: Their defaults are large, or need files.
 LARGE = {
+    "cluster-day",
     "cluster-queue",
+    "openb-arrivals",
     "flow-scale",
     "gpu-scale",
     "jit-cluster",
