@@ -370,6 +370,6 @@ def _size(value: Fraction) -> float:
 
 def _short(value: object) -> str:
     if isinstance(value, Fraction) and value.denominator != 1:
-        return f"{float(value):.17g}"
+        return repr(float(value))  # the shortest text of the nearest number
     written = str(value)
     return written if len(written) <= 60 else f"{written[:57]}..."
