@@ -9,16 +9,21 @@ from itertools import combinations_with_replacement
 
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 
-__all__ = ["LEMMA_1", "LEMMA_2", "disorder"]
+__all__ = ["LEMMA_1", "LEMMA_2", "bend", "disorder"]
+
+
+def bend(base: int, level: int) -> int:
+    """The second difference of base^level."""
+    return base ** (level + 1) - 2 * base**level + base ** (level - 1)
 
 
 def _convex() -> Finding:
     bases, levels = range(1, 60), range(1, 40)
     for base in bases:
         for level in levels:
-            bend = base ** (level + 1) - 2 * base**level + base ** (level - 1)
-            if bend < 0:
-                return Finding(Outcome.FAILS, f"|delta| = {base}, level {level}: second difference {bend}")
+            if bend(base, level) < 0:
+                text = f"|delta| = {base}, level {level}: second difference {bend(base, level)}"
+                return Finding(Outcome.FAILS, text)
     text = (
         "the second difference B^(s+1) - 2 B^s + B^(s-1) = B^(s-1) (B - 1)^2 is never negative, and a sum of convex "
         f"functions of one variable each is convex (checked in integers up to |delta| = {bases[-1]}, s = {levels[-1]})"
