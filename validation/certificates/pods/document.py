@@ -1,6 +1,6 @@
 """A pod placement recomputed from its instance: capacities, admission by level, balance, and what proves them.
 
-The most pods of a level (a priority, or worth) are proven as `flowlex.validation.certificates.pod_sizes` says. What is
+The most pods of a level (a priority, or worth) are proven as `admission` says. What is
 not proven is quoted, and the claim falls to ``feasible``.
 """
 
@@ -19,21 +19,20 @@ from flowlex.instances.pods import PodInstance, fits_wishes
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.numbers import exact
-from flowlex.validation.certificates.pod_sizes import (
+from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
+from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.sizes import (
     TOLERANCE,
-    AdmissionProof,
-    all_ways,
     balance_of,
     kind_of,
     level_of,
     loads_of,
-    most_by_prices,
     need_of,
     size_of,
     units_of,
 )
 
-__all__ = ["VERIFIER", "balance_of", "check_placement", "judge_placement"]
+__all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
 
 
 def check_placement(

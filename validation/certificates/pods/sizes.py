@@ -1,0 +1,113 @@
+"""Sizes, levels, loads and balance of pods on nodes, recomputed exactly from the instance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.validation.certificates.numbers import exact
+
+__all__ = [
+    "TOLERANCE",
+    "Level",
+    "balance_of",
+    "kind_of",
+    "level_of",
+    "loads_of",
+    "machine_kind",
+    "need_of",
+    "size_of",
+    "units_of",
+]
+
+#: Largest difference of a stated balance that floating point explains, and of answer and bound that count as met.
+TOLERANCE = 1e-6
+
+
+@lru_cache(maxsize=100_000)
+def size_of(value: float) -> Fraction:
+    """A size as the decimal that it is written as."""
+    return exact(value)
+
+
+def need_of(pod: Pod, machine: PodNode) -> Fraction:
+    """Memory on each card, GB."""
+    return size_of(pod.gpu_memory_gb) or size_of(pod.gpu_share) * size_of(machine.card_gb)
+
+
+def balance_of(loads: NDArray[np.float64], measure: str) -> float:
+    """The balance of node loads by its name: deviation, max_load or mean_absolute."""
+    if measure == "deviation":
+        return float(np.sqrt(np.mean((loads - loads.mean()) ** 2)))
+    if measure == "max_load":
+        return float(loads.max())
+    return float(np.abs(loads - loads.mean()).mean())
+
+
+def loads_of(
+    instance: PodInstance, cpu: list[Fraction], memory: list[Fraction], gpu: list[list[Fraction]]
+) -> NDArray[np.float64]:
+    """Weighted utilisation of each node."""
+    used = np.array([[float(sum(g)) for g in gpu], [float(c) for c in cpu], [float(m) for m in memory]]).T
+    capacity = np.array([[m.cards * m.card_gb, m.cpu_cores, m.memory_gb] for m in instance.nodes])
+    totals = capacity.sum(axis=0)
+    weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
+    weight /= weight.sum(axis=1, keepdims=True)
+    share = np.divide(used, capacity, out=np.zeros_like(used), where=capacity > 0)
+    loads: NDArray[np.float64] = (weight * share).sum(axis=1)
+    return loads
+
+
+def machine_kind(node: PodNode) -> tuple[object, ...]:
+    """Equal for nodes that nothing tells apart but their names."""
+    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
+    return (*sizes, frozenset(node.labels.items()), frozenset(node.taints))
+
+
+def kind_of(pod: Pod) -> tuple[object, ...]:
+    """Equal for pods that nothing tells apart but their names."""
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.priority, pod.value)
+    wishes = (frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
+    return (*sizes, *wishes, pod.node, pod.move_cost, pod.preempt_cost)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What pods of a level are counted under, and what one of them is worth."""
+
+    rank: tuple[int, int]
+    """The least comes first."""
+    key: str
+    worth: Fraction
+
+
+def level_of(instance: PodInstance, pod: Pod, options: Mapping[str, Any]) -> Level | None:
+    """The level of a pod; None when it runs and goes on."""
+    if pod.node is not None and pod.preempt_cost is None:
+        return None
+    if options.get("admission", "lexicographic") == "lexicographic":
+        if pod.preempt_cost is not None:
+            return Level((-pod.priority, 0), f"{pod.priority} running", size_of(pod.preempt_cost))
+        return Level((-pod.priority, 1), str(pod.priority), Fraction(1))
+    worth = size_of(pod.value)
+    if options.get("worth", "value") == "gpu":
+        largest = max(size_of(node.card_gb) for node in instance.nodes)
+        asked = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / (largest or 1)
+        worth = asked * pod.gpu_cards if pod.wants_gpu else Fraction(0)
+    return Level((0, 0), "worth", worth) if worth else Level((1, 0), "rest", Fraction(1))
+
+
+def units_of(levels: Iterable[Level]) -> dict[str, Fraction]:
+    """The largest unit that divides what the pods of a level are worth, by level."""
+    denominators: dict[str, list[int]] = {}
+    for level in levels:
+        denominators.setdefault(level.key, []).append(level.worth.denominator)
+    return {key: Fraction(1, math.lcm(*many)) for key, many in denominators.items()}
