@@ -14,7 +14,8 @@ __all__ = ["LEMMA_1", "LEMMA_2", "bend", "disorder"]
 
 def bend(base: int, level: int) -> int:
     """The second difference of base^level."""
-    return base ** (level + 1) - 2 * base**level + base ** (level - 1)
+    second: int = base ** (level + 1) - 2 * base**level + base ** (level - 1)
+    return second
 
 
 def _convex() -> Finding:
