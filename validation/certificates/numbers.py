@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Number", "agrees", "dot", "exact", "text", "whole", "wide"]
+__all__ = ["Number", "agrees", "dot", "exact", "text", "times", "total", "whole", "wide"]
 
 #: A number of a document: whole numbers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
@@ -68,6 +68,18 @@ def wide(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return values
     large = bool(len(values)) and (int(values.max()) >= _SAFE or int(values.min()) <= -_SAFE)
     return values.astype(object) if large else values
+
+
+def times(values: NDArray[np.int64], factor: int) -> NDArray[np.int64]:
+    """Exact ``values * factor``, as Python integers where 64 bits could not hold sums of the products."""
+    if values.dtype != object and abs(factor) * max(int(values.max(initial=0)), -int(values.min(initial=0))) >= _SAFE:
+        values = values.astype(object)
+    return values * factor
+
+
+def total(values: NDArray[np.int64]) -> int:
+    """Exact sum."""
+    return dot(values, np.ones(len(values), dtype=np.int64))
 
 
 def dot(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:

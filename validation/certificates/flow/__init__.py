@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.flow.goals import Problem, Task, fairest
-from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict
+from flowlex.validation.certificates.flow.goals import Problem, fairest
+from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
+from flowlex.validation.certificates.numbers import total, whole, wide
 
 __all__ = ["VERIFIER"]
 
@@ -47,6 +51,7 @@ class _Schedule:
     def __init__(self, problem: Problem, answer: FlowAnswer) -> None:
         self.problem, jobs = problem, problem.instance.jobs
         self.at = [problem.machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks]
+        self.where: NDArray[np.int64] = np.array(self.at, dtype=np.int64)
         self.held = Counter(m for m in self.at if m >= 0)
         self.running = [0] * len(jobs)
         for task, m in zip(problem.tasks, self.at, strict=True):
@@ -66,22 +71,45 @@ class _Schedule:
         found |= {f"waiting_{level}": waiting[level] for level in sorted(waiting, reverse=True) if level}
         return found | self.costs()
 
+    @cached_property
+    def paid(self) -> dict[str, NDArray[Any]]:
+        """By rank, (T,) what each task costs where it is."""
+        problem, ranks = self.problem, self.problem.goals
+        at, runs = self.where, self.where >= 0
+        found = {rank: np.where(runs, 0, cost) for rank, cost in problem.waiting.items()}
+
+        def add(rank: str, tasks: NDArray[np.int64], cost: NDArray[Any]) -> None:
+            all_of = np.zeros(len(at), cost.dtype)
+            all_of[tasks] = cost
+            found[rank] = wide(all_of) + (wide(found[rank]) if rank in found else 0)
+
+        plain = runs & np.array([m not in t.explicit for t, m in zip(problem.tasks, self.at, strict=True)], dtype=bool)
+        for constraints, tasks in problem.classes:
+            if constraints:
+                here = tasks.start + np.flatnonzero(plain[tasks])
+                add(ranks.rank("Placement"), here, problem.preference(constraints)[at[here]])
+        here, kept = np.flatnonzero(plain), np.flatnonzero(runs & (at == problem.own))
+        add(ranks.rank("DataLocality"), here, problem.reading(here, at[here], true=False))
+        add(ranks.rank("Continuity"), kept, -problem.credit[kept])
+        other = np.flatnonzero(runs & ~plain)
+        add(ranks.ranks[0], other, whole(problem.tasks[t].explicit[self.at[t]] for t in other.tolist()))
+        return found
+
     def costs(self) -> dict[str, int]:
         """Cost of every rank by name."""
-        problem = self.problem
-        cost: Counter[str] = Counter()
-        for task, m in zip(problem.tasks, self.at, strict=True):
-            cost.update(task.waiting if m < 0 else problem.running(task, m))
-        for m, n in self.held.items():
-            for rank, slots in problem.slot_costs(m):
-                cost[rank] += sum(slots[:n])
-        return {rank: cost[rank] for rank in problem.goals.ranks}
+        cost = Counter({rank: total(each) for rank, each in self.paid.items()})
+        machine, number, slots = self.problem.slot_costs
+        held = np.bincount(self.where[self.where >= 0], minlength=len(self.problem.slots))
+        for rank, each in slots.items():
+            cost[rank] += total(each[number < held[machine]])
+        return {rank: cost[rank] for rank in self.problem.goals.ranks}
 
     def saved(self) -> int:
         """What true distances cost less than aggregated ones."""
-        pairs = zip(self.problem.tasks, self.at, strict=True)
-        read = [(t, m) for t, m in pairs if m >= 0 and t.blocks and m not in t.explicit]
-        return sum(self.problem.aggregated(t, m) - self.problem.reading(t, m) for t, m in read)
+        pairs = enumerate(zip(self.problem.tasks, self.at, strict=True))
+        here = np.array([t for t, (task, m) in pairs if m >= 0 and m not in task.explicit], dtype=np.int64)
+        known, true = (self.problem.reading(here, self.where[here], true=true) for true in (False, True))
+        return total(known) - total(true)
 
 
 def _judge(claimed: Claimed) -> Finding:
@@ -129,7 +157,13 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     placed = list(zip(problem.tasks, schedule.at, strict=True))
     over = [machines[m].name for m, n in schedule.held.items() if n > machines[m].slots]
     yield _none("no machine runs more tasks than it has slots", over)
-    broken = [t.task.name for t, m in placed if m >= 0 and problem.broken(t, m)]
+    broken = [
+        problem.tasks[t].task.name
+        for constraints, tasks in problem.classes
+        for fits in (problem.fits(constraints, drained=True),)
+        for t in range(tasks.start, tasks.stop)
+        if constraints and schedule.at[t] >= 0 and not fits[schedule.at[t]]
+    ]
     yield _none("every required and forbidden resource is honoured", broken)
     pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
     yield _none("tasks that must are on different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
@@ -192,7 +226,7 @@ def _best(
     here = sum(weights[name] * value for name, value in values.items())
     least = bound(problem, survey, prices, schedule.shares, true=False)
     yield Check("no schedule is better", least == here, abs(here - least), f"at least {least}, here {here}")
-    if any(task.blocks for task in problem.tasks):
+    if problem.locality is not None:
         rank = problem.goals.rank("DataLocality")
         true = here - weights[rank] * schedule.saved() - bound(problem, survey, prices, schedule.shares, true=True)
         detail = f"true distances cost {schedule.saved()} less; at most {true // weights[rank]} above the best for them"
@@ -203,18 +237,13 @@ def _best(
 def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
     """Stated duals are the prices, and of every task what it costs with them."""
     problem = schedule.problem
-
-    def price(task: Task, m: int) -> int:
-        cost = task.waiting if m < 0 else problem.running(task, m)
-        mine = sum(prices.weights.get(rank, 0) * units for rank, units in cost.items())
-        return mine + (
-            prices.job[task.job] if m < 0 else prices.machine[m] + prices.apart.get(task.apart, {}).get(m, 0)
-        )
-
+    cost = weighed(schedule.paid, prices.weights, len(problem.tasks)).tolist()
+    for t, (task, m) in enumerate(zip(problem.tasks, schedule.at, strict=True)):
+        cost[t] += prices.job[task.job] if m < 0 else prices.machine[m] + prices.apart.get(task.apart, {}).get(m, 0)
     true = {
         "machine": dict(zip(problem.machine, prices.machine, strict=True)),
         "unscheduled": {job.name: p for job, p in zip(problem.instance.jobs, prices.job, strict=True)},
-        "task": {t.task.name: price(t, m) for t, m in zip(problem.tasks, schedule.at, strict=True)},
+        "task": {t.task.name: price for t, price in zip(problem.tasks, cost, strict=True)},
     }
     wrong = [name for name in duals if name not in true]
     wrong += [name for name in true.keys() & duals.keys() if {k: int(v) for k, v in duals[name].items()} != true[name]]

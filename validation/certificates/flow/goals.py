@@ -4,9 +4,7 @@ All costs are whole multiples of ``1/scale``. A goal prices a task on a machine 
 machine's slots (spread, chance) or waiting (weighted priority, ``wait_cost``); an explicit cost of a task on a machine
 replaces placement and locality there. Shares bound running tasks, a strict priority orders waiting ones.
 
-Locality is aggregated: a task knows its best machines (at least ``threshold`` of its data, the ``most`` best), the
-racks with so much, and what its preferences and requirements name. On a machine that it does not know it pays as from
-the worst machine of the rack, or of the cluster, that it does know.
+Locality is aggregated, see `locality`.
 """
 
 from __future__ import annotations
@@ -15,17 +13,19 @@ import math
 import zlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
-from flowlex.validation.certificates.numbers import Number, exact
+from flowlex.validation.certificates.flow.locality import Blocks, Locality, Reach
+from flowlex.validation.certificates.numbers import Number, exact, times, whole, wide
 
 __all__ = ["Goals", "Problem", "Task", "fairest"]
 
@@ -98,8 +98,7 @@ class Goals:
         return self.ranks[0] if len(self.ranks) == 1 else kind
 
 
-@dataclass(eq=False)
-class Task:
+class Task(NamedTuple):
     """A task with its position; machines are numbered."""
 
     task: FlowTask
@@ -108,13 +107,18 @@ class Task:
     explicit: dict[int, int]
     constraints: tuple[Constraint, ...]
     apart: str
-    waiting: dict[str, int] = field(default_factory=dict)
-    blocks: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    known: dict[bool, tuple[int, dict[int, int], dict[int, int]]] = field(default_factory=dict)
 
 
 class Problem:
-    """The instance under its goals, as columns in its own order."""
+    """The instance under its goals: machines and jobs in its own order, tasks by class of equal constraints.
+
+    Attributes
+    ----------
+    tasks, classes
+        (T,) tasks, and where those of each class are among them.
+    waiting
+        By rank, (T,) what letting a task wait costs.
+    """
 
     def __init__(self, instance: FlowInstance, options: Mapping[str, Any], scale: int) -> None:
         self.goals: Goals
@@ -123,12 +127,10 @@ class Problem:
         self.slots = np.array([m.slots for m in instance.machines], dtype=np.int64)
         self.racks = {name: r for r, name in enumerate(dict.fromkeys(m.rack for m in instance.machines))}
         self.rack = np.array([self.racks[m.rack] for m in instance.machines], dtype=np.int64)
-        self._rack_of: list[int] = self.rack.tolist()
         self._labels: dict[str, list[int]] = defaultdict(list)
         for k, m in enumerate(instance.machines):
             for label in set(m.labels):
                 self._labels[label].append(k)
-        self._tags = [m.tags for m in instance.machines]
         placement = self.goals.by_kind.get("Placement")
         self._rules = {name: _constraints(rules) for name, rules in (placement or {"rules": {}})["rules"].items()}
         self.placing: int = 0 if placement is None else int(placement["weight"])
@@ -137,48 +139,55 @@ class Problem:
         together: dict[str, int] = defaultdict(int)
         for job in instance.jobs:
             together[job.different_machines or ""] += len(job.tasks)
-        self.tasks: list[Task] = [
-            self._task(task, j, job.name, job.different_machines if together[job.different_machines or ""] > 1 else "")
-            for j, job in enumerate(instance.jobs)
-            for task in job.tasks
+        alike: dict[tuple[Constraint, ...], list[Task]] = defaultdict(list)
+        for j, job in enumerate(instance.jobs):
+            apart = job.different_machines or ""
+            for task in job.tasks:
+                found = self._task(task, j, job.name, apart if together[apart] > 1 else "")
+                alike[found.constraints].append(found)
+        self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
+        ends = accumulate(map(len, alike.values()))
+        self.classes: list[tuple[tuple[Constraint, ...], slice]] = [
+            (constraints, slice(end - len(alike[constraints]), end))
+            for constraints, end in zip(alike, ends, strict=True)
         ]
-        self._price_waiting()
+        self.job: NDArray[np.int64] = np.array([task.job for task in self.tasks], dtype=np.int64)
+        self.own: NDArray[np.int64] = np.array([task.own for task in self.tasks], dtype=np.int64)
 
     def units(self, value: Number) -> int:
         """A cost in units of ``1/scale``, which must be whole."""
+        if isinstance(value, int):
+            return value * self.scale
         units = exact(value) * self.scale
         if units.denominator != 1:
             raise ValueError(f"a cost of {value} is no whole number of 1/{self.scale}")
         return units.numerator
 
-    def _task(self, task: FlowTask, job: int, name: str, apart: str | None) -> Task:
+    def _task(self, task: FlowTask, job: int, name: str, apart: str) -> Task:
         explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()}
         own = -1 if task.running is None else self.machine[task.running.machine]
         rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(name, ()))
-        found = Task(task, job, own, explicit, rules if "Placement" in self.goals.by_kind else (), apart or "")
-        if "DataLocality" in self.goals.by_kind:
-            found.blocks = [(b.size_mb, frozenset(self.machine[m] for m in b.machines)) for b in task.data]
-        return found
+        return Task(task, job, own, explicit, rules if "Placement" in self.goals.by_kind else (), apart)
 
-    def _price_waiting(self) -> None:
-        priority = self.goals.by_kind.get("Priority")
-        weighted = None if priority is None or priority["mode"] == "strict" else priority
-        jobs = self.instance.jobs
-        lowest = max((job.priority for job in jobs), default=0)
-        if weighted is not None and weighted["lowest"] is not None:
-            lowest = int(weighted["lowest"])
+    @cached_property
+    def waiting(self) -> dict[str, NDArray[Any]]:
+        """By rank, (T,) what letting a task wait costs."""
+        found = {self.goals.ranks[0]: whole([self.wait_cost or 0] * len(self.tasks))}
+        goal, jobs = self.goals.by_kind.get("Priority"), self.instance.jobs
+        if goal is None or goal["mode"] == "strict":
+            return found
+        lowest = max((job.priority for job in jobs), default=0) if goal["lowest"] is None else int(goal["lowest"])
+        omega, weight, worth = int(goal["omega"]), self.scale * int(goal["weight"]), []
+        gap = omega * sum(goal["weights"].values()) + 1
         for task in self.tasks:
-            cost: dict[str, int] = defaultdict(int)
-            cost[self.goals.ranks[0]] += self.wait_cost or 0
-            if weighted is not None:
-                gap = int(weighted["omega"]) * sum(weighted["weights"].values()) + 1
-                worth = gap * (lowest - jobs[task.job].priority + 1)
-                for name, weight in weighted["weights"].items():
-                    demand = exact(task.task.demands.get(name, 0))
-                    if demand:
-                        worth -= weight * math.floor(int(weighted["omega"]) * demand / exact(weighted["limits"][name]))
-                cost[self.goals.rank("Priority")] += worth * self.scale * int(weighted["weight"])
-            task.waiting = dict(cost)
+            worth.append(gap * (lowest - jobs[task.job].priority + 1))
+            for name, share in goal["weights"].items():
+                demand = exact(task.task.demands.get(name, 0))
+                if demand:
+                    worth[-1] -= share * math.floor(omega * demand / exact(goal["limits"][name]))
+        rank, priced = self.goals.rank("Priority"), times(whole(worth), weight)
+        found[rank] = wide(found[rank]) + wide(priced) if rank in found else priced
+        return found
 
     def level(self, job: int) -> int:
         """Class in the strict order of waiting tasks, larger first; 0 where waiting has a price instead."""
@@ -200,122 +209,98 @@ class Problem:
                 found[self._labels.get(tag, [])] = True
         return found
 
-    def utility(self, constraints: tuple[Constraint, ...], machine: int) -> int:
-        """Cost of the preferences of a task on one machine."""
-        return self.placing * sum(
-            (-1 if c.kind == "preferred" else 1) * self.units(c.utility)
-            for c in constraints
-            if c.kind in ("preferred", "avoided") and not self._tags[machine].isdisjoint(c.resources)
-        )
+    def fits(self, constraints: tuple[Constraint, ...], *, drained: bool = False) -> NDArray[np.bool_]:
+        """(M,) machines that have slots (or not, with ``drained``) and honour what is required and forbidden."""
+        found = (self.slots > 0) | drained
+        for c in constraints:
+            if c.kind in ("required", "forbidden"):
+                having = self.having(c.resources)
+                found &= having if c.kind == "required" else ~having
+        return found
 
-    def broken(self, task: Task, machine: int) -> bool:
-        """Whether a requirement or ban is not kept."""
-        return any(
-            self._tags[machine].isdisjoint(c.resources) == (c.kind == "required")
-            for c in task.constraints
-            if c.kind in ("required", "forbidden")
-        )
+    def preference(self, constraints: tuple[Constraint, ...]) -> NDArray[Any]:
+        """(M,) cost of the preferences of a task."""
+        cost: NDArray[Any] = np.zeros(len(self.slots), np.int64)
+        for c in constraints:
+            if self.placing and c.kind in ("preferred", "avoided"):
+                units = self.placing * self.units(c.utility) * (-1 if c.kind == "preferred" else 1)
+                cost = wide(cost) + times(self.having(c.resources).astype(np.int64), units)
+        return cost
 
     # Locality ----------------------------------------------------------------------------------------------------
-    def reading(self, task: Task, machine: int) -> int:
-        """What reading its data costs a task on a machine, by true distances."""
-        (far, near), total, rack = self._per_mb, 0, self._rack_of[machine]
-        for size, holders in task.blocks:
-            if machine not in holders:
-                total += size * (near if any(self._rack_of[h] == rack for h in holders) else far)
-        return total
-
     @cached_property
-    def _per_mb(self) -> tuple[int, int]:
-        """Cost of a MB from another rack, and from the same one."""
-        goal = self.goals.by_kind["DataLocality"]
+    def locality(self) -> Locality | None:
+        """What reading costs, where locality counts and any task has data."""
+        goal = self.goals.by_kind.get("DataLocality")
+        data = [(t, b) for t, task in enumerate(self.tasks) for b in task.task.data] if goal is not None else []
+        if goal is None or not data:
+            return None
+        reads = {t for t, _ in data}
+        held = [(k, self.machine[name]) for k, (_, block) in enumerate(data) for name in block.machines]
+        pairs = np.array(held, dtype=np.int64).reshape(-1, 2)
+        where = {c: self._named(c) for c, _ in self.classes}
+        named = [(t, *where[self.tasks[t].constraints]) for t in sorted(reads)]
+        machines = [(t, m) for t, _, known in named for m in known]
+        if "Continuity" in self.goals.by_kind:
+            machines += [(t, self.tasks[t].own) for t in sorted(reads) if self.tasks[t].own >= 0]
+        blocks = Blocks(
+            np.array([t for t, _ in data], dtype=np.int64),
+            np.array([block.size_mb for _, block in data], dtype=np.int64),
+            pairs[:, 0],
+            pairs[:, 1],
+            [(t, r) for t, known, _ in named for r in known],
+            machines,
+        )
         far, near = (self.units(goal[name]) * int(goal["weight"]) for name in ("cluster_cost", "rack_cost"))
-        return far, min(far, near)
+        reach = Reach(exact(goal["threshold"]), int(goal["most"]))
+        return Locality.of(blocks, self.rack, list(self.machine), len(self.tasks), (far, min(far, near)), reach)
 
-    def distances(self, task: Task, *, true: bool) -> tuple[int, dict[int, int], dict[int, int]]:
-        """Cost from afar, by rack and by machine, of those a task knows; of all that hold data where ``true``."""
-        if not task.blocks:
-            return 0, {}, {}
-        if true not in task.known:
-            task.known[true] = self._distances(task, true=true)
-        return task.known[true]
+    def _named(self, constraints: tuple[Constraint, ...]) -> tuple[list[int], list[int]]:
+        """Racks and machines that preferences and requirements name."""
+        tags = {tag for c in constraints if c.kind in ("preferred", "required") for tag in c.resources}
+        racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
+        return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 
-    def _distances(self, task: Task, *, true: bool) -> tuple[int, dict[int, int], dict[int, int]]:
-        far, near = self._per_mb
-        racks, machines = dict[int, int](), dict[int, int]()
-        for size, holders in task.blocks:
-            for m in holders:
-                machines[m] = machines.get(m, 0) + size
-            for r in {self._rack_of[m] for m in holders}:
-                racks[r] = racks.get(r, 0) + size
-        total = sum(size for size, _ in task.blocks)
-        known_racks, known = set(racks), set(machines)
-        if not true:
-            goal, cluster = self.goals.by_kind["DataLocality"], self.instance.machines
-            enough = math.ceil(exact(goal["threshold"]) * total)
-            known_racks = {r for r, size in racks.items() if size >= enough}
-            best = [m for m, size in machines.items() if size >= enough]
-            if len(best) > int(goal["most"]):
-                best = sorted(best, key=lambda m: (-machines[m], cluster[m].name))[: int(goal["most"])]
-            known = set(best) | {m for m in (task.own,) if m >= 0 and "Continuity" in self.goals.by_kind}
-            known_racks, known = known_racks | self._named("rack:", task), known | self._named("machine:", task)
-        by_rack = {r: far * total - (far - near) * racks.get(r, 0) for r in known_racks}
-        here = {
-            m: far * total - (far - near) * racks.get(self._rack_of[m], 0) - near * machines.get(m, 0) for m in known
-        }
-        return far * total, by_rack, here
-
-    def _named(self, prefix: str, task: Task) -> set[int]:
-        """Racks or machines that preferences and requirements name."""
-        index = self.racks if prefix == "rack:" else self.machine
-        named = (tag for c in task.constraints if c.kind in ("preferred", "required") for tag in c.resources)
-        return {index[tag[len(prefix) :]] for tag in named if tag.startswith(prefix) and tag[len(prefix) :] in index}
-
-    def aggregated(self, task: Task, machine: int) -> int:
-        """What locality charges a task on a machine: the cheapest of what it knows of the machine."""
-        far, racks, machines = self.distances(task, true=False)
-        return min(far, racks.get(self._rack_of[machine], far), machines.get(machine, far))
+    def reading(self, tasks: NDArray[np.int64], machines: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
+        """(k,) what locality charges tasks on machines, see `Locality.at`."""
+        found = self.locality
+        return np.zeros(len(tasks), np.int64) if found is None else found.at(tasks, machines, true=true)
 
     # Continuity and slots ----------------------------------------------------------------------------------------
-    def credit(self, task: Task) -> int:
-        """What moving or stopping a running task forfeits."""
+    @cached_property
+    def credit(self) -> NDArray[Any]:
+        """(T,) what moving or stopping a running task forfeits."""
         goal = self.goals.by_kind.get("Continuity")
-        if goal is None or task.task.running is None:
-            return 0
-        ages, base, rate = self._credits
-        age = bisect_right(ages, task.task.running.elapsed_s) - 1
-        return (base + rate * age) * int(goal["weight"])
+        if goal is None:
+            return np.zeros(len(self.tasks), np.int64)
+        unit, weight = exact(goal["unit_s"]), int(goal["weight"])
+        ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the doubles next to them
+        worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
+        running = (task.task.running for task in self.tasks)
+        return whole(0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running)
 
     @cached_property
-    def _credits(self) -> tuple[list[float], int, int]:
-        """Seconds at which a credit grows (the doubles next to them), what it starts with and grows by."""
-        goal = self.goals.by_kind["Continuity"]
-        unit = exact(goal["unit_s"])
-        ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]
-        return ages, self.units(goal["base"]), self.units(goal["rate"])
-
-    def slot_costs(self, machine: int) -> Iterator[tuple[str, list[int]]]:
-        """By rank, what the first, second, ... task on a machine costs."""
-        slots, name = int(self.slots[machine]), self.instance.machines[machine].name
-        if (goal := self.goals.by_kind.get("LoadSpread")) is not None:
-            step = self.units(goal["step"]) * int(goal["weight"])
-            yield self.goals.rank("LoadSpread"), [step * k for k in range(slots)]
-        if (goal := self.goals.by_kind.get("RandomCosts")) is not None:
-            drawn = sorted(zlib.crc32(f"{goal['seed']}/{name}/{k}".encode()) % int(goal["most"]) for k in range(slots))
-            yield self.goals.rank("RandomCosts"), [x * self.scale * int(goal["weight"]) for x in drawn]
-
-    def running(self, task: Task, machine: int) -> dict[str, int]:
-        """By rank, what a task costs on a machine."""
-        cost: dict[str, int] = defaultdict(int)
-        if machine in task.explicit:
-            cost[self.goals.ranks[0]] += task.explicit[machine]
-        else:
-            cost[self.goals.rank("Placement")] += self.utility(task.constraints, machine)
-            if task.blocks:
-                cost[self.goals.rank("DataLocality")] += self.aggregated(task, machine)
-        if machine == task.own:
-            cost[self.goals.rank("Continuity")] -= self.credit(task)
-        return cost
+    def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:
+        """Machine and number of every slot that tasks could fill, and by rank its cost; none where all are free."""
+        spread, chance = (self.goals.by_kind.get(kind) for kind in ("LoadSpread", "RandomCosts"))
+        if spread is None and chance is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
+        slots = np.minimum(self.slots, len(self.tasks))
+        machine = np.repeat(np.arange(len(slots)), slots)
+        number = np.arange(len(machine)) - np.repeat(np.cumsum(slots) - slots, slots)
+        found: dict[str, NDArray[Any]] = {}
+        if spread is not None:
+            found[self.goals.rank("LoadSpread")] = times(number, self.units(spread["step"]) * int(spread["weight"]))
+        if chance is not None:
+            rank, seed, most = self.goals.rank("RandomCosts"), chance["seed"], int(chance["most"])
+            drawn = [
+                x
+                for m, n in zip(self.instance.machines, slots.tolist(), strict=True)
+                for x in sorted(zlib.crc32(f"{seed}/{m.name}/{k}".encode()) % most for k in range(m.slots))[:n]
+            ]
+            more = times(whole(drawn), self.scale * int(chance["weight"]))
+            found[rank] = wide(more) + wide(found[rank]) if rank in found else more
+        return machine, number, found
 
     def shares(self) -> tuple[list[int], list[int], list[int]] | None:
         """Guaranteed and most tasks of each job as its owner set them, and its weight; None without shares."""

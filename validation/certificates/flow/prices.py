@@ -18,23 +18,23 @@ knows of the cluster (see `goals`), which comes to the same; over true distances
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.flow import Constraint
-from flowlex.validation.certificates.flow.goals import Problem, Task
-from flowlex.validation.certificates.numbers import whole
+from flowlex.validation.certificates.flow.goals import Problem
+from flowlex.validation.certificates.numbers import dot, times, total, whole, wide
 
-__all__ = ["Prices", "Survey", "bound", "strict"]
+__all__ = ["Prices", "Survey", "bound", "strict", "weighed"]
 
 #: Costs and prices in one array stay below this in 64 bits; beyond, they are Python integers.
 _SAFE = 2**60
+#: Pairs of task and machine that are looked at in one array.
+_PAIRS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,33 +47,22 @@ class Prices:
     apart: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
-class _Class:
-    """Tasks with the same constraints: where they may run, and the machines' prices with their preferences."""
+class _Class(NamedTuple):
+    """Tasks with the same constraints: where they may run, and the machines' prices without and with preferences."""
 
-    problem: Problem
+    tasks: slice
     fits: NDArray[np.bool_]
+    bare: NDArray[Any]
     price: NDArray[Any]
 
-    @cached_property
-    def lowest(self) -> int:
-        return int(self.price[self.fits].min())
-
-    @cached_property
-    def highest(self) -> int:
-        return int(self.price[self.fits].max())
-
-    @cached_property
-    def size(self) -> int:
-        return int(np.abs(self.price).max(initial=0))
-
-    @cached_property
-    def by_rack(self) -> dict[int, int]:
-        """Least price in each rack that has a machine that fits."""
+    def by_rack(self, rack: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """By rack: whether any machine fits, and the least price of those."""
         inside = np.flatnonzero(self.fits)
-        order = inside[np.argsort(self.problem.rack[inside], kind="stable")]
-        racks, first = np.unique(self.problem.rack[order], return_index=True)
-        return dict(zip(racks.tolist(), np.minimum.reduceat(self.price[order], first).tolist(), strict=True))
+        order = inside[np.argsort(rack[inside], kind="stable")]
+        racks, first = np.unique(rack[order], return_index=True)
+        there, least = np.zeros(int(rack.max(initial=0)) + 1, bool), np.zeros(int(rack.max(initial=0)) + 1, object)
+        there[racks], least[racks] = True, np.minimum.reduceat(self.price[order], first)
+        return there, least.astype(self.price.dtype)
 
 
 class Survey:
@@ -81,141 +70,146 @@ class Survey:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.classes: dict[tuple[Constraint, ...], list[Task]] = defaultdict(list)
-        for task in problem.tasks:
-            self.classes[task.constraints].append(task)
+        ranks, self._largest = problem.goals, Counter[str]()
+        for rank, waiting in problem.waiting.items():
+            self._largest[rank] += int(np.abs(waiting).max(initial=0))
+        costs = (abs(cost) for task in problem.tasks for cost in task.explicit.values())
+        self._largest[ranks.ranks[0]] += max(costs, default=0)
+        liked = (sum(abs(problem.units(c.utility)) for c in constraints) for constraints, _ in problem.classes)
+        self._largest[ranks.rank("Placement")] += problem.placing * max(liked, default=0)
+        self._largest[ranks.rank("Continuity")] += int(np.abs(problem.credit).max(initial=0))
+        if problem.locality is not None:
+            self._largest[ranks.rank("DataLocality")] += int(problem.locality.far.max(initial=0))
+        self._explicit = np.array([bool(task.explicit) for task in problem.tasks], dtype=bool)
 
     def least(self, prices: Prices, *, true: bool = False) -> int:
         """Sum over the tasks of their cheapest way to run or wait."""
-        total, weights = 0, prices.weights
-        machine = whole(prices.machine)
-        for constraints, tasks in self.classes.items():
-            part = self._class(constraints, machine, weights)
-            for task in tasks:
-                wait = prices.job[task.job] + _weighed(task.waiting, weights)
-                way = self._cheapest(part, task, weights, prices.apart.get(task.apart, {}), true=true)
-                total += wait if way is None else min(wait, way)
-        return total
+        problem = self.problem
+        wait = wide(whole(prices.job)[problem.job]) + wide(weighed(problem.waiting, prices.weights, len(problem.tasks)))
+        slow = self._explicit | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
+        found = total(wait)
+        for tasks, low, _ in self._ways(prices, slow, true=true):
+            found -= total(np.maximum(wide(wait[tasks]) - wide(low), 0))
+        return found
 
     def swing(self, rank: str) -> int:
         """Most that a rank's cost changes along a simple cycle: two ways of every task, two slots."""
         problem, weights = self.problem, {rank: 1}
-        total, nothing = 0, whole([0] * len(problem.slots))
-        for constraints, tasks in self.classes.items():
-            part = self._class(constraints, nothing, weights)
-            for task in tasks:
-                wait = _weighed(task.waiting, weights)
-                low, high = self._range(part, task, weights)
-                total += max(0, wait, high) - min(0, wait, low)
-        slots = (
-            max(map(abs, costs), default=0)
-            for m in range(len(problem.slots))
-            for name, costs in problem.slot_costs(m)
-            if name == rank
-        )
-        return total + 2 * max(slots, default=0)
+        wait = weighed(problem.waiting, weights, len(problem.tasks))
+        most, least = np.maximum(wait, 0), np.minimum(wait, 0)
+        slow = self._explicit.copy()
+        if problem.locality is not None and rank == problem.goals.rank("DataLocality"):
+            for constraints, tasks in problem.classes:
+                slow[tasks] |= bool(constraints) & (problem.locality.far[tasks] > 0).astype(bool)
+        kind = object if most.dtype == object or self._size(weights) >= _SAFE else np.int64
+        most, least = most.astype(kind), least.astype(kind)
+        for tasks, low, high in self._ways(Prices(weights, [0] * len(problem.slots), []), slow, true=False):
+            most[tasks], least[tasks] = np.maximum(most[tasks], high), np.minimum(least[tasks], low)
+        slots = problem.slot_costs[2].get(rank)
+        return total(most) - total(least) + 2 * (0 if slots is None else int(np.abs(slots).max(initial=0)))
 
-    def _class(self, constraints: tuple[Constraint, ...], machine: NDArray[Any], weights: Mapping[str, int]) -> _Class:
-        problem = self.problem
-        fits = problem.slots > 0
-        size, weight = 0, weights.get(problem.goals.rank("Placement"), 0) * problem.placing
-        terms = []
-        for c in constraints:
-            having = problem.having(c.resources)
-            if c.kind in ("required", "forbidden"):
-                fits = fits & (having if c.kind == "required" else ~having)
-            elif weight:
-                terms.append((weight * problem.units(c.utility) * (-1 if c.kind == "preferred" else 1), having))
-                size += abs(terms[-1][0])
-        if terms and size + int(np.abs(machine).max(initial=0)) >= _SAFE:
-            machine = machine.astype(object)
-        for units, having in terms:
-            machine = machine + np.where(having, units, 0)
-        return _Class(problem, fits, machine)
+    def _size(self, weights: Mapping[str, int]) -> int:
+        return sum(abs(weights.get(rank, 0)) * size for rank, size in self._largest.items())
 
-    def _cheapest(
-        self, part: _Class, task: Task, weights: Mapping[str, int], apart: Mapping[int, int], *, true: bool
-    ) -> int | None:
-        """Cheapest way to run a task; None when no machine fits it."""
-        if not part.fits.any():
-            return None
-        problem, ranks = self.problem, self.problem.goals
-        reading, stay = weights.get(ranks.rank("DataLocality"), 0), weights.get(ranks.rank("Continuity"), 0)
-        far, racks, machines = problem.distances(task, true=true)
-        if task.explicit or apart:
-            return int(self._one_by_one(part, task, weights, apart, true=true).min())
-        found = part.lowest + reading * far
-        for rack, cost in racks.items():
-            if rack in part.by_rack:
-                found = min(found, part.by_rack[rack] + reading * cost)
-        for m, cost in machines.items():
-            if part.fits[m]:
-                found = min(found, int(part.price[m]) + reading * cost)
-        if task.own >= 0 and part.fits[task.own] and "Continuity" in ranks.by_kind:
-            cost = problem.reading(task, task.own) if task.blocks else 0
-            found = min(found, int(part.price[task.own]) + reading * cost - stay * problem.credit(task))
-        return found
+    def _ways(
+        self, prices: Prices, slow: NDArray[np.bool_], *, true: bool
+    ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
+        """Of each class with a machine that fits: its tasks, cheapest and dearest ways to run; exact where ``slow``.
 
-    def _range(self, part: _Class, task: Task, weights: Mapping[str, int]) -> tuple[int, int]:
-        """Cheapest and dearest way to run a task; nothing where no machine fits it."""
-        if not part.fits.any():
-            return 0, 0
-        if task.explicit or (task.blocks and task.constraints):
-            each = self._one_by_one(part, task, weights, {}, true=False)
-            return int(each.min()), int(each.max())
-        far, _, _ = self.problem.distances(task, true=False)
-        low = self._cheapest(part, task, weights, {}, true=False)
-        assert low is not None
-        return low, part.highest + weights.get(self.problem.goals.rank("DataLocality"), 0) * far
+        Elsewhere the cheapest is, and the dearest is bounded from above.
+        """
+        problem, weights = self.problem, prices.weights
+        apart = (p for more in prices.apart.values() for p in more.values())
+        size = self._size(weights) + max(map(abs, prices.machine), default=0) + max(apart, default=0)
+        kind = np.int64 if size < _SAFE else object
+        bare, place = whole(prices.machine).astype(kind), weights.get(problem.goals.rank("Placement"), 0)
+        for constraints, tasks in problem.classes:
+            fits = problem.fits(constraints)
+            if not fits.any():
+                continue
+            price = bare + times(problem.preference(constraints), place).astype(kind)
+            part = _Class(tasks, fits, bare, price)
+            low, high = self._known(part, weights, true=true)
+            at = np.flatnonzero(slow[tasks])
+            step = max(1, _PAIRS // len(bare))
+            for some in (at[k : k + step] for k in range(0, len(at), step)):
+                each = self._each(part, some + tasks.start, prices, true=true)[:, fits]
+                low[some], high[some] = each.min(axis=1), each.max(axis=1)
+            yield tasks, low, high
 
-    def _one_by_one(
-        self, part: _Class, task: Task, weights: Mapping[str, int], apart: Mapping[int, int], *, true: bool
-    ) -> NDArray[Any]:
-        """What a task costs on every machine that fits it."""
-        problem, ranks = self.problem, self.problem.goals
-        reading, stay = weights.get(ranks.rank("DataLocality"), 0), weights.get(ranks.rank("Continuity"), 0)
-        far, racks, machines = problem.distances(task, true=true)
-        first, place = (weights.get(rank, 0) for rank in (ranks.ranks[0], ranks.rank("Placement")))
-        credit = stay * problem.credit(task)
-        bare = {m: first * c - place * problem.utility(task.constraints, m) for m, c in task.explicit.items()}
-        size = part.size + reading * far + credit + max(map(abs, [*bare.values(), *apart.values(), 0])) * 2
-        price = part.price.astype(np.int64 if size < _SAFE else object) + reading * far
-        for rack, cost in racks.items():
-            price[problem.rack == rack] += reading * (cost - far)
-        for m, cost in machines.items():
-            price[m] += reading * (cost - min(far, racks.get(int(problem.rack[m]), far)))
-        for m, cost in bare.items():
-            price[m] = int(part.price[m]) + cost
-        for m, more in apart.items():
-            price[m] += more
-        if task.own >= 0:
-            price[task.own] -= credit
-        found: NDArray[Any] = price[part.fits]
-        return found
+    def _known(self, part: _Class, weights: Mapping[str, int], *, true: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Cheapest way of each task over what it knows of the cluster, and no less than the dearest."""
+        problem, tasks, ranks = self.problem, part.tasks, self.problem.goals
+        count, kind, locality = tasks.stop - tasks.start, part.price.dtype, problem.locality
+        far = np.zeros(count, kind)
+        if locality is not None:
+            reading = weights.get(ranks.rank("DataLocality"), 0)
+            far = times(locality.far[tasks], reading).astype(kind)
+        low, high = far + part.price[part.fits].min(), far + part.price[part.fits].max()
+        if locality is not None and reading:
+            places = ((locality.racks, *part.by_rack(problem.rack)), (locality.machines, part.fits, part.price))
+            for every, there, price in places:
+                rows = every.among(tasks.start, tasks.stop, true=true)
+                fit = there[rows.place]
+                cost = price[rows.place[fit]] + times(rows.cost[fit], reading).astype(kind)
+                np.minimum.at(low, rows.task[fit] - tasks.start, cost)
+        own = problem.own[tasks]
+        at = np.flatnonzero((own >= 0) & part.fits[own])
+        if len(at) and "Continuity" in ranks.by_kind:
+            cost = times(
+                problem.reading(at + tasks.start, own[at], true=true), weights.get(ranks.rank("DataLocality"), 0)
+            )
+            stay = times(problem.credit[tasks][at], weights.get(ranks.rank("Continuity"), 0))
+            low[at] = np.minimum(low[at], part.price[own[at]] + cost.astype(kind) - stay.astype(kind))
+        return low, high
+
+    def _each(self, part: _Class, tasks: NDArray[np.int64], prices: Prices, *, true: bool) -> NDArray[Any]:
+        """(k, M) what each of some tasks of a class costs on every machine."""
+        problem, weights, ranks = self.problem, prices.weights, self.problem.goals
+        kind = part.price.dtype
+        cost = np.broadcast_to(part.price, (len(tasks), len(part.price))).copy()
+        reading = weights.get(ranks.rank("DataLocality"), 0)
+        if problem.locality is not None and reading:
+            task, machine = np.repeat(tasks, len(part.price)), np.tile(np.arange(len(part.price)), len(tasks))
+            read = problem.reading(task, machine, true=true)
+            cost += times(read, reading).astype(kind).reshape(cost.shape)
+        first = weights.get(ranks.ranks[0], 0)
+        for k, task in enumerate(problem.tasks[t] for t in tasks.tolist()):
+            if task.explicit:
+                said = list(task.explicit)
+                cost[k, said] = part.bare[said] + times(whole(task.explicit.values()), first).astype(kind)
+            if more := prices.apart.get(task.apart):
+                cost[k, list(more)] += whole(more.values()).astype(kind)
+        at = np.flatnonzero(problem.own[tasks] >= 0)
+        stay = times(problem.credit[tasks[at]], weights.get(ranks.rank("Continuity"), 0))
+        cost[at, problem.own[tasks[at]]] -= stay.astype(kind)
+        return cost
 
 
-def _weighed(cost: Mapping[str, int], weights: Mapping[str, int]) -> int:
-    return sum(weights.get(rank, 0) * units for rank, units in cost.items())
+def weighed(cost: Mapping[str, NDArray[Any]], weights: Mapping[str, int], count: int) -> NDArray[Any]:
+    """(count,) costs by rank as one weighted sum; ranks without a weight count nothing."""
+    found: NDArray[Any] = np.zeros(count, np.int64)
+    for rank, each in cost.items():
+        found = wide(found) + wide(times(each, weights.get(rank, 0)))
+    return found
 
 
 def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[int, int]], *, true: bool) -> int:
     """No schedule has a smaller weighted sum (see the module); ``shares`` are least and most tasks by job."""
-    total = survey.least(prices, true=true) - sum(sum(more.values()) for more in prices.apart.values())
-    for m, price in enumerate(prices.machine):
-        said = list(problem.slot_costs(m))
-        if not said:
-            total -= int(problem.slots[m]) * max(0, price)
-            continue
-        costs = [0] * int(problem.slots[m])
-        for rank, each in said:
-            costs = [a + prices.weights.get(rank, 0) * b for a, b in zip(costs, each, strict=True)]
-        total -= sum(max(0, price - cost) for cost in costs)
-    for j, ((least, most), price) in enumerate(zip(shares, prices.job, strict=True)):
+    found = survey.least(prices, true=true) - sum(sum(more.values()) for more in prices.apart.values())
+    machine, _, slots = problem.slot_costs
+    price = wide(whole(prices.machine))
+    if slots:
+        cost = wide(weighed(slots, prices.weights, len(machine)))
+        found -= total(np.maximum(price[machine] - cost, 0))
+    else:
+        found -= dot(problem.slots, np.maximum(price, 0))
+    for j, ((least, most), each) in enumerate(zip(shares, prices.job, strict=True)):
         count, level = len(problem.instance.jobs[j].tasks), problem.level(j)
         short, above = prices.weights["shortfall"], prices.weights[f"waiting_{level}"] if level else 0
         corners = (count - most, count - least, count)
-        total -= max((price - above) * w - short * max(0, w - count + least) for w in corners)
-    return total
+        found -= max((each - above) * w - short * max(0, w - count + least) for w in corners)
+    return found
 
 
 def strict(weights: Mapping[str, int], classes: list[str], ranks: tuple[str, ...], swing: Mapping[str, int]) -> str:

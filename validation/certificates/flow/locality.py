@@ -1,0 +1,135 @@
+"""What reading its data costs each task, as flat rows of what it knows: cost from afar, by rack, by machine.
+
+Locality is aggregated: a task knows its best machines (at least ``threshold`` of its data, the ``most`` best), the
+racks with so much, what its preferences and requirements name, and where it runs. On a machine that it does not know
+it pays as from the rack, or else from afar. True distances are those where all that holds data is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.validation.certificates.numbers import times, wide
+
+__all__ = ["Blocks", "Locality", "Reach", "Rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Blocks of data as columns: (b,) owner and MB; (h,) which block is held by which machine.
+
+    ``named`` are (task, rack) and (task, machine) that are known whatever they hold.
+    """
+
+    task: NDArray[np.int64]
+    size: NDArray[np.int64]
+    block: NDArray[np.int64]
+    holder: NDArray[np.int64]
+    named_racks: list[tuple[int, int]]
+    named_machines: list[tuple[int, int]]
+
+
+class Reach(NamedTuple):
+    """When a machine or rack counts as known: share of a task's data, and machines at most."""
+
+    threshold: Fraction
+    most: int
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Pairs of a task and a place (machine or rack), sorted: what reading costs there, and whether the task knows."""
+
+    task: NDArray[np.int64]
+    place: NDArray[np.int64]
+    cost: NDArray[Any]
+    known: NDArray[np.bool_]
+    places: int
+
+    def among(self, start: int, stop: int, *, true: bool) -> Rows:
+        """Those of a range of tasks; where not ``true``, only the known."""
+        first, last = np.searchsorted(self.task, (start, stop)).tolist()
+        at = np.arange(first, last)
+        at = at if true else at[self.known[first:last]]
+        return Rows(self.task[at], self.place[at], self.cost[at], self.known[at], self.places)
+
+    def at(
+        self, task: NDArray[np.int64], place: NDArray[np.int64], otherwise: NDArray[Any], *, true: bool
+    ) -> NDArray[Any]:
+        """(k,) costs of pairs; ``otherwise`` where there is no row, or none that is known."""
+        if not len(self.task):
+            return otherwise
+        key, wanted = self.task * self.places + self.place, task * self.places + place
+        row = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        there = (key[row] == wanted) & (self.known[row] | true)
+        return np.where(there, self.cost[row], otherwise)
+
+
+@dataclass(frozen=True, eq=False)
+class Locality:
+    """(T,) cost from afar, and the rows of racks and of machines."""
+
+    far: NDArray[Any]
+    racks: Rows
+    machines: Rows
+    rack: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        blocks: Blocks,
+        rack: NDArray[np.int64],
+        names: Sequence[str],
+        tasks: int,
+        per_mb: tuple[int, int],
+        reach: Reach,
+    ) -> Locality:
+        """From blocks, (M,) rack and name of each machine, and the cost of a MB from another rack and from the own."""
+        far, near = per_mb
+        total = np.zeros(tasks, np.int64)
+        np.add.at(total, blocks.task, blocks.size)
+        task, place, size, named = _held(blocks, rack[blocks.holder], int(rack.max(initial=0)) + 1, blocks.named_racks)
+        by_rack = times(total[task], far) - times(size, far - near)
+        racks = Rows(task, place, by_rack, named | _enough(size, total[task], reach), int(rack.max(initial=0)) + 1)
+        task, place, size, named = _held(blocks, blocks.holder, len(rack), blocks.named_machines)
+        best = _enough(size, total[task], reach)
+        order = np.argsort(np.argsort(np.array(names, dtype=object)))
+        ranked = np.flatnonzero(best)
+        ranked = ranked[np.lexsort((order[place[ranked]], -size[ranked], task[ranked]))]
+        first = np.searchsorted(task[ranked], task[ranked])
+        best[ranked[np.arange(len(ranked)) - first >= reach.most]] = False
+        there = racks.at(task, rack[place], times(total[task], far), true=True)
+        machines = Rows(task, place, wide(there) - times(size, near), named | best, len(rack))
+        return cls(times(total, far), racks, machines, rack)
+
+    def at(self, task: NDArray[np.int64], machine: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
+        """(k,) what locality charges tasks on machines: by true distances, or the cheapest of what they know."""
+        known = self.racks.at(task, self.rack[machine], self.far[task], true=true)
+        return self.machines.at(task, machine, known, true=true)
+
+
+def _held(
+    blocks: Blocks, where: NDArray[np.int64], places: int, named: list[tuple[int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Task, place and MB of all pairs with data or named, sorted, and which are named."""
+    once = np.unique(blocks.block * places + where)
+    block, place = np.divmod(once, places)
+    asked = np.array([task * places + place for task, place in named], dtype=np.int64)
+    key, inverse = np.unique(np.concatenate((blocks.task[block] * places + place, asked)), return_inverse=True)
+    size, known = np.zeros(len(key), np.int64), np.zeros(len(key), bool)
+    np.add.at(size, inverse[: len(block)], blocks.size[block])
+    known[inverse[len(block) :]] = True
+    return key // places, key % places, size, known
+
+
+def _enough(size: NDArray[np.int64], total: NDArray[np.int64], reach: Reach) -> NDArray[np.bool_]:
+    """Whether pairs hold data, and the share that makes them known."""
+    share = reach.threshold
+    enough = times(size, share.denominator) >= times(total, share.numerator)
+    return np.asarray((size > 0) & enough, dtype=np.bool_)
