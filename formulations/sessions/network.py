@@ -26,13 +26,24 @@ from flowlex.formulations.outcome import EngineError
 from flowlex.formulations.sessions import residual as kernels
 from flowlex.formulations.sessions.path_kernels import balance
 
-__all__ = ["PATH_COST_LIMIT", "NetworkSession", "Violations", "load_kernels"]
+__all__ = ["PATH_COST_LIMIT", "NetworkSession", "NoFlowError", "Violations", "load_kernels"]
 
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
 PATH_COST_LIMIT = 2**56
 
 #: Work of cost scaling, per node, beyond which the network simplex takes over.
 _SCALING = 20_000
+
+
+class NoFlowError(EngineError):
+    """No flow satisfies the network; ``node`` is one that cannot be balanced.
+
+    The session stays as it is: solved again after more changes, it goes on from there.
+    """
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        super().__init__(f"no flow satisfies the network: node {node} cannot be balanced; give it an outlet")
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ class NetworkSession:
 
         Raises
         ------
-        EngineError
+        NoFlowError
             No flow satisfies the network.
         """
         if 2 * len(self._changes) // 5 > self._arcs > 1000:
@@ -160,7 +171,7 @@ class NetworkSession:
         if stuck < 0:
             stuck = self._restart()
         if stuck > 0:
-            raise EngineError(f"no flow satisfies the network: node {stuck} cannot be balanced; give it an outlet")
+            raise NoFlowError(stuck)
 
     def _restart(self) -> int:
         """Solve from nothing; returns 0, or a node that cannot be balanced.
