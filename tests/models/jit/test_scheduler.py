@@ -211,6 +211,21 @@ def test_random_lives(seed: int, load: Any) -> None:
     assert {n: sent[n] for n in units if n not in disturbed} == {n: u for n, u in units.items() if n not in disturbed}
 
 
+def test_parts_are_proven_by_stages_above_their_own_loads() -> None:
+    """Two parts share programs, one is higher than the other: what its stage 4 settles, stage 3 of the other needs."""
+    ports = [Machine(name=n, out_mbps=80, in_mbps=80) for n in "abcd"]
+    table = [("t0", 1, "a", "b", 29, 29), ("t1", 3, "a", "b", 0.5, None), ("t2", 5, "c", "d", 0.5, None)]
+    transfers = tuple(
+        Transfer(name=n, size_mb=mb, sender=a, receiver=b, feeds="c", deadline_s=due, firm_s=firm)
+        for n, mb, a, b, due, firm in table
+    )
+    rest = Job(name="rest", computations=(Computation(name="c", seconds=0.0),), transfers=transfers)
+    instance = JitInstance(machines=tuple(ports), jobs=(rest,), slot_s=1.0, unit_mb=1.0)
+    solution = JitBandwidth(instance, share=1.0, windows="elastic").solve("highs")
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
+    assert solution.sorted_loads.tolist() == [5, 3, 1] and solution.lateness == 8
+
+
 def test_a_log_is_replayed_from_a_file(tmp_path: Any) -> None:
     instance = generate("jit-cluster", seed=1, jobs=6, machines=8, mix="LeNet", gflops=5000.0, copies=0)
     assert isinstance(instance, JitInstance)

@@ -249,7 +249,12 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
     lowest = s.levels_claimed if isinstance(s.levels_claimed, int) else max(top, 1) if largest else 1
     levels = ([LATENESS] if late else []) + list(range(top, lowest - 1, -1))
     given = {LATENESS: lateness, **counts}
-    for level in levels:
+    # Stages that found nothing late, or no load so high, claim nothing, but later ones build on what they settle.
+    before = set() if largest else {level for level in proofs if level == LATENESS or level > top} - set(levels)
+    for level in sorted({*levels, *before}, key=lambda k: (k != LATENESS, -k)):
+        if level in before:
+            _judged(board, proofs[level], 0, counts, lateness, "", s.integral)
+            continue
         value = 1 if largest and level != LATENESS else given[level]
         if level == LATENESS:
             name = f"total lateness of {lateness:g} units x slots is least{where}"
