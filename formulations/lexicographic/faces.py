@@ -223,6 +223,28 @@ class _Faces:
         self.high = np.where(self.undecided & (rho < 1 - _ZERO), np.minimum(self.high, edge), self.high)
         self.undecided &= ~priced
 
+    def _rounded(self, values: Floats) -> tuple[Floats | None, int]:
+        """Whole values on the face, and the integer programs it took.
+
+        Few columns are fractional, and mostly they suffice: the others are held at first. Where that leaves no
+        whole point, also what shares a row with them is free, and at last everything.
+        """
+        lower, upper = self.lower, self.upper
+        free = np.abs(values - np.rint(values)) > WHOLE
+        beside = abs(sparse.vstack([self.matrix, self.loads])).tocsr()
+        near = (beside.T @ ((beside @ free.astype(np.float64)) > 0)) > 0
+        for mips, chosen in enumerate((free, near, np.ones_like(free)), 1):
+            self.lower = np.where(chosen, lower, np.rint(values))
+            self.upper = np.where(chosen, upper, np.rint(values))
+            outcome = self.solve(self._program(np.zeros(0, np.int64)).with_integer("rate"))
+            if outcome.values is not None:
+                found = self.lower.copy()
+                found[self.kept] = np.rint(outcome.values[: len(self.kept)])
+                self.lower, self.upper = lower, upper
+                return found, mips
+        self.lower, self.upper = lower, upper
+        return None, mips
+
     def ended(self, outcome: Outcome) -> LexicographicResult | None:
         """The result, or None when it is not whole."""
         problem = self.problem
@@ -233,13 +255,11 @@ class _Faces:
         values, mips = np.rint(self.values), 0
         route: Route = "lp"
         if np.abs(self.values - values).max(initial=0.0) > WHOLE:
-            face = self._program(np.zeros(0, np.int64)).with_integer("rate")
-            rounded, mips = self.solve(face), 1
             route = "lp, rounded within the optimal face"
-            if rounded.values is None:
+            rounded, mips = self._rounded(self.values)
+            if rounded is None:
                 return None
-            values = self.lower.copy()
-            values[self.kept] = np.rint(rounded.values[: len(self.kept)])
+            values = rounded
         loads = problem.loads.evaluate(values)
         counts = {s: float(np.clip(loads - (s - 1) * self.width, 0, self.width).sum()) for s in range(1, self.top + 1)}
         if problem.first is not None:
