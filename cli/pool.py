@@ -109,6 +109,10 @@ class _Worker:
 
     def kill(self) -> int:
         """End the process and all it started; return its exit code."""
+        if self.ready and self.task is None:  # idle: asked first, so that what measures it can write its figures
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                self.process.terminate()
+                self.process.wait(timeout=5)
         with contextlib.suppress(ProcessLookupError):  # ended before
             os.killpg(self.process.pid, signal.SIGKILL)
         code = self.process.wait()
