@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Annotated
 
 import typer
 
-from flowlex.cli.output import console, note, rows_table, write_output
+from flowlex.cli.output import console, note, picture_suffix, rows_table, write_output
 
 __all__ = ["claims"]
 
@@ -18,7 +17,7 @@ def claims(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
         str | None,
-        typer.Option("--plot", metavar="PNG", help="Draw how often random JIT matrices are not TU, too (a minute)."),
+        typer.Option("--plot", metavar="FILE", help="Draw how often random JIT matrices are not TU, too (a minute)."),
     ] = None,
 ) -> None:
     """Check published claims (and ours) again, by our own code, and say which hold.
@@ -53,18 +52,12 @@ def claims(
 
 def _draw_failing_share(picture: str) -> None:
     """Write the heat map of Lemma 3: share of random JIT matrices that are not totally unimodular."""
-    import matplotlib as mpl
-
+    from flowlex.formulations.pictures import picture_bytes, quiet_backend
     from flowlex.validation.claims.jit_lemma_3 import failing_share, plot_failing_share
 
-    if not picture.lower().endswith(".png"):
-        raise typer.BadParameter(f"{picture!r} does not end in .png", param_hint="--plot")
-    mpl.use("Agg")
+    suffix = picture_suffix(picture, "--plot")
     transfers, slots = (2, 4, 6, 8, 12, 16), (1, 2, 3, 4, 6)
-    axes = plot_failing_share(failing_share(transfers, slots), transfers, slots)
-    buffer = io.BytesIO()
-    figure = axes.get_figure(root=True)
-    assert figure is not None  # axes are always drawn on one
-    figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
-    write_output(picture, buffer.getvalue())
+    share = failing_share(transfers, slots)
+    with quiet_backend():
+        write_output(picture, picture_bytes(plot_failing_share(share, transfers, slots), suffix))
     note(f"picture: {picture}")

@@ -21,6 +21,7 @@ __all__ = [
     "facts_table",
     "frame_rows",
     "note",
+    "picture_suffix",
     "printable",
     "refuse_existing",
     "rows_table",
@@ -126,6 +127,16 @@ def refuse_existing(path: str, force: bool) -> None:
     """Refuse, before any work, to write over a file that is there, unless told to."""
     if path != "-" and not force and Path(path).is_file():
         raise typer.BadParameter(f"{path} is there already; choose another name, or --force", param_hint="-o")
+
+
+def picture_suffix(path: str, option: str) -> str:
+    """The format of a picture by its name, in lower case; refuses what is none."""
+    from flowlex.formulations.pictures import FORMATS
+
+    suffix = path.rpartition(".")[2].lower()
+    if suffix not in FORMATS:
+        raise typer.BadParameter(f"{path!r} does not end in .png, .svg or .pdf", param_hint=option)
+    return suffix
 
 
 def write_output(path: str, data: bytes) -> None:

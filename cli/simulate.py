@@ -196,16 +196,9 @@ def write_tables(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Non
 
 def _draw(folder: Path, records: Sequence[dict[str, Any]]) -> None:
     """Each picture of the simulator, for the first seed of every policy, from its log."""
-    import io
-
-    import matplotlib as mpl
-
+    from flowlex.formulations.pictures import axes_for, picture_bytes, quiet_backend
     from flowlex.simulation.log import RunLog
     from flowlex.simulation.registry import simulator
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "flowlex"  # same log, same bytes
-    import matplotlib.pyplot as plt
 
     seen = set()
     for record in records:
@@ -214,9 +207,6 @@ def _draw(folder: Path, records: Sequence[dict[str, Any]]) -> None:
         seen.add((record["name"], record["model"]))
         log = RunLog.read(folder / record["solution"])
         for name, draw in simulator(record["engine"]).plots().items():
-            figure, ax = plt.subplots(figsize=(9, 4.5), layout="constrained")
-            draw(log, ax)
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
-            plt.close(figure)
-            write_atomically(folder / f"{record['solution'].removesuffix(LOG_SUFFIX)}-{name}.svg", buffer.getvalue())
+            with quiet_backend():
+                picture = picture_bytes(draw(log, axes_for(None, 9, 4.5)), "svg")
+            write_atomically(folder / f"{record['solution'].removesuffix(LOG_SUFFIX)}-{name}.svg", picture)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.output import complain, console, note, write_output
+from flowlex.cli.output import complain, console, note, picture_suffix, write_output
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.matrix import NamedMatrix
@@ -45,7 +45,7 @@ def tu(
     seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
-        Path | None, typer.Option("--plot", metavar="PNG", help="Draw the proof on the sparsity pattern.")
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the proof on the sparsity pattern.")
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="VERDICT.json", help="Write the verdict with its proof.")
@@ -156,17 +156,9 @@ def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
 
 
 def _draw(verdict: Verdict, named: NamedMatrix, picture: Path) -> None:
-    import io
+    from flowlex.formulations.pictures import picture_bytes, quiet_backend
 
-    import matplotlib as mpl
-
-    if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise typer.BadParameter(f"{str(picture)!r} does not end in .png, .svg or .pdf", param_hint="--plot")
-    mpl.use("Agg")
-    axes = verdict.plot(named)
-    figure = axes.get_figure(root=True)
-    assert figure is not None  # axes are always drawn on one
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=picture.suffix[1:].lower(), dpi=150, bbox_inches="tight")
-    write_output(str(picture), buffer.getvalue())
+    suffix = picture_suffix(str(picture), "--plot")
+    with quiet_backend():
+        write_output(str(picture), picture_bytes(verdict.plot(named), suffix))
     note(f"picture: {picture}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
 
@@ -83,13 +84,15 @@ class NetworkFlow(Solution):
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Draw the arcs that carry flow, their width by amount; a histogram of flows for a large network."""
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(figsize=(8, 6))[1] if ax is None else ax
+        axes = axes_for(ax, 8, 6)
         assert self.flow is not None
         if self.network.node_count > _DRAWABLE:
-            axes.hist(self.flow[self.flow != 0], bins=40)
-            axes.set(xlabel="flow on an arc", ylabel="arcs", title=f"{self.instance}: arcs that carry flow")
+            axes.hist(self.flow[self.flow != 0], bins=40, color=BLUE)
+            axes.set(
+                xlabel="flow on an arc",
+                ylabel="arcs",
+                title=f"{self.instance}: {np.count_nonzero(self.flow)} of {len(self.flow)} arcs carry flow",
+            )
             return axes
         return _draw_network(self.network, self.flow, axes, f"{self.instance}: cost {self.objective}")
 
@@ -162,11 +165,11 @@ def _draw_network(network: FlowNetwork, flow: Integers, axes: Axes, title: str) 
         if amount:
             graph.add_edge(tail, head, flow=graph.get_edge_data(tail, head, {"flow": 0})["flow"] + amount)
     place = nx.spring_layout(graph, seed=0)
-    colours = ["tab:green" if s > 0 else "tab:red" if s < 0 else "lightgray" for s in network.supply.tolist()]
+    colours = [SKY if s > 0 else ORANGE if s < 0 else LIGHT for s in network.supply.tolist()]
     most = max((amount for *_, amount in graph.edges(data="flow")), default=1)
     widths = [0.5 + 3.5 * amount / most for *_, amount in graph.edges(data="flow")]
     nx.draw_networkx(
-        graph, place, ax=axes, node_color=colours, node_size=350, font_size=7, width=widths, edge_color="tab:blue"
+        graph, place, ax=axes, node_color=colours, node_size=350, font_size=7, width=widths, edge_color=BLUE
     )
     labels = {(tail, head): amount for tail, head, amount in graph.edges(data="flow")}
     nx.draw_networkx_edge_labels(graph, place, labels, ax=axes, font_size=7)

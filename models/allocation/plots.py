@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowlex.formulations.pictures import BLACK, axes_for, colours, legend, name_places
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -21,21 +23,20 @@ def draw_allocation(frame: pd.DataFrame, gpu_types: list[str], title: str, ax: A
     frame
         One row per job: ``normalised``, and a column per GPU type (`AllocationSolution.to_frame`).
     """
-    import matplotlib.pyplot as plt
-
-    axes = plt.subplots(figsize=(8, 4.5))[1] if ax is None else ax
+    axes = axes_for(ax, 8, 4.5)
     frame = frame.sort_values("normalised")
     place, bottom = np.arange(len(frame)), np.zeros(len(frame))
-    for gpu_type in gpu_types:
+    for gpu_type, colour in zip(gpu_types, colours(len(gpu_types)), strict=True):
         height = frame[gpu_type].to_numpy()
-        axes.bar(place, height, bottom=bottom, width=1.0 if len(frame) > 40 else 0.8, label=gpu_type)
+        axes.bar(place, height, bottom=bottom, width=1.0 if len(frame) > 40 else 0.8, color=colour, label=gpu_type)
         bottom = bottom + height
-    if len(frame) <= 30:
-        axes.set_xticks(place, list(frame.index), rotation=60, ha="right", fontsize=8)
-    axes.set(ylabel="fraction of time", xlabel="jobs", title=title)
+    name_places(axes.xaxis, list(frame.index))
+    axes.set(ylabel="fraction of time", xlabel=f"{len(frame)} jobs, least served first", title=title)
     line = axes.twinx()
-    line.plot(place, frame["normalised"].to_numpy(), color="black", drawstyle="steps-mid", linewidth=1)
+    line.plot(place, frame["normalised"].to_numpy(), color=BLACK, drawstyle="steps-mid", linewidth=1)
     line.set_ylabel("normalised throughput")
-    line.set_ylim(bottom=0)
-    axes.legend()
+    line.set_ylim(0, 1.1 * float(frame["normalised"].max() or 1))
+    axes.plot([], [], color=BLACK, linewidth=1, label="normalised throughput (right)")
+    legend(axes)
+    axes.get_legend().set_bbox_to_anchor((1.1, 1.0))  # type: ignore[union-attr]  # just put there
     return axes

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowlex.formulations.pictures import (
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    axes_for,
+    legend,
+)
 from flowlex.models.base import ModelError
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.solution import FlowSolution
@@ -17,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_network", "plot_latency"]
 
 _COLUMN = {"task": 0, "unscheduled": 1, "group": 1, "machine": 2, "sink": 3}
-_COLOUR = {"task": "#4c72b0", "unscheduled": "#c44e52", "group": "#8172b3", "machine": "#55a868", "sink": "#64605c"}
+_COLOUR = {"task": BLUE, "unscheduled": RED, "group": PURPLE, "machine": GREEN, "sink": GREY}
 #: Vertices beyond which a drawing shows nothing.
 _MOST = 80
 
@@ -32,15 +43,12 @@ def draw_network(model: FlowScheduling, solution: FlowSolution | None = None, ax
     ModelError
         The network has more than 80 vertices.
     """
-    from matplotlib import pyplot as plt
-
     network = model.schedule.network
     if network.node_count > _MOST:
         raise ModelError(
             f"{network.node_count} vertices are too many to draw (at most {_MOST}); take a smaller instance"
         )
-    if ax is None:
-        ax = plt.subplots(figsize=(8, 4.5))[1]
+    ax = axes_for(ax, 8, 4.5)
     place = _places(model)
     names = network.node_names
     used = _used(model, solution)
@@ -52,7 +60,7 @@ def draw_network(model: FlowScheduling, solution: FlowSolution | None = None, ax
         ax.plot(
             [x0, x1],
             [y0, y1],
-            color="#dd8452" if taken else "#cccccc",
+            color=ORANGE if taken else LIGHT,
             lw=2 if taken else 0.8,
             zorder=2 if taken else 1,
         )
@@ -116,13 +124,9 @@ def _used(model: FlowScheduling, solution: FlowSolution | None) -> set[tuple[str
 
 def plot_latency(series: dict[str, Sequence[float]], ax: Axes | None = None) -> Axes:
     """Latencies in milliseconds, one line per series, on a logarithmic scale."""
-    from matplotlib import pyplot as plt
-
-    if ax is None:
-        ax = plt.subplots(figsize=(8, 3.5))[1]
+    ax = axes_for(ax, 8, 3.5)
     for name, values in series.items():
         ms = np.asarray(values, float)
         ax.plot(ms, "o-", ms=3, lw=1, label=f"{name} (median {np.median(ms):.3g} ms)")
     ax.set(yscale="log", xlabel="step", ylabel="ms")
-    ax.legend()
-    return ax
+    return legend(ax)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -117,28 +116,7 @@ class FlowSolution(Solution):
         return dict(self.proof)
 
     def _draw(self, ax: Axes | None) -> Axes:
-        """Tasks per machine, coloured by job."""
-        from matplotlib import pyplot as plt
+        from flowlex.models.flow.machine_plot import plot_machines
 
-        ax = ax or plt.subplots(figsize=(9, 3))[1]
-        machines = list(self.slots)[:200]
-        at = {name: index for index, name in enumerate(machines)}
-        bottom: Counter[str] = Counter()
-        jobs = list(dict.fromkeys(self.job_of.values()))
-        colours = plt.get_cmap("tab20")
-        for index, job in enumerate(jobs):
-            held = Counter(m for task, m in self.machine_of.items() if self.job_of[task] == job and m in at)
-            heights = [held[m] for m in machines]
-            if any(heights):
-                label = job if len(jobs) <= 12 else None
-                ax.bar(machines, heights, bottom=[bottom[m] for m in machines], color=colours(index % 20), label=label)
-            bottom.update(held)
-        ax.step(machines, [self.slots[m] for m in machines], where="mid", color="black", lw=0.8, label="slots")
-        ax.set(ylabel="tasks", title=f"{len(self.machine_of)} running, {len(self.waiting)} waiting")
-        if len(machines) > 30:
-            ax.set_xticks([])
-        else:
-            ax.tick_params(axis="x", rotation=90)
-        if len(jobs) <= 12:
-            ax.legend(fontsize="small", ncols=4)
-        return ax
+        title = f"{self.instance}: {len(self.machine_of)} running, {len(self.waiting)} waiting"
+        return plot_machines(self.slots, self.machine_of, self.job_of, title, ax)

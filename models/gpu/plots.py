@@ -8,6 +8,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.pictures import BLUE, GREEN, LIGHT, MOST_BARS, ORANGE, RED, SKY, axes_for, legend, name_places
 from flowlex.models.base import ModelError
 from flowlex.models.gpu.placement import Placement
 
@@ -18,11 +19,11 @@ __all__ = ["draw_network", "plot_placements"]
 
 #: Worst level a task reads from: colour and meaning.
 _COLOURS = {
-    "data on its node": "#4daf4a",
-    "data in its rack": "#ffb000",
-    "data in another rack": "#d73027",
-    "kept running": "#9ecae1",
-    "idle": "#eeeeee",
+    "data on its node": GREEN,
+    "data in its rack": ORANGE,
+    "data in another rack": RED,
+    "kept running": SKY,
+    "idle": LIGHT,
 }
 #: Blocks of nodes from left to right; those of one column stand below one another.
 _COLUMNS = (
@@ -34,42 +35,67 @@ _COLUMNS = (
     ("node", "own_gpu", "gpu", "pool"),
     ("E",),
 )
-_MOST_DRAWN = 80
+#: Nodes of a network, and GPUs with a cell of their own, that a picture shows at most.
+_MOST_DRAWN, _MOST_CELLS = 80, 200
 
 
 def plot_placements(placement: Placement, title: str, ax: Axes | None = None) -> Axes:
-    """Draw one cell per GPU, racks beside each other, coloured by the farthest level its task reads from."""
-    import matplotlib.pyplot as plt
+    """Draw who runs where, coloured by the farthest level a task reads from.
+
+    Up to 200 GPUs are a named cell each, racks beside each other; more are counted per rack, and racks beyond 120 in
+    rows of neighbours.
+    """
     from matplotlib.patches import Patch
 
     view = placement.view
-    racks = len(view.rack_names)
-    order = np.lexsort((np.arange(len(view.gpu_node)), view.node_rack[view.gpu_node]))
-    rack = view.node_rack[view.gpu_node[order]]
-    height = np.arange(len(order)) - np.searchsorted(rack, rack)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(max(5.0, 2.2 * racks), max(3.0, 0.34 * (height.max() + 1) + 1.4)))
-    task_of = dict(
-        zip(placement.gpu[placement.gpu >= 0].tolist(), np.flatnonzero(placement.gpu >= 0).tolist(), strict=True)
-    )
-    labelled = len(order) <= 200
-    for gpu, column, row in zip(order.tolist(), rack.tolist(), height.tolist(), strict=True):
-        task = task_of.get(gpu)
+    task_of = np.full(len(view.gpu_node), -1)
+    placed = np.flatnonzero(placement.gpu >= 0)
+    task_of[placement.gpu[placed]] = placed
+    rack = view.node_rack[view.gpu_node]
+    draw = _counts if len(rack) > _MOST_CELLS else _cells
+    ax = draw(placement, task_of, rack, ax)
+    ax.set_title(f"{title}: {len(placed)} of {len(rack)} GPUs run a task")
+    ax.spines[:].set_visible(False)
+    return legend(ax, handles=[Patch(color=colour, label=meaning) for meaning, colour in _COLOURS.items()])
+
+
+def _cells(placement: Placement, task_of: Integers, rack: Integers, ax: Axes | None) -> Axes:
+    view, racks = placement.view, len(placement.view.rack_names)
+    order = np.argsort(rack, kind="stable")
+    height = np.arange(len(order)) - np.searchsorted(rack[order], rack[order])
+    ax = axes_for(ax, 2.2 * racks, 0.3 * (height.max(initial=0) + 1) + 1.2)
+    for gpu, row in zip(order.tolist(), height.tolist(), strict=True):
+        task, column = int(task_of[gpu]), int(rack[gpu])
         ax.barh(-row, 0.94, left=column, height=0.9, color=_COLOURS[_meaning(placement, task)], edgecolor="white")
-        if labelled:
-            text = f"{view.gpu_names[gpu]}: {'idle' if task is None else view.task_names[task]}"
-            ax.text(column + 0.03, -row, text, va="center", fontsize=7)
+        text = f"{view.gpu_names[gpu]}: {'idle' if task < 0 else view.task_names[task]}"
+        ax.text(column + 0.03, -row, text, va="center", fontsize=7, clip_on=True)
     ax.set_xticks(np.arange(racks) + 0.47, view.rack_names)
     ax.set_yticks([])
-    ax.set_title(f"{title}: {len(task_of)} of {len(order)} GPUs run a task")
-    ax.spines[:].set_visible(False)
-    handles = [Patch(color=colour, label=meaning) for meaning, colour in _COLOURS.items()]
-    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=5, fontsize=7, frameon=False)
     return ax
 
 
-def _meaning(placement: Placement, task: int | None) -> str:
-    if task is None:
+def _counts(placement: Placement, task_of: Integers, rack: Integers, ax: Axes | None) -> Axes:
+    racks = len(placement.view.rack_names)
+    bars = min(racks, MOST_BARS)
+    bar = rack * bars // racks
+    meanings = np.array([list(_COLOURS).index(_meaning(placement, task)) for task in task_of.tolist()])
+    counts = np.zeros((len(_COLOURS), bars), np.int64)
+    np.add.at(counts, (meanings, bar), 1)
+    ax, left = axes_for(ax, 8, 1.2 + 0.22 * bars), np.zeros(bars, np.int64)
+    for row, colour in zip(counts, _COLOURS.values(), strict=True):
+        ax.barh(np.arange(bars), row, 0.85, left=left, color=colour)
+        left += row
+    if bars == racks:
+        name_places(ax.yaxis, placement.view.rack_names)
+        ax.set_xlabel("GPUs of the rack")
+    else:
+        ax.set(xlabel="GPUs", ylabel=f"{racks} racks in {bars} rows of neighbours", yticks=[])
+    ax.invert_yaxis()
+    return ax
+
+
+def _meaning(placement: Placement, task: int) -> str:
+    if task < 0:
         return "idle"
     if placement.view.task_running_gpu[task] >= 0:
         return "kept running"
@@ -87,7 +113,6 @@ def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | 
     ModelError
         More than 80 nodes.
     """
-    import matplotlib.pyplot as plt
     import networkx as nx
 
     if network.node_count > _MOST_DRAWN:
@@ -96,8 +121,7 @@ def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | 
         tuple(b for b in names if b in network.node_blocks and network.node_blocks[b].count) for names in _COLUMNS
     ]
     columns = [names for names in columns if names]
-    if ax is None:
-        _, ax = plt.subplots(figsize=(2.2 * len(columns), 8))
+    ax = axes_for(ax, 2.2 * len(columns), 8)
     place, labels = {}, {}
     for column, names in enumerate(columns):
         blocks = [network.node_blocks[name] for name in names]
@@ -112,8 +136,8 @@ def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | 
     arcs = list(zip(network.tail.tolist(), network.head.tolist(), strict=True))
     graph = nx.DiGraph(arcs)
     active = [] if flow is None else [arc for arc, units in zip(arcs, flow.tolist(), strict=True) if units]
-    nx.draw_networkx_edges(graph, place, ax=ax, edge_color="#cccccc", width=0.6, arrowsize=5)
-    nx.draw_networkx_edges(graph, place, edgelist=active, ax=ax, edge_color="#1f77b4", width=2.0, arrowsize=9)
+    nx.draw_networkx_edges(graph, place, ax=ax, edge_color=LIGHT, width=0.6, arrowsize=5)
+    nx.draw_networkx_edges(graph, place, edgelist=active, ax=ax, edge_color=BLUE, width=2.0, arrowsize=9)
     nx.draw_networkx_nodes(graph, place, ax=ax, node_size=260, node_color="#ffffff", edgecolors="#444444")
     nx.draw_networkx_labels(graph, place, labels, ax=ax, font_size=6)
     ax.set_axis_off()

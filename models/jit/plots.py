@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.pictures import BLUE, GREEN, GREY, ORANGE, PALETTE, RED, axes_for, legend, part
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.grid import Grid, Segments
 
@@ -48,8 +49,10 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     computation that this would have been. Computations of zero seconds (padding of a network's layers) are not drawn.
     At most `SHOWN` transfers are drawn, the largest.
     """
-    axes = _axes(ax, (11, 8))
+    from matplotlib.colors import to_rgb
+
     grid = solution.grid
+    axes = axes_for(ax, 11, 2 + 0.25 * min(grid.count, SHOWN))
     largest = np.argsort(-grid.units, kind="stable")[:SHOWN]
     order = largest[np.lexsort((grid.stop[largest], grid.start[largest]))]
     rows, slot = np.arange(len(order)), grid.instance.slot_s
@@ -59,27 +62,27 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     drawn = np.flatnonzero(place[runs.item] >= 0)
     begin, end = grid.seconds(runs.begin[drawn]), grid.seconds(runs.end[drawn])
     shade = np.zeros((len(drawn), 4))
-    shade[:, :3], shade[:, 3] = (0.12, 0.47, 0.71), 0.3 + 0.7 * runs.rate[drawn] / most
+    shade[:, :3], shade[:, 3] = to_rgb(BLUE), 0.3 + 0.7 * runs.rate[drawn] / most
     left, right = grid.seconds(grid.start[order]), grid.seconds(grid.stop[order])
     axes.barh(rows, right - left, left=left, height=0.85, color="whitesmoke", label="window")
     axes.barh(place[runs.item[drawn]], end - begin, left=begin, height=0.6, color=shade, label="sent, darker = faster")
     early, _ = _naive(grid)
     use, seconds = _computations(grid)
     naive = grid.seconds(early[order])
-    axes.hlines(rows, naive, use[order], color="tab:grey", linewidth=1, alpha=0.6, label="wait if sent at once")
-    axes.plot(naive, rows, "x", color="tab:grey", markersize=5, label="arrival if sent at once")
-    axes.plot(grid.seconds(solution.finish[order]), rows, ">", color="tab:blue", markersize=5, label="arrival")
-    axes.plot(grid.latest.latest_s[grid.transfer][order], rows, "|", color="tab:red", markersize=10, label="due")
-    axes.plot(use[order], rows, "d", color="tab:green", markersize=4, label="computation starts")
+    axes.hlines(rows, naive, use[order], color=GREY, linewidth=1, alpha=0.6, label="wait if sent at once")
+    axes.plot(naive, rows, "x", color=GREY, markersize=5, label="arrival if sent at once")
+    axes.plot(grid.seconds(solution.finish[order]), rows, ">", color=ORANGE, markersize=5, label="arrival")
+    axes.plot(grid.latest.latest_s[grid.transfer][order], rows, "|", color=RED, markersize=10, label="due")
+    axes.plot(use[order], rows, "d", color=GREEN, markersize=4, label="computation starts")
     real = seconds[order] > 0
     label = f"computation ({int(real.sum())} of {len(order)}; others take 0 s)"
-    bars: dict[str, Any] = {"height": 0.25, "color": "tab:green", "alpha": 0.4}
+    bars: dict[str, Any] = {"height": 0.25, "color": GREEN, "alpha": 0.4}
     axes.barh(rows[real], seconds[order][real], left=use[order][real], label=label, **bars)
-    count = f"{len(order)} of {grid.count} transfers" + (", the largest" if len(order) < grid.count else "")
+    count = part(len(order), grid.count, "transfers", "the largest")
     axes.set(xlabel=f"time (s), slots of {slot:g} s", title=f"{solution.instance}: {count}")
     axes.set_yticks(rows, [grid.name(k) for k in order.tolist()], fontsize=7 if len(order) > 15 else 9)
     axes.invert_yaxis()
-    return _outside(axes)
+    return legend(axes)
 
 
 def _naive(grid: Grid) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -102,7 +105,7 @@ def _computations(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Loads of the busiest ports over time, against those of the schedule that sends at once; and the mean of all."""
-    axes = _axes(ax, (11, 4))
+    axes = axes_for(ax, 11, 4)
     grid = solution.grid
     planned, limit = np.concatenate(solution.port_load), np.concatenate([grid.out_units, grid.in_units])
     _, naive = _naive(grid)
@@ -112,43 +115,34 @@ def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
         time = grid.seconds(np.arange(loads.shape[1] + 1))
         share = np.concatenate([loads, np.zeros((len(limit), 1), loads.dtype)], axis=1) / limit[:, None]
         for n, port in enumerate(busiest.tolist()):
-            axes.step(time, share[port], style, where="post", color=f"C{n}", label=f"{names[port]}{what}")
+            axes.step(time, share[port], style, where="post", color=PALETTE[n], label=f"{names[port]}{what}")
         axes.step(time, share.mean(axis=0), style, where="post", color="black", label=f"mean of all ports{what}")
-    axes.set(xlabel="time (s)", ylabel="share of capacity", ylim=(0, 1.05), title=f"{solution.instance}: port loads")
-    return _outside(axes)
+    axes.set(
+        xlabel="time (s)",
+        ylabel="share of capacity",
+        ylim=(0, 1.05),
+        title=f"{solution.instance}: " + part(len(busiest), len(limit), "ports", "the busiest"),
+    )
+    return legend(axes)
 
 
 def plot_remaining(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Cumulative distribution of the machines' remaining egress and ingress."""
-    axes = _axes(ax, (6, 4))
+    axes = axes_for(ax, 6, 4)
     left = np.sort(solution.remaining, axis=0)
     share = np.arange(1, len(left) + 1) / len(left)
-    axes.step(left[:, 0], share, where="post", label="egress")
-    axes.step(left[:, 1], share, where="post", label="ingress")
+    axes.step(left[:, 0], share, where="post", color=BLUE, label="egress")
+    axes.step(left[:, 1], share, where="post", color=ORANGE, label="ingress")
     axes.set(xlabel="remaining bandwidth", ylabel="share of machines", title=f"{solution.instance}: what is left")
-    return _outside(axes)
+    return legend(axes)
 
 
 def plot_loads(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Sorted loads of this schedule and of the greedy one."""
-    axes = _axes(ax, (6, 4))
-    for loads, name in ((solution.sorted_loads, "just in time"), (solution.greedy_loads(), "as early as possible")):
-        axes.step(np.arange(1, len(loads) + 1), loads, where="mid", label=name)
+    axes = axes_for(ax, 6, 4)
+    both = ((solution.sorted_loads, "just in time", BLUE), (solution.greedy_loads(), "as early as possible", ORANGE))
+    for loads, name, colour in both:
+        axes.step(np.arange(1, len(loads) + 1), loads, where="mid", color=colour, label=name)
     axes.set(xlabel=f"{solution.load}s and slots, sorted", ylabel="units", title=f"{solution.instance}: sorted loads")
     axes.set_xscale("log")
-    return _outside(axes)
-
-
-def _outside(axes: Axes) -> Axes:
-    """Put the legend beside the data."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8)
-    axes.figure.set_layout_engine("constrained")  # type: ignore[union-attr]
-    return axes
-
-
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=size)[1]
+    return legend(axes)

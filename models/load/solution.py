@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.pictures import BLUE, GREY, MOST_BARS, axes_for, legend, name_places
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.base import Solution
 from flowlex.validation.certificates.numbers import text
@@ -145,15 +146,16 @@ class PartitionSolution(Solution):
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Items per node before and after, with the expected finish above each bar."""
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(figsize=(8, 4.5))[1] if ax is None else ax
-        place = np.arange(len(self.before))
-        axes.bar(place - 0.2, self.before, 0.4, label="before", color="tab:gray")
-        bars = axes.bar(place + 0.2, self.after, 0.4, label="after", color="tab:blue")
-        if len(place) <= 30:
-            axes.bar_label(bars, [f"{time:.3g}" for time in self.finish], fontsize=8)
-            axes.set_xticks(place, [n.name for n in self.source.nodes], rotation=30 if len(place) > 6 else 0)
-        axes.set(ylabel="items", title=f"{self.instance}: {self.moved_items} items move (number: expected finish)")
-        axes.legend()
-        return axes
+        axes, place = axes_for(ax, 6 + 0.2 * len(self.before), 4.5), np.arange(len(self.before))
+        if len(place) > MOST_BARS:
+            for items, colour, label in ((self.before, GREY, "before"), (self.after, BLUE, "after")):
+                axes.step(place, np.sort(items)[::-1], where="mid", color=colour, label=label)
+            axes.set_xlabel(f"{len(place)} nodes, each line sorted")
+        else:
+            axes.bar(place - 0.2, self.before, 0.4, label="before", color=GREY)
+            bars = axes.bar(place + 0.2, self.after, 0.4, label="after, with its expected finish", color=BLUE)
+            if len(place) <= 30:
+                axes.bar_label(bars, [f"{time:.3g} s" for time in self.finish], fontsize=7)
+            name_places(axes.xaxis, [n.name for n in self.source.nodes])
+        axes.set(ylabel="items", title=f"{self.instance}: {self.moved_items} items move")
+        return legend(axes)

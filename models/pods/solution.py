@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.pictures import GREY, MOST_BARS, PALETTE, axes_for, legend, name_places
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
 from flowlex.models.pods.bounds.admission import Prices
@@ -247,18 +248,22 @@ class PlacementSolution(Solution):
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Used share of each resource per node and the weighted load, with its mean."""
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(figsize=(9, 4.5))[1] if ax is None else ax
         frame = self.node_frame()
-        place = np.arange(len(frame))
-        for i, column in enumerate(("gpu_memory", "cores", "memory")):
-            axes.bar(place + 0.25 * (i - 1), frame[column], 0.25, label=column.replace("_", " "))
-        axes.plot(place, frame["load"], "k_", markersize=18 if len(frame) <= 30 else 4, label="weighted load")
-        axes.axhline(float(self.loads.mean()), color="gray", linestyle=":", label="mean load")
-        if len(frame) <= 30:
-            axes.set_xticks(place, frame.index, rotation=30 if len(frame) > 6 else 0)
+        axes, place, few = axes_for(ax, 6 + 0.2 * len(frame), 4.5), np.arange(len(frame)), len(frame) <= MOST_BARS
+        if not few:  # lines in order of load
+            frame = frame.sort_values("load", ascending=False, kind="stable")
+        for i, (column, colour) in enumerate(zip(("gpu_memory", "cores", "memory"), PALETTE, strict=False)):
+            look: dict[str, Any] = {"color": colour, "label": column.replace("_", " ")}
+            if few:
+                axes.bar(place + 0.25 * (i - 1), frame[column], 0.25, **look)
+            else:
+                axes.plot(place, frame[column], ".", markersize=2, **look)
+        axes.plot(place, frame["load"], "k_" if few else "k-", markersize=10, label="weighted load")
+        axes.axhline(float(self.loads.mean()), color=GREY, linestyle=":", label="mean load")
+        if few:
+            name_places(axes.xaxis, list(frame.index))
+        else:
+            axes.set_xlabel(f"{len(frame)} nodes, the most loaded first")
         waits = int((self.node < 0).sum())
         axes.set(ylabel="used share", title=f"{self.instance}: sigma {deviation(self.loads):.4f}, {waits} pods wait")
-        axes.legend(loc="upper right", fontsize=8)
-        return axes
+        return legend(axes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowlex.formulations.pictures import BLUE, PALETTE, legend, name_places, part
 from flowlex.simulation.cluster.figures import stays
 from flowlex.simulation.log import RunLog
 
@@ -22,20 +23,21 @@ _MOST_PLACES = 120
 def plot_gantt(log: RunLog, ax: Axes) -> Axes:
     """One line per place, one bar per task, a colour per job; reading is pale, stopped tasks are hatched."""
     found = list(stays(log))
-    places = list(dict.fromkeys(sorted(stay.place for stay in found)))[:_MOST_PLACES]
+    every = list(dict.fromkeys(sorted(stay.place for stay in found)))
+    places = every[:_MOST_PLACES]
     jobs = list(dict.fromkeys(stay.job for stay in sorted(found, key=lambda stay: stay.start_s)))
     row = {place: k for k, place in enumerate(places)}
     for stay in found:
         if stay.place not in row:
             continue
-        colour = f"C{jobs.index(stay.job) % 10}"
+        colour = PALETTE[jobs.index(stay.job) % len(PALETTE)]
         computed = stay.end_s if stay.computed_s is None else stay.computed_s
         hatch = None if stay.ended else "///"
         ax.barh(row[stay.place], computed - stay.start_s, left=stay.start_s, color=colour, alpha=0.4, hatch=hatch)
         ax.barh(row[stay.place], stay.end_s - computed, left=computed, color=colour, hatch=hatch)
-    ax.set_yticks(range(len(places)), places, fontsize=6)
-    ax.set_xlabel("seconds")
-    ax.set_title("tasks by place (pale: reading; hatched: stopped)")
+    name_places(ax.yaxis, places)
+    what = part(len(places), len(every), "places", "the first by name")
+    ax.set(xlabel="time (s)", title=f"tasks on {what} (pale: reading; hatched: stopped)")
     return ax
 
 
@@ -48,9 +50,8 @@ def _steps(log: RunLog, up: str, down: tuple[str, ...]) -> tuple[np.ndarray, np.
 
 def plot_queue(log: RunLog, ax: Axes) -> Axes:
     """Tasks that could run and wait, over time."""
-    ax.step(*_steps(log, "ready", ("start",)), where="post")
-    ax.set_xlabel("seconds")
-    ax.set_ylabel("waiting tasks")
+    ax.step(*_steps(log, "ready", ("start",)), where="post", color=BLUE)
+    ax.set(xlabel="time (s)", ylabel="waiting tasks")
     return ax
 
 
@@ -69,13 +70,11 @@ def plot_utilisation(log: RunLog, ax: Axes) -> Axes:
             level[name] += much if starts else -much
         times.append(record["at_s"])
         levels.append(dict(level))
-    for name, much in total.items():
-        ax.step(times, [now[name] / much for now in levels], where="post", label=name)
-    ax.legend()
-    ax.set_ylim(0, 1.05)
-    ax.set_xlabel("seconds")
-    ax.set_ylabel("utilisation")
-    return ax
+    for k, (name, much) in enumerate(total.items()):
+        colour = PALETTE[k % len(PALETTE)]
+        ax.step(times, [now[name] / much for now in levels], where="post", color=colour, label=name)
+    ax.set(xlabel="time (s)", ylabel="share in use", ylim=(0, 1.05))
+    return legend(ax)
 
 
 PLOTS: Mapping[str, Callable[[RunLog, Axes], Axes]] = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowlex.formulations.pictures import axes_for
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.ghouila_houri import bicoloring_counterexample
@@ -98,10 +99,7 @@ def plot_failing_share(
     share: np.ndarray, transfers: tuple[int, ...], slots: tuple[int, ...], ax: Axes | None = None
 ) -> Axes:
     """Draw `failing_share` as a heat map."""
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5, 4))
+    ax = axes_for(ax, 5, 4)
     image = ax.imshow(share, cmap="magma_r", vmin=0, vmax=1, origin="lower", aspect="auto")
     ax.set_xticks(range(len(slots)), [str(slot) for slot in slots])
     ax.set_yticks(range(len(transfers)), [str(count) for count in transfers])

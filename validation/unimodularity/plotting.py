@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from flowlex.formulations.pictures import BLUE, GREEN, GREY, ORANGE, RED, axes_for
 from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof import Certificate, Witness
 
@@ -21,7 +22,7 @@ LARGEST_TREE = 80
 LARGEST_PATTERN, CELLS = 250, 320
 #: Names written at an axis.
 MOST_NAMES = 30
-_PLUS, _MINUS, _ACCENT, _PARTS = "#1f4e79", "#c0504d", "#d62728", ("#1f77b4", "#ff7f0e")
+_PLUS, _MINUS, _ACCENT, _PARTS = BLUE, ORANGE, RED, (BLUE, GREEN)
 
 
 def plot_proof(
@@ -38,8 +39,7 @@ def plot_proof(
     if ax is None and tree is not None and len(tree.data["tree_tail"]) <= LARGEST_TREE:
         _, (ax, beside) = plt.subplots(1, 2, figsize=(11, 5))
         plot_tree(tree, beside, named)
-    elif ax is None:
-        _, ax = plt.subplots(figsize=(6, 5))
+    ax = axes_for(ax, 6, 5)
     plot_pattern(named, ax)
     if witness is not None:
         _draw_witness(ax, named.matrix, witness)
@@ -52,7 +52,7 @@ def plot_proof(
 
 
 def plot_pattern(named: NamedMatrix, ax: Axes) -> None:
-    """Draw where the nonzeros are: every entry of a small matrix (+ blue, - red), densities of a large one."""
+    """Draw where the nonzeros are: every entry of a small matrix (+ blue, - orange), densities of a large one."""
     entries = named.matrix.tocoo()
     rows, columns = named.shape
     if max(rows, columns) <= LARGEST_PATTERN:
@@ -133,11 +133,9 @@ def _draw_parts(ax: Axes, proof: Certificate) -> None:
 
 def plot_tree(certificate: Certificate, ax: Axes | None = None, named: NamedMatrix | None = None) -> Axes:
     """Draw the tree of a network certificate; edges carry the row (or column) they stand for."""
-    import matplotlib.pyplot as plt
     import networkx as nx
 
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5, 5))
+    ax = axes_for(ax, 5, 5)
     across = certificate.data["transposed"]
     lines = certificate.columns if across else certificate.rows
     names: tuple[Any, ...] = lines
@@ -147,7 +145,7 @@ def plot_tree(certificate: Certificate, ax: Axes | None = None, named: NamedMatr
     for line, tail, head in zip(names, certificate.data["tree_tail"], certificate.data["tree_head"], strict=True):
         graph.add_edge(tail, head, line=line)
     place = nx.kamada_kawai_layout(graph.to_undirected()) if len(graph) > 2 else nx.circular_layout(graph)
-    nx.draw_networkx(graph, place, ax=ax, node_size=25, with_labels=False, node_color="#444444", edge_color="#1f4e79")
+    nx.draw_networkx(graph, place, ax=ax, node_size=25, with_labels=False, node_color=GREY, edge_color=BLUE)
     labels = {(one, two): data["line"] for one, two, data in graph.edges(data=True)}
     nx.draw_networkx_edge_labels(graph, place, edge_labels=labels, ax=ax, font_size=7)
     ax.set_title("tree of the network matrix" + (" (transposed)" if across else ""))

@@ -1,0 +1,62 @@
+"""The style of pictures."""
+
+from itertools import pairwise
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from flowlex import generate, model_for
+from flowlex.formulations.pictures import PALETTE, axes_for, colours, legend, name_places, picture_bytes, quiet_backend
+
+mpl.use("Agg")
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def test_colours_that_stand_side_by_side_are_told_apart_without_hue() -> None:
+    """Neighbours of the palette differ in luminance, so that print and every colour blindness keep them apart."""
+    light = [_luminance(colour) for colour in PALETTE]
+    assert min(abs(a - b) for a, b in pairwise(light)) > 0.1
+    assert colours(10) == [*PALETTE, *PALETTE[:2]]
+
+
+def test_names_are_thinned_where_they_do_not_fit() -> None:
+    with quiet_backend():
+        axes = axes_for(None, 6, 4)
+        name_places(axes.xaxis, [f"node-{k}" for k in range(1000)])
+        shown = [label.get_text() for label in axes.get_xticklabels()]
+        assert shown[:2] == ["node-0", "node-25"] and len(shown) == 40
+        assert legend(axes).get_legend() is None  # nothing has a name
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_same_answer_is_the_same_bytes(suffix: str) -> None:
+    solution = model_for(generate("inference-cluster", seed=1)).solve("network")
+
+    def drawn() -> bytes:
+        with quiet_backend():
+            return picture_bytes(solution.plot(), suffix)
+
+    assert drawn() == drawn()
+
+
+@pytest.mark.parametrize(
+    ("generator", "options", "says"),
+    [
+        ("gpu-scale", {"gpus": 2000}, "GPUs of the rack"),
+        ("flow-scale", {"machines": 400, "tasks": 500}, "400 machines in 120 rows of neighbours"),
+        ("inference-cluster", {"workers": 300}, "300 nodes, each line sorted"),
+    ],
+)
+def test_large_answers_are_put_together_and_stay_within_a_page(generator, options, says) -> None:
+    with quiet_backend():
+        axes = model_for(generate(generator, seed=1, **options)).solve("network").plot()
+        width, height = axes.get_figure(root=True).get_size_inches()
+        assert axes.get_xlabel() == says
+        assert width <= 16 and height <= 14
+        assert axes.get_legend().get_bbox_to_anchor().transformed(axes.transAxes.inverted()).x0 > 1
