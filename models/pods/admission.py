@@ -15,7 +15,7 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
-from flowlex.models.pods.bounds.admission import AdmissionBounds, Prices
+from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order, place_by
@@ -51,7 +51,7 @@ class Admission:
     admitted: tuple[int, ...] = ()
     most: tuple[int, ...] = ()
     prices: dict[int, Prices] = field(default_factory=dict)
-    bounds: AdmissionBounds | None = None
+    bounds: Relaxation | None = None
     cluster: Cluster | None = None
     failed: Outcome | None = None
 
@@ -74,7 +74,7 @@ class Admitting:
         self,
         builder: PlacementProgram,
         name: str,
-        bounds: AdmissionBounds,
+        bounds: Relaxation,
         engine: EngineName,
         options: SolveOptions,
         *,

@@ -5,38 +5,59 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
+from flowlex.models.pods.bounds.columns import PodPrices
+from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.problem.balance_program import balance_program, to_measure, to_objective
-from flowlex.models.pods.problem.class_program import class_program, mean_program
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 from flowlex.models.pods.search.annealing import anneal_cluster, even_clusters
 
-__all__ = ["BalanceOutcome", "balance_outcome", "settled_tangents", "tangents"]
+__all__ = ["BalanceOutcome", "BalanceProof", "balance_outcome", "settled_tangents", "tangents"]
 
 #: First tangent points, in percent of a node's capacity.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40
+#: Columns up to which an exported program of phase 2 is made exact.
+_EXPORTED = 1_500
+
+
+@dataclass(frozen=True, eq=False)
+class BalanceProof:
+    """What proves a bound of the balance.
+
+    Attributes
+    ----------
+    straight
+        Prices of resources, and the means between which they hold.
+    patterns, of
+        Prices of groups of pods, and the (P,) group of each pod.
+    """
+
+    straight: tuple[tuple[float, float, Prices], ...] = ()
+    patterns: tuple[PodPrices, ...] = ()
+    of: Integers = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
 
 
 @dataclass(frozen=True)
 class BalanceOutcome:
-    """An outcome and the cluster it leaves."""
+    """An outcome, the cluster it leaves, and what proves the bound."""
 
     outcome: Outcome
     cluster: Cluster
+    proof: BalanceProof = field(default_factory=BalanceProof)
 
 
 def tangents(size: int) -> list[Floats]:
@@ -47,6 +68,7 @@ def tangents(size: int) -> list[Floats]:
 def balance_outcome(
     instance: PodInstance,
     builder: PlacementProgram,
+    relaxation: Relaxation,
     measure: Measure,
     cluster: Cluster,
     admitted: Sequence[int],
@@ -64,6 +86,7 @@ def balance_outcome(
     work before.
     """
     phase = _Phase2(instance, builder, measure, cluster, admitted, engine, options)
+    phase.relaxation = relaxation
     phase.aggregate, phase.absolute_gap, phase.effort, phase.until = aggregate, absolute_gap, effort, until
     return phase.run()
 
@@ -73,15 +96,15 @@ def settled_tangents(
 ) -> tuple[list[Floats], bool]:
     """Tangent points with which the program of phase 2 has the optimum of the balance itself, and whether they do.
 
-    Points are added by solving it again and again; beyond `Effort.branched` columns there are just those of an answer,
+    Points are added by solving it again and again; beyond `_EXPORTED` columns there are just those of an answer,
     and the optimum of the program is a bound.
     """
     phase = _Phase2(instance, builder, measure, cluster, admitted, "highs", SolveOptions())
     if not measure.curved:
         return phase.points, True
     phase._offer(phase._even()[0])
-    if len(builder.pairs[0]) <= phase.effort.branched:
-        phase._rounds(integer=True)
+    if len(builder.pairs[0]) <= _EXPORTED:
+        phase._rounds()
     return phase.points, phase.closed
 
 
@@ -106,6 +129,8 @@ class _Phase2:
         self.size = len(instance.nodes)
         self.best, self.bound, self.points = cluster, 0.0, tangents(self.size)
         self.iterations, self.started = 0, time.perf_counter()
+        self.relaxation: Relaxation | None = None
+        self.proof = BalanceProof()
 
     @property
     def late(self) -> bool:
@@ -125,14 +150,13 @@ class _Phase2:
 
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods."""
-        columns = len(self.builder.pairs[0])
-        if columns <= self.effort.direct:
-            self._rounds(integer=False)
+        points = self._relax()
+        if len(self.builder.pairs[0]) <= self.effort.direct:
             self._offer(self._even()[0])
+            if not self.closed and not self.late:
+                self._rounds()
         else:
-            self._decompose()
-        if not self.closed and not self.late and columns <= self.effort.branched:
-            self._rounds(integer=True)
+            self._decompose(points)
         value = self.value
         bound = min(self.bound, value)
         proven = value - bound <= PROVEN + 1e-11
@@ -148,7 +172,7 @@ class _Phase2:
             seconds=time.perf_counter() - self.started,
             message=message,
         )
-        return BalanceOutcome(outcome, self.best)
+        return BalanceOutcome(outcome, self.best, self.proof)
 
     def _even(self) -> list[Cluster]:
         return even_clusters(
@@ -167,17 +191,16 @@ class _Phase2:
         if self.measure.value(cluster.loads) < self.value:
             self.best = cluster
 
-    def _decompose(self) -> None:
-        """Anneal, bound by the relaxation over node classes, and close the gap by node patterns."""
+    def _decompose(self, points: list[Floats]) -> None:
+        """Anneal, and close the gap to the relaxation by node patterns."""
         demand = Demand.of_program(self.instance, self.builder, self.admitted, apart=not self.aggregate)
         if not len(demand.pod):
             return
-        points = self._relax_classes(demand)
         found = self._even()
         self.best = found[0]
-        if self.closed or self.late or len(self.best.node) > self.effort.patterns:
+        if self.closed or self.late or len(demand.pod) > self.effort.kinds:
             return
-        means = self._means(demand, points) if self.measure.centred else (0.0, 1.0)
+        means, outside = self._means(points)
         seed = self.options.seed
 
         def polish(cluster: Cluster, k: int) -> Cluster:
@@ -200,83 +223,65 @@ class _Phase2:
             polish=polish,
             effort=self.effort,
         ).run()
-        self.bound, self.best = max(self.bound, closed.bound), closed.cluster
+        if closed.proof and closed.bound > self.bound:
+            self.bound, self.proof = closed.bound, BalanceProof(outside, closed.proof, demand.of)
+        self.best = closed.cluster
         self.iterations += closed.rounds
 
-    def _relax_classes(self, demand: Demand) -> list[Floats]:
+    def _relax(self) -> list[Floats]:
         """Bound by the linear program over node classes; return the tangents."""
-        points = tangents(len(demand.classes.count))
+        assert self.relaxation is not None
+        count = self.relaxation.classes.count
+        points = tangents(len(count))
         for _ in range(MAX_ROUNDS):
-            program, loads = class_program(
-                self.builder.view,
-                demand,
-                self.measure,
-                points,
-                cards=self.builder.cards,
-                move_budget=self.builder.move_budget,
-            )
-            outcome = solve(program, self.engine, self._options(False))
-            if outcome.values is None or outcome.status is not Status.OPTIMAL:
+            found = self.relaxation.even(self.measure, self.admitted, points, self._options(integer=False))
+            if found is None:
                 break
-            before = self.bound
-            self.bound = max(self.bound, to_measure(float(outcome.objective or 0), self.measure, self.size))
-            if not self.measure.curved or self.bound - before <= 1e-4 * self.bound:
+            prices, at = found
+            before, bound = self.bound, to_measure(prices.bound, self.measure, self.size)
+            if bound > before:
+                self.bound, self.proof = bound, BalanceProof(((0.0, 1.0, prices),))
+            if not self.measure.curved or bound - before <= 1e-4 * bound:
                 break
-            at = loads.evaluate(outcome.values)
-            points.append(at - float(at @ demand.classes.count) / self.size)
+            points.append(at - float(at @ count) / self.size)
         return points
 
-    def _means(self, demand: Demand, points: list[Floats]) -> tuple[float, float]:
-        """Between what the mean load lies in every placement that is at least as even as the best; 0 and 1 at worst."""
-        limit, ends = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0]
-        for k, sign in enumerate((-1, 1)):
-            program = mean_program(
-                self.builder.view,
-                demand,
-                self.measure,
-                points,
-                limit,
-                cards=self.builder.cards,
-                move_budget=self.builder.move_budget,
-                largest=bool(k),
+    def _means(self, points: list[Floats]) -> tuple[tuple[float, float], tuple[tuple[float, float, Prices], ...]]:
+        """Between what the mean of the loads lies in whatever is at least as even as the best, and why not outside."""
+        limit, means, outside = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0], []
+        for largest in (False, True) if self.relaxation is not None and self.measure.centred else ():
+            assert self.relaxation is not None
+            found = self.relaxation.end_of_means(
+                self.measure, self.admitted, points, limit, self._options(integer=False), largest=largest
             )
-            outcome = solve(program, self.engine, self._options(False))
-            if outcome.status is Status.OPTIMAL and outcome.objective is not None:
-                ends[k] = float(outcome.objective) / SCALE + sign * 1e-6  # the solver's tolerance
-        return ends[0], ends[1]
+            end = -1.0 if found is None else found[0] / SCALE + (1e-6 if largest else -1e-6)  # solver's tolerance
+            if found is not None and 0 < end < 1:
+                means[largest] = end
+                outside.append((end, 1.0, found[1]) if largest else (0.0, end, found[1]))
+        return (means[0], means[1]), tuple(outside)
 
-    def _rounds(self, *, integer: bool) -> None:
+    def _rounds(self) -> None:
         """Solve, add tangents where the answer lies, and solve again, until nothing moves or all is proven."""
         for _ in range(MAX_ROUNDS):
-            limit = to_objective(self.value + PROVEN, self.measure, self.size) if integer else None
+            limit = to_objective(self.value + PROVEN, self.measure, self.size)
             program = balance_program(
-                self.instance.name,
-                self.builder,
-                self.measure,
-                self.admitted,
-                self.points,
-                integer=integer,
-                at_most=limit,
+                self.instance.name, self.builder, self.measure, self.admitted, self.points, at_most=limit
             )
-            outcome = solve(program, self.engine, self._options(integer))
+            outcome = solve(program, self.engine, self._options(integer=True))
             self.iterations += outcome.iterations
-            before = self.bound
             if outcome.bound is not None and math.isfinite(outcome.bound):
                 self.bound = max(self.bound, to_measure(float(outcome.bound), self.measure, self.size))
-            elif outcome.status is Status.INFEASIBLE and integer:
+            elif outcome.status is Status.INFEASIBLE:
                 self.bound = self.value  # nothing better than the answer at hand exists
-            if outcome.values is not None and integer:
-                cluster = self.builder.expand(outcome.values)
-                if cluster is not None:
-                    self._offer(cluster)
-            elif outcome.values is not None and self.measure.curved:
-                loads = self.builder.loads(program.variable("x")).evaluate(outcome.values)
-                self.points.append(loads - loads.mean())
-            still = not integer and self.bound - before <= 1e-3 * max(self.bound, 1e-4)
-            if self.closed or self.late or outcome.values is None or not self.measure.curved or still:
+            cluster = None if outcome.values is None else self.builder.expand(outcome.values)
+            if cluster is not None:
+                self._offer(cluster)
+            if self.closed or self.late or cluster is None or outcome.status is not Status.OPTIMAL:
+                break
+            if not self.measure.curved:
                 break
 
-    def _options(self, integer: bool) -> SolveOptions:
+    def _options(self, *, integer: bool) -> SolveOptions:
         options = remaining(self.options, self.until, NODES if integer else 10**7)
         if not integer or not self.options.gap:
             return options

@@ -15,11 +15,10 @@ class Effort:
     ----------
     admission
         Up to so many columns (pod on node) an integer program proves what search and bounds leave open of admission.
-    direct, branched
-        Up to so many columns (pod on node) the integer program comes first; above, patterns of nodes come first, and
-        up to ``branched`` the program after them.
-    patterns
-        Pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
+    direct
+        Up to so many columns (pod on node) the integer program evens loads out; above, patterns of nodes do.
+    kinds
+        Kinds of pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
     polish
         Steps of annealing after patterns were put together.
     intervals, retries
@@ -28,8 +27,7 @@ class Effort:
 
     admission: int = 4_000
     direct: int = 150
-    branched: int = 1_500
-    patterns: int = 20_000
+    kinds: int = 400
     polish: int = 200_000
     intervals: int = 300
     retries: int = 12

@@ -27,8 +27,8 @@ from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.pods.admission import Admission, Admitting
-from flowlex.models.pods.balance import balance_outcome, settled_tangents
-from flowlex.models.pods.bounds.admission import AdmissionBounds
+from flowlex.models.pods.balance import BalanceProof, balance_outcome, settled_tangents
+from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.moves import fewest_moves, move_cost_of
 from flowlex.models.pods.problem.balance_program import balance_program
@@ -37,6 +37,7 @@ from flowlex.models.pods.problem.levels import Key, Levels, Ranking, Worth
 from flowlex.models.pods.problem.measures import MEASURES, Balance
 from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram
 from flowlex.models.pods.problem.running import check_running
+from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.pods import PlacementAnswer, PlacementProof, judge_placement
@@ -63,6 +64,7 @@ class PlacementRun(Run):
     """The outcome with the cluster it leaves and what phase 1 found."""
 
     admission: Admission = field(default_factory=Admission)
+    proof: BalanceProof = field(default_factory=BalanceProof, repr=False)
     cluster: Cluster | None = field(default=None, repr=False)
 
 
@@ -267,10 +269,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return PlacementProgram(view, self.groups, self.levels, self.cards, self.move_budget, rows)
 
     @cached_property
-    def bounds(self) -> AdmissionBounds:
-        """Bounds on admission."""
+    def bounds(self) -> Relaxation:
+        """Bounds on admission and balance."""
         pairs, budget = self.builder.pairs, self.move_budget
-        return AdmissionBounds(self.instance, self.groups, self.levels, pairs, cards=self.cards, move_budget=budget)
+        return Relaxation(self.instance, self.groups, self.levels, pairs, cards=self.cards, move_budget=budget)
 
     def _formulate(self) -> LinearProgram:
         """The program of the stage that `stage` names."""
@@ -331,6 +333,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         found = balance_outcome(
             self.instance,
             self.builder,
+            self.bounds,
             MEASURES[self.balance],
             first.cluster,
             first.admitted,
@@ -347,7 +350,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if not first.proven:
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
-        return PlacementRun(found.outcome, first, found.cluster)
+        return PlacementRun(found.outcome, first, found.proof, found.cluster)
 
     # Answering
 
@@ -372,9 +375,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             admitted=admitted,
             balance=self.balance,
             moved_cost=move_cost_of(view, node),
-            prices={levels.keys[k]: prices for k, prices in first.prices.items()},
-            classes=self.bounds.classes.of if first.prices else None,
-            levels=levels,
+            proof=proof_document(self.instance, self.bounds, levels, first.prices, run.proof),
         )
 
     def _certify(self, run: PlacementRun, solution: PlacementSolution) -> Certificate | None:

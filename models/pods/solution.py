@@ -11,9 +11,8 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.pictures import GREY, MOST_BARS, PALETTE, axes_for, legend, name_places
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
-from flowlex.models.pods.bounds.admission import Prices
 from flowlex.models.pods.problem.cluster import Cluster, deviation
-from flowlex.models.pods.problem.levels import Key, Levels
+from flowlex.models.pods.problem.levels import Key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,8 +92,8 @@ class PlacementSolution(Solution):
         (objective - bound) / objective; 0 when they are within 1e-6, see `share_of`.
     moved_cost
         What the moves of running pods cost together.
-    prices, classes
-        What proves the most of each level: prices over classes, and the (N,) class of each node.
+    proof
+        What proves the most of each level and the bound of the balance, as the file states it.
     """
 
     source: PodInstance = field(repr=False)
@@ -103,9 +102,7 @@ class PlacementSolution(Solution):
     admitted: dict[Key, tuple[float, float, float]] = field(default_factory=dict, repr=False)
     balance: str = "deviation"
     moved_cost: float = 0.0
-    prices: dict[Key, Prices] = field(default_factory=dict, repr=False)
-    levels: Levels | None = field(default=None, repr=False)
-    classes: Integers | None = field(default=None, repr=False)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def loads(self) -> Floats:
@@ -220,31 +217,8 @@ class PlacementSolution(Solution):
         return answer
 
     def _proof(self) -> dict[str, Any]:
-        """Prices of cores, memory and card memory that bound the pods of each priority."""
-        if self.classes is None:
-            return {}
-        names: dict[int, list[str]] = {}
-        keys = self.levels.keys if self.levels is not None else ()
-        for node, k in zip(self.source.nodes, self.classes.tolist(), strict=True):
-            names.setdefault(k, []).append(node.name)
-        return {
-            "admission": {
-                str(priority): {
-                    "classes": [
-                        {
-                            "nodes": names[k],
-                            "cpu": float(prices.cpu[k]),
-                            "memory": float(prices.memory[k]),
-                            "size": [[share, price] for share, price in prices.size[k].items() if price],
-                        }
-                        for k in sorted(names)
-                    ],
-                    "kept": {str(k): price for k, price in zip(keys, prices.kept, strict=False)},
-                    "move": prices.move,
-                }
-                for priority, prices in self.prices.items()
-            }
-        }
+        """Multipliers that bound admission and balance."""
+        return self.proof
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Used share of each resource per node and the weighted load, with its mean."""

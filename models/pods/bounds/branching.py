@@ -16,7 +16,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.bounds.columns import Columns, fill_node
+from flowlex.models.pods.bounds.columns import Columns, PodPrices, fill_node
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
@@ -47,14 +47,23 @@ class Closed:
         The best answer.
     rounds
         Master programs solved.
-    exhausted
-        Whether more time would not have helped: the gap is that of the decomposition.
+    proof
+        What proves the bound; empty where it was known before. The means outside are left to the caller.
     """
 
     bound: float
     cluster: Cluster
     rounds: int
-    exhausted: bool
+    proof: tuple[PodPrices, ...]
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """An interval of the mean, in scaled units, and what bounds the balance there."""
+
+    low: float
+    high: float
+    proof: PodPrices | None
 
 
 class GapSearch:
@@ -112,6 +121,7 @@ class GapSearch:
         for cluster in clusters:
             self.columns.learn(cluster.node)
         self.tried: int = 0
+        self.proof: tuple[PodPrices, ...] = ()
 
     @property
     def value(self) -> float:
@@ -125,12 +135,15 @@ class GapSearch:
 
     def run(self) -> Closed:
         """Work until the gap is closed, time is over, or nothing more can be had."""
-        exhausted = self._by_mean() if self.measure.centred else self._largest()
+        if self.measure.centred:
+            self._by_mean()
+        else:
+            self._largest()
         for k in range(self.effort.retries):
             if self.bound >= self.enough or self.columns.late:
                 break
             self._enrich(k)
-        return Closed(min(self.bound, self.value), self.best, self.columns.rounds, exhausted)
+        return Closed(min(self.bound, self.value), self.best, self.columns.rounds, self.proof)
 
     # Deviation and mean absolute deviation: intervals of the mean.
 
@@ -141,39 +154,48 @@ class GapSearch:
     def _unscaled(self, total: float) -> float:
         return self.scale * self.measure.of_total(max(0.0, total), self.size)
 
-    def _by_mean(self) -> bool:
-        """Take the interval with the least bound; prove more or halve it; True when that is all there is."""
+    def _by_mean(self) -> None:
+        """Take the interval with the least bound; prove more or halve it, until that is all there is."""
         low, high = ((mean - self.mean) / self.scale for mean in self.means)
         cuts = [low, *(c for c in (-_FIRST, _FIRST) if low < c < high), high]
-        leaves = [(-math.inf, abs(a + b), a, b) for a, b in pairwise(cuts)]
-        heapq.heapify(leaves)
-        final = math.inf  # least bound of the intervals that cannot be helped
+        leaves = [_Leaf(a, b, None) for a, b in pairwise(cuts)]
+        queue = [(-math.inf, abs(leaf.low + leaf.high), k) for k, leaf in enumerate(leaves)]
+        heapq.heapify(queue)
+        final: list[tuple[float, int]] = []  # intervals that cannot be helped
         narrow = self.measure.narrow(self.gap)
         for _ in range(self.effort.intervals):
-            if self.columns.late or not leaves or leaves[0][0] >= min(final, self._scaled(self.enough)):
+            target = self._scaled(self.enough)
+            if self.columns.late or not queue or queue[0][0] >= min([target, *(bound for bound, _ in final)]):
                 break
-            known, _, low, high = heapq.heappop(leaves)
-            proof = self.columns.prove(low, high, self._scaled(self.enough))
+            known, _, k = heapq.heappop(queue)
+            low, high = leaves[k].low, leaves[k].high
+            proof = self.columns.prove(low, high, target)
+            if proof.bound > known:
+                leaves[k] = _Leaf(low, high, self.columns.stated(proof, low, high))
             found = max(known, proof.bound)
-            if found < self._scaled(self.enough):
+            if found < target:
                 self._answer(proof.mean, math.inf)
             if found >= self._scaled(self.enough) or self.columns.late:
-                heapq.heappush(leaves, (found, 0.0, low, high))
+                heapq.heappush(queue, (found, 0.0, k))
             elif high - low <= narrow and proof.settled:
-                final = min(final, found)
+                final.append((found, k))
             else:
                 cut = proof.mean if low + 0.1 * (high - low) < proof.mean < high - 0.1 * (high - low) else 0.0
                 cut = cut or 0.5 * (low + high)
                 for a, b in ((low, cut), (cut, high)):
-                    heapq.heappush(leaves, (found, abs(a + b), a, b))
-        least = min(final, min((leaf[0] for leaf in leaves), default=math.inf))
-        self.bound = max(self.bound, self._unscaled(least) if math.isfinite(least) else 0.0)
-        return not self.columns.late
+                    heapq.heappush(queue, (found, abs(a + b), len(leaves)))
+                    leaves.append(_Leaf(a, b, leaves[k].proof))
+        ends = [*final, *((bound, k) for bound, _, k in queue)]
+        least = min((bound for bound, _ in ends), default=-math.inf)
+        proofs = {id(leaves[k].proof): leaves[k].proof for _, k in ends}
+        bound = self._unscaled(least) if math.isfinite(least) else 0.0
+        if bound > self.bound:
+            self.bound, self.proof = bound, tuple(each for each in proofs.values() if each is not None)
 
     # Largest load: targets.
 
-    def _largest(self) -> bool:
-        """Refute targets below the best answer; True when that is all there is."""
+    def _largest(self) -> None:
+        """Refute targets below the best answer, until that is all there is."""
         low, high = self.bound, self.value
         target = self.enough
         for _ in range(_BISECTIONS * 4):
@@ -183,6 +205,7 @@ class GapSearch:
             proof = self.columns.prove(-math.inf, cap, math.inf)
             if self.columns.refuted(proof):
                 low = self.bound = max(self.bound, target)
+                self.proof = (self.columns.stated(proof, -math.inf, cap),)
             elif self.columns.late:
                 break
             elif self._answer(0.0, cap):
@@ -190,7 +213,6 @@ class GapSearch:
             else:
                 high = min(high, target)  # patterns in parts exist, whole ones were not found
             target = self.enough if low < self.enough < high else 0.5 * (low + high)
-        return not self.columns.late
 
     # Answers
 

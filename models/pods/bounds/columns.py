@@ -33,7 +33,7 @@ from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 
-__all__ = ["Columns", "Proof"]
+__all__ = ["Columns", "PodPrices", "Proof"]
 
 #: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
@@ -71,6 +71,25 @@ class Proof:
     settled: bool
 
 
+@dataclass(frozen=True, eq=False)
+class PodPrices:
+    """Multipliers that bound the balance's sum where the mean load lies between two (largest load: up to ``high``).
+
+    Attributes
+    ----------
+    pod
+        (G,) price of a pod of each group.
+    mean, move
+        Price of the sum of all loads, and of a unit of the move budget.
+    """
+
+    low: float
+    high: float
+    pod: Floats = field(repr=False)
+    mean: float
+    move: float
+
+
 class Columns:
     """Patterns of one balance problem and the programs over them.
 
@@ -103,7 +122,7 @@ class Columns:
         self.tolerance: float
         self.centre, self.scale, self.tolerance = centre, scale, tolerance
         self.pricing: list[Pricing] = [
-            Pricing(view, demand, k, cards=cards, measure=measure, centre=centre, scale=scale, seed=seed)
+            Pricing(view, demand, k, cards=cards, measure=measure, centre=centre, scale=scale)
             for k in range(len(demand.classes.count))
         ]
         self.pool: dict[tuple[int, bytes], Pattern] = {}
@@ -175,6 +194,20 @@ class Columns:
             row += 1
         return prices, float(duals[row]) if self.measure.centred else 0.0
 
+    def stated(self, proof: Proof, low: float, high: float) -> PodPrices:
+        """What proves a bound, in units of loads."""
+        demand, unit = self.demand, self.measure.total(self.scale, 1)
+        groups, quotas = len(demand.pod), len(demand.quota)
+        prices = proof.prices[:groups].copy()
+        for q, (members, worth, _) in enumerate(demand.quota):
+            prices[members] += proof.prices[groups + q] * worth
+        rest = proof.prices[groups + quotas :]
+        budget = bool(demand.move_cost.any())
+        move = max(0.0, -float(rest[0])) if budget else 0.0
+        mean = -float(rest[int(budget)]) if self.measure.centred else 0.0
+        ends = (self.centre + self.scale * low if self.measure.centred else 0.0, self.centre + self.scale * high)
+        return PodPrices(*ends, prices * unit, mean * unit / self.scale, move * unit)
+
     def prove(self, low: float, high: float, target: float) -> Proof:
         """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).
 
@@ -203,9 +236,9 @@ class Columns:
             mean = self._mean(outcome.values, inside)
             if self._hopeless(relaxed, target, low, high) and turn:
                 break
-            for weight, strict in ((0.5, False), (0.0, False), (0.0, True)) if turn else ((0.0, False),):
+            for weight, coarse in ((0.5, 8), (0.0, 8), (0.0, 1)) if turn else ((0.0, 8),):
                 duals = weight * centre + (1 - weight) * outcome.duals
-                bound, found = self._lagrangian(duals, lower, upper, strict)
+                bound, found = self._lagrangian(duals, lower, upper, self.tolerance * coarse)
                 if bound > best:
                     best, centre = bound, duals
                 new = 0
@@ -258,7 +291,7 @@ class Columns:
         rows, values = self._column(pattern)
         return self._cost(pattern, low, high) - float(duals[rows] @ np.array(values))
 
-    def _lagrangian(self, duals: Floats, lower: Floats, upper: Floats, strict: bool) -> tuple[float, list[Pattern]]:
+    def _lagrangian(self, duals: Floats, lower: Floats, upper: Floats, tolerance: float) -> tuple[float, list[Pattern]]:
         """The bound that these prices prove, and the patterns that are best at them."""
         counts = self.demand.classes.count
         coupling = len(lower) - len(counts)
@@ -270,13 +303,7 @@ class Columns:
         found = []
         for kind, pricing in enumerate(self.pricing):
             prices, load = self._prices(np.append(y, np.zeros(len(counts))), kind)
-            least, pattern = pricing.best(
-                prices,
-                -load,
-                time_limit_s=self.left,
-                tolerance=self.tolerance * (1 if strict else 8),
-                strict=strict,
-            )
+            least, pattern = pricing.best(prices, -load, tolerance=tolerance)
             bound += float(counts[kind]) * least
             if pattern is not None:
                 found += [pattern, *pricing.others]

@@ -150,7 +150,7 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     Returns
     -------
     bound
-        No pattern earns more, infinite when the limit came first.
+        No pattern earns more; that of the first step when the limit came first.
     value, counts
         The best pattern found that packs; minus infinity when there is none.
     kept
@@ -168,11 +168,11 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
     relaxed, value, steps, depth, descend = -np.inf, -np.inf, 0, 0, True
-    kept = 0
+    kept, first = 0, np.inf
     while depth >= 0:
         steps += 1
         if steps > limit:
-            return np.inf, value, best_counts, kept
+            return first, value, best_counts, kept
         if depth == kinds:
             found = left[depth, 5] - _cost(mode, low, high, slope, left[depth, 4])
             if found > relaxed:
@@ -192,6 +192,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         here = left[depth]
         if descend:
             above = here[5] + _potential(mode, low, high, slope, here[4], ratio[depth], most)
+            if depth == 0:
+                first = above
             if above <= relaxed + tolerance:
                 depth, descend = depth - 1, False
                 continue

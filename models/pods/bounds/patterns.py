@@ -10,14 +10,12 @@ where f is (w - low)(w - high) (deviation), max(0, w - high, low - w) (mean abso
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays
-from flowlex.models.pods.bounds.pattern_program import PatternProgram
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.measures import Measure
 
@@ -25,7 +23,7 @@ __all__ = ["Pattern", "Pricing"]
 
 #: Rounding of sums of shares of a node.
 EPSILON = 1e-9
-#: Steps of the enumeration before the integer program takes over for good.
+#: Steps of the enumeration, which is given up then.
 _STEPS = 1_000_000
 #: So many patterns that were the best for a while are handed on.
 _KEPT = 24
@@ -56,7 +54,7 @@ class Pattern:
 
 
 class Pricing:
-    """Finds the best pattern of one class: by enumeration, by `PatternProgram` where that takes too long.
+    """Finds the best pattern of one class by enumeration.
 
     Parameters
     ----------
@@ -65,25 +63,13 @@ class Pricing:
     """
 
     def __init__(
-        self,
-        view: PodArrays,
-        demand: Demand,
-        kind: int,
-        *,
-        cards: bool,
-        measure: Measure,
-        centre: float,
-        scale: float,
-        seed: int = 0,
+        self, view: PodArrays, demand: Demand, kind: int, *, cards: bool, measure: Measure, centre: float, scale: float
     ) -> None:
-        self.cards: bool
-        self.view, self.demand, self.kind, self.measure, self.cards = view, demand, kind, measure, cards
-        self.seed: int
-        self.centre, self.scale, self.seed = centre, scale, seed
+        self.demand, self.kind, self.measure = demand, kind, measure
+        self.centre: float
+        self.centre, self.scale = centre, scale
         self.low = self.high = 0.0
-        self.program: PatternProgram | None = None
         self.others: list[Pattern] = []
-        self.patience = _STEPS
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
         many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
@@ -112,64 +98,36 @@ class Pricing:
     def confine(self, low: float, high: float) -> None:
         """Set what the cost depends on: the interval of the mean, or the cap of the load (``high``)."""
         self.low, self.high = low, high
-        if self.program is not None:
-            self.program.confine(low, high)
 
-    def best(
-        self, prices: Floats, slope: float, *, time_limit_s: float | None, tolerance: float, strict: bool
-    ) -> tuple[float, Pattern | None]:
+    def best(self, prices: Floats, slope: float, *, tolerance: float) -> tuple[float, Pattern | None]:
         """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
 
-        The bound is minus infinity when time ran out, plus infinity when the class has no pattern. Without
-        ``strict`` it may be that of a pattern whose pods do not pack on the cards.
+        The bound is weaker than the pattern where the enumeration took too long, and plus infinity when the class has
+        no pattern.
         """
         from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 
-        self.others = []
-        if self.patience:
-            profit, chosen = self._profit(prices)
-            gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
-            law = (self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
-            met = np.zeros((_KEPT, len(self.shape)), np.int64)
-            bound, value, counts, kept = enumerate_patterns(
-                self.shape,
-                self.room,
-                self.held,
-                self.held_many,
-                self.order,
-                self.node_cards,
-                self.size,
-                profit,
-                np.argsort(-gain, kind="stable"),
-                np.array(law),
-                tolerance,
-                self.patience,
-                met,
-            )
-            self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
-            if np.isfinite(bound) and np.isfinite(value) and (not strict or bound - value <= 2 * tolerance):
-                return -bound, self._pattern_of(counts, chosen)
-            if bound == -np.inf:
-                return math.inf, None
-            if np.isinf(bound):
-                self.patience //= 4  # a class with too many patterns to list is left to the program
-        if self.program is None:
-            self.program = PatternProgram(
-                self.view,
-                self.demand,
-                self.kind,
-                cards=self.cards,
-                measure=self.measure,
-                centre=self.centre,
-                scale=self.scale,
-                seed=self.seed,
-            )
-            self.program.confine(self.low, self.high)
-        shift, constant = slope, 0.0
-        if self.measure.curved:
-            shift, constant = slope - self.low - self.high, self.low * self.high
-        bound, counts = self.program.best(prices, shift, time_limit_s=time_limit_s, tolerance=tolerance)
-        return bound + constant, None if counts is None else self.pattern(counts)
+        profit, chosen = self._profit(prices)
+        gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
+        law = (self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
+        met = np.zeros((_KEPT, len(self.shape)), np.int64)
+        bound, value, counts, kept = enumerate_patterns(
+            self.shape,
+            self.room,
+            self.held,
+            self.held_many,
+            self.order,
+            self.node_cards,
+            self.size,
+            profit,
+            np.argsort(-gain, kind="stable"),
+            np.array(law),
+            tolerance,
+            _STEPS,
+            met,
+        )
+        self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
+        return -bound, self._pattern_of(counts, chosen) if np.isfinite(value) else None
 
     def _profit(self, prices: Floats) -> tuple[Floats, list[Integers]]:
         """(H, M) profit of so many pods of a shape, the dearest first; and which groups these are of."""

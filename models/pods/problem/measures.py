@@ -36,6 +36,8 @@ class Measure(ABC):
     mode: ClassVar[int]
     centred: ClassVar[bool] = True
     curved: ClassVar[bool] = False
+    #: Rows in which loads stand with the sign +; less their duals, per node, is what a unit of load costs.
+    loaded: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def value(self, loads: Floats) -> float:
@@ -77,7 +79,7 @@ class Measure(ABC):
 class MaxLoad(Measure):
     """The largest load."""
 
-    mode, centred = 2, False
+    mode, centred, loaded = 2, False, ("largest",)
 
     def value(self, loads: Floats) -> float:
         return float(loads.max())
@@ -97,7 +99,7 @@ class MaxLoad(Measure):
 class MeanAbsolute(Measure):
     """The mean distance of the loads from their mean."""
 
-    mode = 1
+    mode, loaded = 1, ("above", "below")
 
     def value(self, loads: Floats) -> float:
         return float(np.abs(loads - loads.mean()).mean())
@@ -126,7 +128,7 @@ class MeanAbsolute(Measure):
 class Deviation(Measure):
     """The standard deviation of the loads."""
 
-    mode, curved = 0, True
+    mode, curved, loaded = 0, True, ("distance",)
 
     def value(self, loads: Floats) -> float:
         return float(loads.std())

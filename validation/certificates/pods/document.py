@@ -20,7 +20,9 @@ from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.numbers import exact
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
+from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.market import Population
 from flowlex.validation.certificates.pods.sizes import (
     TOLERANCE,
     balance_of,
@@ -112,6 +114,7 @@ class PlacementProof(Strict):
     """What the claim needs beside the answer."""
 
     admission: dict[str, AdmissionProof] = Field(default={})
+    balance: list[Piece] = Field(default=[])
 
 
 class Waiting(Strict):
@@ -166,7 +169,11 @@ def judge_placement(
     tried = all_ways(instance, options)
     admission, proven = _check_admission(instance, where, answer, proof, options, tried)
     checks += admission
-    balance, claim = _check_balance(objective, bound, None if tried is None else tried[1], proven)
+    shown = 0.0 if tried is None else tried[1]
+    if bound > shown + TOLERANCE and proof.balance:
+        placed = count_levels(instance, where, options)[0]
+        shown = max(shown, least_balance(Population(instance, options), measure, proof.balance, placed, bound))
+    balance, claim = _check_balance(objective, bound, shown, proven)
     checks.append(balance)
     met = claim != "feasible" and objective - bound <= TOLERANCE
     most = all(each.admitted == each.most for each in answer.admitted.values())
@@ -235,12 +242,12 @@ def _check_admission(
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
     kept: dict[str, Fraction] = {}
-    proven = not wrong
+    proven, people = not wrong, Population(instance, options)
     for i, k in enumerate(wanted):
         most, least = told[k][2] if k in told else Fraction(0), wanted[k]
         name = f"most pods of priority {k}"
         if k in proof.admission:
-            least = min(least, most_by_prices(instance, k, kept, proof.admission[k], options))
+            least = min(least, most_by_prices(people, k, kept, proof.admission[k]))
         if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
             least = min(least, tried[0][i])
         if most < placed[k] or most > wanted[k]:
@@ -269,14 +276,13 @@ def count_levels(
     return placed, wanted
 
 
-def _check_balance(objective: float, bound: float, least: float | None, proven: bool) -> tuple[Check, Claim]:
+def _check_balance(objective: float, bound: float, shown: float, proven: bool) -> tuple[Check, Claim]:
     """The bound of the balance, and the claim that it leaves."""
     if bound > objective + TOLERANCE:
         return Check("bound of the balance", False, bound - objective, "above the balance"), "feasible"
-    shown = 0.0 if least is None else least
     if bound <= shown + TOLERANCE:
         return Check("bound of the balance", True, 0, f"at least {shown:.6g}"), "bounded" if proven else "feasible"
-    return Check("bound of the balance", True, 0, f"{bound:.6g} stated", how="quoted"), "feasible"
+    return Check("bound of the balance", True, 0, f"{bound:.6g} stated, {shown:.6g} shown", how="quoted"), "feasible"
 
 
 def _weighted(instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]) -> Fraction:

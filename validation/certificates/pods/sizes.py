@@ -24,6 +24,7 @@ __all__ = [
     "loads_of",
     "machine_kind",
     "need_of",
+    "rates_of",
     "size_of",
     "units_of",
 ]
@@ -52,17 +53,22 @@ def balance_of(loads: NDArray[np.float64], measure: str) -> float:
     return float(np.abs(loads - loads.mean()).mean())
 
 
+def rates_of(instance: PodInstance) -> NDArray[np.float64]:
+    """(N, 3) what a GB of GPU memory, a core and a GB of memory add to the load of each node."""
+    capacity = np.array([[m.cards * m.card_gb, m.cpu_cores, m.memory_gb] for m in instance.nodes])
+    totals = capacity.sum(axis=0)
+    weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
+    weight /= weight.sum(axis=1, keepdims=True)
+    rates: NDArray[np.float64] = np.divide(weight, capacity, out=np.zeros_like(weight), where=capacity > 0)
+    return rates
+
+
 def loads_of(
     instance: PodInstance, cpu: list[Fraction], memory: list[Fraction], gpu: list[list[Fraction]]
 ) -> NDArray[np.float64]:
     """Weighted utilisation of each node."""
     used = np.array([[float(sum(g)) for g in gpu], [float(c) for c in cpu], [float(m) for m in memory]]).T
-    capacity = np.array([[m.cards * m.card_gb, m.cpu_cores, m.memory_gb] for m in instance.nodes])
-    totals = capacity.sum(axis=0)
-    weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
-    weight /= weight.sum(axis=1, keepdims=True)
-    share = np.divide(used, capacity, out=np.zeros_like(used), where=capacity > 0)
-    loads: NDArray[np.float64] = (weight * share).sum(axis=1)
+    loads: NDArray[np.float64] = (rates_of(instance) * used).sum(axis=1)
     return loads
 
 

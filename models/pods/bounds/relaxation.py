@@ -1,0 +1,338 @@
+r"""Bounds by prices: nodes of a class taken together, cards filled exactly, pods in parts as well.
+
+x_gc pods of group g on nodes of class c and z_cf cards of class c filled in way f::
+
+    sum_c x_gc <= n_g,  = n_g for what runs and may move       (group, running)
+    sum_g a_gr x_gc <= n_c free_cr      for cores and memory   (cpu, memory)
+    sum_{g of size s} m_g x_gc <= sum_f f_s z_cf - held_cs     (size)
+    sum_f z_cf <= n_c cards_c                                  (card)
+    worth of x of each level >= (admission), = (balance) kept  (kept)
+    sum of moves <= budget                                     (move_budget)
+
+Phase 1 maximises the worth of a level; phase 2 minimises the balance of the classes' mean loads, with squares seen by
+tangents, and the least and largest mean load of what is at least as even as an answer. The optimum over classes is
+that over single nodes, since equal nodes may share evenly.
+
+The duals of these rows are what `flowlex.validation.certificates.pods` needs: it finds the most that a card can be
+worth at these prices itself, so it takes no list of fillings on trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.engines import solve
+from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import Outcome, SolveOptions, Status
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.problem.classes import NodeClasses
+from flowlex.models.pods.problem.levels import Levels
+from flowlex.models.pods.problem.measures import Measure
+from flowlex.models.pods.problem.program import SCALE, Groups, stays
+
+__all__ = ["Prices", "Relaxation", "fillings"]
+
+#: Ways to fill a card that are told apart; beyond, memory is counted and pods of more than half a card.
+_WAYS = 4_000
+#: Columns that one program may have.
+_COLUMNS = 3_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What proves that no more than ``most`` units of a level can be placed, or that loads are at least so uneven.
+
+    Attributes
+    ----------
+    bound
+        Of the worth of a level, in units; of the sum that measures the balance.
+    cpu, memory
+        (C,) price of one core and of one GB on the nodes of a class, in units of what is bounded.
+    size
+        By class, memory as a share of a card to the price of one such slot.
+    kept
+        By more important level, the price of a unit of it.
+    move
+        Price of a unit of the move budget.
+    slope, mean
+        (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only.
+    """
+
+    bound: float
+    cpu: Floats = field(repr=False)
+    memory: Floats = field(repr=False)
+    size: tuple[dict[float, float], ...] = field(repr=False)
+    kept: tuple[float, ...] = field(repr=False)
+    move: float
+    slope: Floats | None = field(default=None, repr=False)
+    mean: float = 0.0
+
+    @property
+    def most(self) -> int:
+        """The most units of a level."""
+        return int(np.floor(self.bound + 1e-6))
+
+    def document(self, names: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """As the certificate reads it; ``names`` are the nodes of each class."""
+        slope = np.zeros(len(names)) if self.slope is None else self.slope
+        classes = []
+        for k, nodes in enumerate(names):
+            size = [[share, price] for share, price in self.size[k].items() if price]
+            priced = {"nodes": list(nodes), "cpu": float(self.cpu[k]), "memory": float(self.memory[k]), "size": size}
+            classes.append(priced | ({} if self.slope is None else {"slope": float(slope[k])}))
+        return {"classes": classes, "move": self.move}
+
+
+class Relaxation:
+    """The programs of one instance.
+
+    Parameters
+    ----------
+    pairs
+        Group and node of what fits an empty node.
+    """
+
+    def __init__(
+        self,
+        instance: PodInstance,
+        groups: Groups,
+        levels: Levels,
+        pairs: tuple[Integers, Integers],
+        *,
+        cards: bool,
+        move_budget: float,
+    ) -> None:
+        self.move_budget: float
+        self.view, self.groups, self.cards, self.move_budget = instance.arrays, groups, cards, move_budget
+        self.worth: Integers
+        self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
+        view, self.fixed = self.view, stays(self.view, move_budget)
+        self.classes = classes = NodeClasses.of_instance(instance, move_budget)
+        may = np.zeros((len(groups.count), len(classes.count)), bool)
+        may[pairs[0], classes.of[pairs[1]]] = True
+        may[self.fixed[groups.first] >= 0] = False
+        self.kind: Integers
+        self.group, self.kind = np.nonzero(may)
+        self.node: Integers
+        self.pod, self.node = groups.first[self.group], classes.first[self.kind]
+        held = np.flatnonzero(self.fixed >= 0)
+        self.held = [held[self.fixed[held] == n] for n in classes.first.tolist()]
+        # Memory on one card, exactly; without cards, on the node as a whole.
+        self.need = view.exact.gpu[self.pod, self.node] * (1 if cards else view.gpu_cards[self.pod])
+        self.slots = view.gpu_cards[self.pod] if cards else np.minimum(view.gpu_cards[self.pod], 1)
+        whole = view.exact.card[classes.first] * (1 if cards else view.cards[classes.first])
+        self.whole, self.number = (
+            whole,
+            view.cards[classes.first] if cards else np.minimum(view.cards, 1)[classes.first],
+        )
+
+    # Phase 1
+
+    def most(self, level: int, kept: Sequence[int], options: SolveOptions) -> Prices | None:
+        """The bound of a level, given ``kept`` of those above, with its proof; None when there is none."""
+        if len(self.group) > _COLUMNS or not len(self.group):
+            return None
+        use = self.level[self.group] <= level  # pods of later levels stay out
+        program, x = self._program(use)
+        for k, number in enumerate(kept):
+            if number:
+                program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
+        program.maximize(self._worth(x, use, level))
+        outcome = solve(program, "highs", options)
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None:
+            return None
+        return self._prices(program, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
+
+    def _worth(self, x: Variables, use: Booleans, level: int) -> Expression:
+        group = self.group[use]
+        rows = self.level[group] == level
+        worth: Expression = (x[rows] * self.worth[group[rows]].astype(np.float64)).sum()
+        return worth
+
+    # Phase 2
+
+    def _even(
+        self, measure: Measure, admitted: Sequence[int], points: list[Floats]
+    ) -> tuple[LinearProgram, Expression, Expression]:
+        """The constraints with what phase 1 admitted, the (C,) mean loads of the classes in percent, the measure."""
+        use = np.ones(len(self.group), bool)
+        program, x = self._program(use)
+        for k, number in enumerate(admitted):
+            program.constrain(f"kept_{k}", self._worth(x, use, k), "==", float(number))
+        count, size = self.classes.count.astype(np.float64), len(self.classes.count)
+        each = (x * (SCALE * self.view.load[self.pod, self.node] / count[self.kind])).sum_by(self.kind, size)
+        pairs = zip(self.held, self.classes.first.tolist(), strict=True)
+        loads = each + SCALE * np.array([self.view.load[pods, n].sum() for pods, n in pairs])
+        return program, loads, measure.expression(program, loads, count, points)
+
+    def even(
+        self, measure: Measure, admitted: Sequence[int], points: list[Floats], options: SolveOptions
+    ) -> tuple[Prices, Floats] | None:
+        """The bound of the balance's sum, with its proof, and the (C,) loads in percent where it lies."""
+        if len(self.group) > _COLUMNS:
+            return None
+        program, loads, total = self._even(measure, admitted, points)
+        program.minimize(total)
+        outcome = solve(program, "highs", options)
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.values is None:
+            return None
+        proof = self._prices(program, outcome.duals, float(outcome.objective or 0.0), measure=measure)
+        return proof, loads.evaluate(outcome.values)
+
+    def end_of_means(
+        self,
+        measure: Measure,
+        admitted: Sequence[int],
+        points: list[Floats],
+        at_most: float,
+        options: SolveOptions,
+        *,
+        largest: bool,
+    ) -> tuple[float, Prices] | None:
+        """The least or largest mean load, in percent, of what is at least as even as ``at_most``, and its proof.
+
+        The proof shows of every mean beyond that the sum is more than ``at_most`` there.
+        """
+        if len(self.group) > _COLUMNS:
+            return None
+        program, loads, total = self._even(measure, admitted, points)
+        program.constrain("at_most", total, "<=", at_most)
+        weight, sign = self.classes.count / self.classes.count.sum(), -1.0 if largest else 1.0
+        program.minimize((loads * (sign * weight)).sum())
+        outcome: Outcome = solve(program, "highs", options)
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
+            return None
+        # A unit of the sum is worth so much of the mean; stated per unit of the sum.
+        unit = max(1e-9, abs(float(outcome.duals[program.constraint_blocks["at_most"].rows][0])))
+        mean = sign / (unit * float(self.classes.count.sum()))
+        end = sign * float(outcome.objective)
+        return end, self._prices(program, outcome.duals / unit, at_most, measure=measure, mean=mean)
+
+    # Rows
+
+    def _program(self, use: Booleans) -> tuple[LinearProgram, Variables]:
+        view, classes = self.view, self.classes
+        group, kind, pod = self.group[use], self.kind[use], self.pod[use]
+        size, count = len(classes.count), classes.count.astype(np.float64)
+        program = LinearProgram("classes")
+        x = program.variables("x", len(group), upper=self.groups.count[group])
+        runs = self.level < 0
+        placed = x.sum_by(group, len(self.groups.count))
+        moves = runs & (self.fixed[self.groups.first] < 0)
+        program.constrain("group", placed[~runs], "<=", self.groups.count[~runs])
+        if moves.any():
+            program.constrain("running", placed[moves], "==", self.groups.count[moves])
+        for name, used, r in (("cpu", view.cpu, 1), ("memory", view.memory, 2)):
+            whole = view.capacity[classes.first, r]
+            held = np.array([used[pods].sum() for pods in self.held]) / whole
+            share = (x * (used[pod] / whole[kind])).sum_by(kind, size)
+            program.constrain(name, share, "<=", count * (1.0 - held))
+        home = classes.of[np.where(view.running[pod] >= 0, view.running[pod], 0)]
+        cost = np.where((view.running[pod] >= 0) & (home != kind), view.move_cost[pod], 0.0)
+        if cost.any():
+            program.constrain("move_budget", (x * cost).sum(), "<=", self.move_budget)
+        self.ways: dict[int, tuple[Integers, bool]] = {}
+        on = (self.slots[use] > 0) & (self.need[use] > 0)
+        for c in np.unique(kind[on]).tolist():
+            self._cards(program, x, c, np.flatnonzero(on & (kind == c)), self.need[use], self.slots[use])
+        return program, x
+
+    def _cards(
+        self, program: LinearProgram, x: Variables, c: int, mine: Integers, need: Integers, slots: Integers
+    ) -> None:
+        """Rows ``size`` and ``card`` of one class; ``self.ways`` remembers what they price."""
+        view, n = self.view, int(self.classes.first[c])
+        held = self.held[c][view.gpu_cards[self.held[c]] > 0]
+        held_need = view.exact.gpu[held, n] * (1 if self.cards else view.gpu_cards[held])
+        held_slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
+        whole, count = int(self.whole[c]), float(self.classes.count[c])
+        sizes = np.unique(np.concatenate([need[mine], held_need[held_need > 0]]))[::-1]
+        ways = fillings(sizes.tolist(), whole) if len(sizes) < 200 else None
+        cards = count * float(self.number[c])
+        self.ways[c] = (sizes, ways is not None)
+        if ways is None:  # count memory, and pods of more than half a card
+            for name, worth, held_worth in (
+                ("gpu", need[mine] / whole, held_need / whole),
+                ("large", (2 * need[mine] > whole) * 1.0, (2 * held_need > whole) * 1.0),
+            ):
+                taken = count * float((held_worth * held_slots).sum())
+                program.constrain(f"{name}_{c}", (x[mine] * (worth * slots[mine])).sum(), "<=", cards - taken)
+            return
+        table = np.array(ways, np.float64)
+        z = program.variables(f"z_{c}", len(table))
+        program.constrain(f"card_{c}", z.sum(), "<=", cards)
+        way, s = np.nonzero(table)
+        filled = (z[way] * table[way, s]).sum_by(s, len(sizes))
+        used = (x[mine] * slots[mine].astype(np.float64)).sum_by(_place(sizes, need[mine]), len(sizes))
+        on = held_need > 0
+        taken_by = count * np.bincount(_place(sizes, held_need[on]), held_slots[on], len(sizes))
+        program.constrain(f"size_{c}", used - filled, "<=", -taken_by)
+
+    def _prices(
+        self,
+        program: LinearProgram,
+        duals: Floats,
+        bound: float,
+        *,
+        kept: int = 0,
+        measure: Measure | None = None,
+        mean: float = 0.0,
+    ) -> Prices:
+        """The duals over the instance's own units; signs that rounding gave are dropped."""
+        blocks, scale = program.constraint_blocks, 1.0 if measure is None else measure.total(SCALE, 1)
+
+        def of(name: str) -> Floats:
+            return np.abs(duals[blocks[name].rows]) / scale if name in blocks else np.zeros(1)
+
+        sizes: list[dict[float, float]] = []
+        for c in range(len(self.classes.count)):
+            units, exact = self.ways.get(c, (np.zeros(0, np.int64), True))
+            whole = int(self.whole[c])
+            if exact:
+                price = of(f"size_{c}")[: len(units)]
+            else:
+                price = float(of(f"gpu_{c}")[0]) * (units / whole) + float(of(f"large_{c}")[0]) * (2 * units > whole)
+            shares = [unit / whole for unit in units.tolist()]
+            sizes.append(dict(zip(shares, price.tolist(), strict=True)))
+        capacity, slope = self.view.capacity[self.classes.first], None
+        if measure is not None:
+            slope = sum(-duals[blocks[name].rows] for name in measure.loaded) * SCALE / scale / self.classes.count
+        return Prices(
+            bound,
+            of("cpu") / capacity[:, 1],
+            of("memory") / capacity[:, 2],
+            tuple(sizes),
+            tuple(float(of(f"kept_{k}")[0]) for k in range(kept)),
+            float(of("move_budget")[0]),
+            slope,
+            mean * SCALE / scale,
+        )
+
+
+def _place(sizes: Integers, need: Integers) -> Integers:
+    """Where each need stands among falling sizes."""
+    place: Integers = len(sizes) - 1 - np.searchsorted(sizes[::-1], need)
+    return place
+
+
+def fillings(sizes: list[int], room: int, most: int = _WAYS) -> list[list[int]] | None:
+    """All maximal ways to fill a card, as counts by size (descending); None when there are more than ``most``."""
+    found: list[list[int]] = []
+    tried = 0
+
+    def fill(k: int, left: int, counts: list[int]) -> bool:
+        nonlocal tried
+        if k == len(sizes):
+            tried += 1
+            if left < sizes[-1] if sizes else True:
+                found.append(counts)
+            return len(found) <= most and tried <= 20 * most
+        return all(fill(k + 1, left - many * sizes[k], [*counts, many]) for many in range(left // sizes[k], -1, -1))
+
+    return found if fill(0, room, []) else None

@@ -1,0 +1,47 @@
+"""What proves a placement, in the instance's own names, as its certificate reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.balance import BalanceProof
+from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
+from flowlex.models.pods.problem.levels import Levels
+from flowlex.validation.certificates.pods.sizes import kind_of
+
+__all__ = ["proof_document"]
+
+
+def proof_document(
+    instance: PodInstance,
+    relaxation: Relaxation,
+    levels: Levels,
+    admission: Mapping[int, Prices],
+    balance: BalanceProof,
+) -> dict[str, Any]:
+    """Prices by level, and the pieces of the proof of the balance."""
+    names: list[list[str]] = [[] for _ in relaxation.classes.count]
+    for node, k in zip(instance.nodes, relaxation.classes.of.tolist(), strict=True):
+        names[k].append(node.name)
+    proof: dict[str, Any] = {}
+    if admission:
+        proof["admission"] = {
+            str(levels.keys[k]): prices.document(names)
+            | {"kept": {str(key): price for key, price in zip(levels.keys, prices.kept, strict=False)}}
+            for k, prices in admission.items()
+        }
+    pieces: list[dict[str, Any]] = [
+        {"low": low, "high": high, "mean": prices.mean} | prices.document(names)
+        for low, high, prices in balance.straight
+    ]
+    if balance.patterns:
+        one = {kind_of(pod): p for p, pod in reversed(list(enumerate(instance.pods)))}  # one pod of each kind
+        priced = [(instance.pods[p].name, int(balance.of[p])) for p in sorted(one.values()) if balance.of[p] >= 0]
+        pieces += [
+            {"low": piece.low, "high": piece.high, "mean": piece.mean, "move": piece.move}
+            | {"pods": {name: float(piece.pod[g]) for name, g in priced}}
+            for piece in balance.patterns
+        ]
+    return proof | ({"balance": pieces} if pieces else {})
