@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.inputs import solution_name
 from flowlex.cli.journal import Fingerprint, Journal
 from flowlex.cli.output import note
 from flowlex.cli.pool import Finished, solve_all
 from flowlex.cli.record import SOLVED
+from flowlex.instances.files import write_atomically
+
+if TYPE_CHECKING:
+    from flowlex.cli.spread import Cluster
 
 __all__ = ["Batch", "Work"]
 
@@ -28,6 +32,10 @@ class Work:
     def task(self, path: Path) -> dict[str, Any]:
         """What a worker needs to know beyond the options; ``job`` names what it does."""
         return {}
+
+    def inputs(self, path: Path) -> Sequence[Path]:
+        """Files that a worker on another machine needs."""
+        return [path]
 
     def file(self, path: Path, taken: set[str]) -> str:
         """Name of the file that holds the answer, not one of those taken."""
@@ -54,6 +62,8 @@ class Batch:
         Show the solvers' logs on standard error.
     work
         What is done with each of ``files`` (which then name the runs) instead of solving it.
+    cluster
+        Machines that do it, instead of processes of this one; entered.
     """
 
     def __init__(
@@ -66,12 +76,14 @@ class Batch:
         resume: bool,
         log: bool = False,
         work: Work | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.options = options
         self.journal = journal
         self.before: list[Finished] = []
         self.tasks: list[dict[str, Any]] = []
         self.work: Work = work or Work()
+        self.cluster = cluster
         self.marks: dict[Path, Fingerprint] = {path: self.work.mark(path) for path in files}
         self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
@@ -93,7 +105,7 @@ class Batch:
                     "instance": str(path),
                     "path": str(path),
                     **options,
-                    "spare_threads": self.jobs > 1,
+                    "spare_threads": self.jobs > 1 or cluster is not None,
                     "log": log,
                     "solution": None if journal is None else str(journal.folder / str(solution)),
                     "display": self.total <= _DISPLAYED,
@@ -120,12 +132,22 @@ class Batch:
             yield item
         if not self.tasks:
             return
-        for item in solve_all(self.tasks, self.jobs):
+        for item in self._performed():
+            for name, content in item.files.items():
+                assert self.journal is not None  # without a folder no task writes a file
+                write_atomically(self.journal.folder / name, content, as_is=True)
             item.record["options"], item.record["input"] = self.options, item.task["mark"]
             if self.journal is not None:
                 self.journal.append(item.record)
             self._count(item)
             yield item
+
+    def _performed(self) -> Iterator[Finished]:
+        """Have all tasks done: by processes of this machine, or of a cluster."""
+        if self.cluster is None:
+            return solve_all(self.tasks, self.jobs)
+        paths = {str(path): path for path in self.marks}
+        return self.cluster.perform(self.tasks, lambda task: self.work.inputs(paths[task["instance"]]))
 
     def _count(self, item: Finished) -> None:
         self.finished += 1

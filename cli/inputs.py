@@ -3,7 +3,7 @@
 A file stands for itself, whatever it is called. A folder stands for the instance files directly in it, sorted by
 name: those named ``*.json``, ``*.min``, ``*.dimacs`` or ``*.net``, each also with ``.gz``, and any other file
 that begins like a DIMACS flow file (comments, then a line ``p min``). Hidden files, unfinished ``.part`` files,
-solution files (``*.solution.json``) and whatever is no regular file are left out.
+solution files (``*.solution.json``) and whatever is no regular file are left out. A path may be a URL.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+
+from flowlex.instances.locations import is_url
 
 __all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
 
@@ -49,7 +51,7 @@ def discover(paths: Iterable[Path]) -> Inputs:
     files: dict[Path, Path] = {}
     left_out: list[Path] = []
     for path in paths:
-        if not path.exists() and not path.is_symlink():
+        if not _exists(path):
             raise FileNotFoundError(f"{path} does not exist")
         if not path.is_dir():
             files.setdefault(_real(path), path)
@@ -63,6 +65,15 @@ def discover(paths: Iterable[Path]) -> Inputs:
             else:
                 left_out.append(member)
     return Inputs(tuple(files.values()), tuple(left_out))
+
+
+def _exists(path: Path) -> bool:
+    if not is_url(path):
+        return path.exists() or path.is_symlink()
+    try:
+        return path.exists()
+    except Exception as error:  # a store raises what its client library raises: no access, no such host
+        raise FileNotFoundError(f"{path} cannot be looked at: {type(error).__name__}: {error}") from error
 
 
 def has_instance_name(path: Path) -> bool:
@@ -118,7 +129,7 @@ def solution_name(path: Path, taken: set[str]) -> str:
 
 def _real(path: Path) -> Path:
     """The file behind all links; a link that leads in a circle stands for itself."""
-    return Path(os.path.realpath(path))
+    return path if is_url(path) else Path(os.path.realpath(path))
 
 
 def _never_an_instance(path: Path) -> bool:
@@ -133,7 +144,7 @@ def _begins_like_dimacs(path: Path) -> bool:
         with path.open("rb") as stream:
             head = stream.read(_HEAD)
         if head.startswith(b"\x1f\x8b"):
-            with gzip.open(path, "rb") as unpacked:
+            with path.open("rb") as stream, gzip.open(stream, "rb") as unpacked:
                 head = unpacked.read(_HEAD)
     except (OSError, EOFError, zlib.error):
         return False

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from flowlex.instances.files import write_atomically
+from flowlex.instances.locations import is_url, seen
 
 __all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
 
@@ -44,12 +45,11 @@ class Fingerprint:
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
         """Look at a file; one that cannot be looked at has no size."""
-        resolved = os.path.realpath(path)
+        resolved = str(path) if is_url(path) else os.path.realpath(path)
         try:
-            seen = path.stat()
+            return cls(resolved, *seen(path))
         except OSError:
             return cls(resolved, -1, -1)
-        return cls(resolved, seen.st_size, seen.st_mtime_ns)
 
 
 @dataclass

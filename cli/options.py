@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from flowlex.cli.completion import settings_starting
+from flowlex.instances.errors import InstanceError
+from flowlex.instances.locations import location
 
 __all__ = [
     "Engine",
@@ -21,12 +23,15 @@ __all__ = [
     "LogOption",
     "MemoryLimitOption",
     "PolicyOption",
+    "SchedulerOption",
     "SeedOption",
     "SettingsOption",
     "SolverOption",
     "ThreadsOption",
     "TimeLimitOption",
+    "check_scheduler",
     "parse_settings",
+    "place",
     "solver_options",
 ]
 
@@ -88,6 +93,40 @@ MemoryLimitOption = Annotated[
     int | None,
     typer.Option("--memory-limit", min=1, metavar="MB", help="Memory that an instance may take, in megabytes."),
 ]
+
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Work on a Dask cluster: tcp://HOST:PORT, or local:N for N workers here (instead of --jobs).",
+    ),
+]
+
+
+def place(text: str) -> Path:
+    """Read a PATH: a file or folder of this machine, or any URL that fsspec knows."""
+    try:
+        return location(text)
+    except InstanceError as error:
+        raise typer.BadParameter(str(error), param_hint="PATH") from error
+
+
+def check_scheduler(scheduler: str | None, jobs: int, *, log: bool = False) -> None:
+    """Refuse what a cluster decides itself.
+
+    Raises
+    ------
+    typer.BadParameter
+        ``--jobs`` or ``--log`` beside ``--scheduler``.
+    """
+    if scheduler is None:
+        return
+    if jobs != 1:
+        remedy = "the cluster's workers and threads say how many instances run at once; leave out one of the two"
+        raise typer.BadParameter(f"is not for --scheduler: {remedy}", param_hint="--jobs")
+    if log:
+        raise typer.BadParameter("is not for --scheduler: solvers run on other machines", param_hint="--log")
 
 
 def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str, Any]:

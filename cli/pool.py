@@ -1,10 +1,11 @@
 """Processes that solve instances side by side, and a supervisor that no instance can take down.
 
-Why not joblib or dask: both hand tasks to a pool whose unit of failure is the pool. A task that hangs in compiled
+Why not joblib or dask alone: both hand tasks to a pool whose unit of failure is the pool. A task that hangs in compiled
 code (a network simplex, a read from a dead disk) cannot be stopped without breaking the executor, and a worker
 killed for its memory takes down every task in flight. Here each worker is a process of its own in a process group
 of its own, with one instance at a time and a pipe: stopping an instance is killing its group, and the pool starts
-another worker. Workers are reused, since importing numpy and the solvers takes half a second.
+another worker. Workers are reused, since importing numpy and the solvers takes half a second. On a Dask cluster
+(`flowlex.cli.spread`) every thread of its workers has such a supervisor, a `Crew`.
 """
 
 from __future__ import annotations
@@ -19,31 +20,41 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from flowlex.cli.record import blank
 
-__all__ = ["Finished", "PoolError", "grace_s", "solve_all"]
+__all__ = ["Crew", "Finished", "PoolError", "Unwanted", "grace_s", "solve_all"]
 
 _START_S = 120.0
 #: Workers that may end one after the other without having begun an instance.
 _PATIENCE = 3
+#: How often a crew looks whether its task is still wanted.
+_LOOK_S = 0.5
 
 
 class PoolError(RuntimeError):
-    """No worker process can be started."""
+    """Nothing can be worked on: no process can be started, no cluster answers."""
+
+
+class Unwanted(Exception):
+    """Nobody waits for the task any more; it was stopped."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of one task: its record, tables for a person, and whether the options were wrong."""
+    """What became of one task: its record, tables for a person, and whether the options were wrong.
+
+    ``files`` are those that it left on another machine, by name.
+    """
 
     task: dict[str, Any]
     record: dict[str, Any]
     display: dict[str, Any] = field(default_factory=dict)
     usage: bool = False
+    files: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def grace_s(time_limit_s: float) -> float:
@@ -145,20 +156,49 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int) -> Iterator[Finished]:
         pool.close()
 
 
+class Crew:
+    """One process that stays between tasks, for whoever hands out tasks himself."""
+
+    def __init__(self) -> None:
+        self._pool = _Pool(deque(), 1, stays=True)
+
+    def perform(self, task: dict[str, Any], wanted: Callable[[], bool]) -> Finished:
+        """Do one task; asks now and then whether it is still wanted.
+
+        Raises
+        ------
+        PoolError
+            Processes end before they begin to work.
+        Unwanted
+            The task was stopped, since it is not wanted any more.
+        """
+        self._pool.waiting.append(task)
+        try:
+            while wanted():
+                for item in self._pool.step(_LOOK_S):
+                    return item
+        except PoolError:
+            self._pool.waiting.clear()
+            raise
+        self._pool.waiting.clear()
+        self._pool.dismiss_all()
+        raise Unwanted
+
+
 class _Pool:
-    def __init__(self, waiting: deque[dict[str, Any]], jobs: int) -> None:
-        self.waiting, self.jobs = waiting, jobs
+    def __init__(self, waiting: deque[dict[str, Any]], jobs: int, *, stays: bool = False) -> None:
+        self.waiting, self.jobs, self.stays = waiting, jobs, stays
         self.workers: list[_Worker] = []
         self.selector = selectors.DefaultSelector()
         self.stillborn = 0
 
-    def step(self) -> Iterator[Finished]:
-        """Hand out work, wait for news, and report what finished."""
+    def step(self, most_s: float = float("inf")) -> Iterator[Finished]:
+        """Hand out work, wait for news (so long at most), and report what finished."""
         self._staff()
         if not self.workers:
             return
-        nearest = min(worker.deadline for worker in self.workers)
-        timeout = None if nearest == float("inf") else max(0.0, nearest - time.monotonic())
+        wait = min(most_s, min(worker.deadline for worker in self.workers) - time.monotonic())
+        timeout = None if wait == float("inf") else max(0.0, wait)
         for key, _ in self.selector.select(timeout):
             yield from self._hear(key.data)
         now = time.monotonic()
@@ -167,16 +207,20 @@ class _Pool:
 
     def close(self) -> None:
         """End all workers."""
+        self.dismiss_all()
+        self.selector.close()
+
+    def dismiss_all(self) -> None:
+        """End all workers; others may be started."""
         for worker in list(self.workers):
             self._dismiss(worker)
-        self.selector.close()
 
     def _staff(self) -> None:
         idle = [worker for worker in self.workers if worker.ready and worker.task is None]
         for worker in idle:
             if self.waiting:
                 worker.give(self.waiting.popleft())
-            else:
+            elif not self.stays:
                 self._dismiss(worker)
         starting = sum(not worker.ready for worker in self.workers)
         while len(self.workers) < self.jobs and starting < len(self.waiting):

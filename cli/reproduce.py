@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +14,11 @@ import typer
 
 from flowlex.cli.batch import Batch, Work
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.options import SchedulerOption, check_scheduler
 from flowlex.cli.output import complain, console, note, rows_table
 from flowlex.cli.pool import Finished, PoolError
 from flowlex.cli.solve import with_progress
+from flowlex.cli.spread import entered
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.base import Experiment
 from flowlex.simulation.report import Measured, rows_of, variants, write_report
@@ -32,6 +35,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds of each experiment.")] = None,
     sweep: Annotated[bool, typer.Option(help="Sweep over what the papers leave open (not with --quick).")] = True,
+    scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what DIR already holds.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List papers and experiments.")] = False,
 ) -> None:
@@ -39,7 +43,8 @@ def reproduce(
 
     DIR gets report.html (self-contained), report.md, report.csv (a row per statement), measured.csv (all numbers) and a
     SVG per experiment. Each statement has a verdict by the rule of its experiment: reproduced, direction only, not
-    reproduced. Without --quick, what a paper leaves open is swept.
+    reproduced. Without --quick, what a paper leaves open is swept. With --scheduler, measurements of time stay here,
+    one after the other: those of other machines would not compare.
 
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
     """
@@ -48,16 +53,20 @@ def reproduce(
         rows = [(each.paper, each.name, each.title, len(each.statements)) for each in found]
         console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
         return
+    check_scheduler(scheduler, jobs)
     sweep = sweep and not quick
     together = _Measurements(_runs([each for each in found if not each.alone], quick, seeds, sweep), quick)
     alone = _Measurements(_runs([each for each in found if each.alone], quick, seeds, sweep), quick)
     finished: list[Finished] = []
     options = {"engine": "network", "time_limit_s": None, "quick": quick}
     try:
-        for work, most in ((together, jobs), (alone, 1)):
-            with Journal(output) as journal:
-                batch = Batch(list(work.keys), options, journal=journal, jobs=most, resume=resume, work=work)
-                finished += with_progress(batch, "measuring")
+        with ExitStack() as stack:
+            cluster = entered(stack, scheduler)
+            for work, most, where in ((together, jobs, cluster), (alone, 1, None)):
+                with Journal(output) as journal:
+                    keys = list(work.keys)
+                    batch = Batch(keys, options, journal=journal, jobs=most, resume=resume, work=work, cluster=where)
+                    finished += with_progress(batch, "measuring")
     except (JournalError, PoolError) as error:
         complain(str(error))
         raise typer.Exit(2) from error
@@ -115,6 +124,10 @@ class _Measurements(Work):
         about = {"experiment": run.experiment.name, "paper": run.experiment.paper, "seed": run.seed}
         given = json.dumps(run.given, sort_keys=True)
         return {"job": "measure", "simulator": "experiment", **about, "quick": self.quick, "given": given}
+
+    def inputs(self, path: Path) -> Sequence[Path]:
+        """A measurement reads no file."""
+        return []
 
     def file(self, path: Path, taken: set[str]) -> str:
         """A measurement leaves no file of its own."""

@@ -14,12 +14,15 @@ import typer
 from flowlex.cli.batch import Batch, Work
 from flowlex.cli.inputs import discover
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.options import SchedulerOption, check_scheduler, place
 from flowlex.cli.output import complain, console, note, rows_table
 from flowlex.cli.pool import PoolError
 from flowlex.cli.report import print_json
 from flowlex.cli.solve import with_progress
+from flowlex.cli.spread import entered
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_instance, write_atomically
+from flowlex.instances.locations import is_url
 from flowlex.instances.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -31,12 +34,15 @@ LOG_SUFFIX = ".run.jsonl.gz"
 
 
 def simulate(
-    paths: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files, or folders of them.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files, or folders of them.", parser=place)
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for logs, runs.csv, pictures.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds 0 to N-1, not the scenario's.")] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
+    scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip runs that DIR already holds.")] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the first seed of every policy (SVG).")] = False,
     time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Of each run.")] = None,
@@ -52,12 +58,15 @@ def simulate(
     """
     if output is None and (resume or plot):
         raise typer.BadParameter("needs -o DIR", param_hint="--resume" if resume else "--plot")
-    runs = _runs(paths, seeds)
+    check_scheduler(scheduler, jobs)
+    runs = _runs(paths, seeds, shipped=scheduler is not None)
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))
             options = {"engine": "network", "time_limit_s": time_limit}
-            batch = Batch(list(runs.keys), options, journal=journal, jobs=jobs, resume=resume, work=runs)
+            cluster = entered(stack, scheduler)
+            keys = list(runs.keys)
+            batch = Batch(keys, options, journal=journal, jobs=jobs, resume=resume, work=runs, cluster=cluster)
             finished = [_shown(item, json_lines) for item in with_progress(batch, "simulating")]
             code = batch.exit_code
         except (JournalError, PoolError) as error:
@@ -106,6 +115,12 @@ class _Runs(Work):
         about = {"scenario": str(run.path), "policy": run.policy, "seed": run.seed}
         return {"job": "simulate", "simulator": run.scenario.simulator, **about}
 
+    def inputs(self, path: Path) -> Sequence[Path]:
+        """The scenario and its workload."""
+        run = self.keys[path]
+        work = run.scenario.workload.file
+        return [run.path, *([] if work is None else [run.path.parent / work])]
+
     def file(self, path: Path, taken: set[str]) -> str:
         """The log."""
         run = self.keys[path]
@@ -117,7 +132,7 @@ class _Runs(Work):
         return name
 
 
-def _runs(paths: Sequence[Path], seeds: int | None) -> _Runs:
+def _runs(paths: Sequence[Path], seeds: int | None, *, shipped: bool) -> _Runs:
     """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
     from flowlex.simulation.registry import make_policy
     from flowlex.simulation.scenarios import workload_of
@@ -131,6 +146,10 @@ def _runs(paths: Sequence[Path], seeds: int | None) -> _Runs:
         scenario = read_instance(path)
         if not isinstance(scenario, Scenario):
             raise InstanceError(f"this is {scenario.kind!r}, not a scenario; `flowlex solve` takes it", path=path)
+        work = scenario.workload.file
+        if shipped and work is not None and (is_url(work) or Path(work).is_absolute()):
+            reason = "is not relative to the scenario's, so workers of --scheduler do not find it; make it relative"
+            raise InstanceError(f"{work} {reason}", path=path, place="workload.file")
         chosen = range(seeds) if seeds is not None else scenario.seeds
         try:
             for choice in scenario.policies:

@@ -43,11 +43,12 @@ def _perform(task: dict[str, Any], channel: Channel, work: Any) -> dict[str, Any
 def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
     from flowlex.instances.events import write_event_log
     from flowlex.instances.files import read_instance
+    from flowlex.instances.locations import location
     from flowlex.instances.scenario import Scenario
     from flowlex.simulation.registry import simulator
     from flowlex.simulation.scenarios import run_scenario
 
-    path = Path(task["scenario"])
+    path = location(task["scenario"])
     scenario = read_instance(path)
     assert isinstance(scenario, Scenario)  # read by the command before
     record |= {"name": scenario.name, "kind": "scenario", "model": task["policy"]}

@@ -18,12 +18,15 @@ from flowlex.cli.options import (
     LogOption,
     MemoryLimitOption,
     PolicyOption,
+    SchedulerOption,
     SeedOption,
     SettingsOption,
     SolverOption,
     ThreadsOption,
     TimeLimitOption,
+    check_scheduler,
     parse_settings,
+    place,
 )
 from flowlex.cli.output import complain, note
 
@@ -35,13 +38,13 @@ __all__ = ["solve", "with_progress"]
 
 _PATHS = (
     "Instance files, '-' for standard input, or folders: then every instance file directly in them "
-    "(*.json, *.min, *.dimacs, *.net, .gz)."
+    "(*.json, *.min, *.dimacs, *.net, .gz). Also URLs: s3://, gs://, https:// or another that fsspec knows."
 )
 
 
 def solve(
     context: typer.Context,
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help=_PATHS)] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help=_PATHS, parser=place)] = None,
     policy: PolicyOption = None,
     engine: EngineOption = Engine.PULP,
     time_limit: TimeLimitOption = None,
@@ -60,6 +63,7 @@ def solve(
         bool, typer.Option("--json", help="One JSON object per instance on standard output.")
     ] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
+    scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip what results.jsonl in DIR already holds.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Also tabulate the policies and baselines.")] = False,
     from_telemetry: Annotated[
@@ -83,11 +87,17 @@ def solve(
     With --resume, instances are skipped whose file (path, size, time of change) and options are those of a line in
     results.jsonl; errors are tried again. Without it, everything is solved anew and the old lines of these instances
     move to results.previous.jsonl.
+
+    With --scheduler, the files are read here and sent to the workers of a Dask cluster, which need no shared disk; each
+    runs an instance in a process of its own under the same limits. If a worker dies, its instances are tried again
+    elsewhere, at most twice. Workers must have the same versions.
     """
     from flowlex.cli.batch import Batch
     from flowlex.cli.journal import Journal, JournalError
     from flowlex.cli.pool import PoolError
+    from flowlex.cli.spread import entered
 
+    check_scheduler(scheduler, jobs, log=log)
     values = parse_settings(settings, policy=policy)
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
@@ -104,7 +114,8 @@ def solve(
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))
-            batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log)
+            cluster = entered(stack, scheduler)
+            batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log, cluster=cluster)
             code = _run(batch, json_lines=json_lines)
         except (JournalError, PoolError) as error:
             complain(str(error))

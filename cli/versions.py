@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 import typer
 
-__all__ = ["print_versions", "versions"]
+__all__ = ["different", "print_versions", "versions"]
 
 _PACKAGES = ("flowlex", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy", "pylmcf", "pydantic")
 
 
+def different(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """What differs between two tables of versions, in words; empty when they are the same."""
+    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    return ", ".join(f"{name} {theirs.get(name, 'none')} instead of {ours.get(name, 'none')}" for name in names)
+
+
+@cache
 def versions() -> dict[str, str]:
     """Version by name; the HiGHS solver itself is asked."""
     import platform
@@ -33,7 +43,7 @@ def print_versions(wanted: bool) -> None:
     """Print the versions and end, when asked to."""
     if not wanted:
         return
-    found = versions()
+    found = dict(versions())
     typer.echo(f"flowlex {found.pop('flowlex')}")
     width = max(map(len, found))
     for name, version in found.items():

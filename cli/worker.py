@@ -141,7 +141,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     record = reply["record"]
     channel.send("stage", stage="reading", record=record)
     started = time.perf_counter()
-    instance = read_instance(Path(task["path"]))
+    instance = read_instance(task["path"])
     loaded = time.perf_counter()
     record |= {"name": instance.name, "kind": instance.kind}
     record["seconds"]["load"] = loaded - started

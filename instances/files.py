@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import instance_class, kinds
+from flowlex.instances.locations import location
 
 __all__ = [
     "MAX_UNPACKED",
@@ -82,7 +83,7 @@ def read_instance(path: str | Path) -> Instance:
         For whatever is wrong with the file, naming file, place and reason. No other exception is raised
         for the content of a file.
     """
-    path = Path(path)
+    path = location(path)
     try:
         text = _decode(read_bytes(path))
         for text_format in _TEXT_FORMATS:
@@ -109,11 +110,13 @@ def read_json(path: str | Path) -> Any:
 
 def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
-    path = Path(path)
+    path = location(path)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except Exception as error:  # a store raises what its client library raises: no access, no such host
+        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
     if not data:
         raise InstanceError("the file is empty", path=path)
     if data[:2] != _GZIP_MAGIC:
@@ -180,13 +183,13 @@ def write_instance(instance: Instance, path: str | Path) -> None:
     write_atomically(path, instance_bytes(instance, path))
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
+def write_atomically(path: str | Path, data: bytes, *, as_is: bool = False) -> None:
     """Write a whole file or nothing: a temporary file in the same folder, flushed, then renamed.
 
-    A name that ends in ``.gz`` is compressed; the same data give the same bytes.
+    A name that ends in ``.gz`` is compressed, unless ``as_is``; the same data give the same bytes.
     """
     path = Path(path)
-    if path.suffix == ".gz":
+    if path.suffix == ".gz" and not as_is:
         data = gzip.compress(data, mtime=0)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")

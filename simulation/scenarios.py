@@ -8,6 +8,7 @@ from typing import Any
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
+from flowlex.instances.locations import location
 from flowlex.instances.scenario import PolicyChoice, Scenario
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import Run, make_policy, simulator
@@ -34,7 +35,7 @@ def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Inst
     """
     work = scenario.workload
     if work.file is not None:
-        instance = read_instance(Path(folder) / work.file)
+        instance = read_instance(location(folder) / work.file)
     else:
         parameters: dict[str, Any] = {"seed": seed, **work.parameters}
         instance = generate(str(work.generator), **parameters)

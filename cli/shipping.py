@@ -1,0 +1,165 @@
+"""Tasks that travel: the files that a task reads go with it, those that it writes come back.
+
+A worker of a cluster shares no disk with the command that asks. It unpacks a parcel into a folder of its own, has the
+task done by a supervised process (see `flowlex.cli.pool`), and sends back what it left.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flowlex.cli.pool import Crew, Finished, PoolError
+from flowlex.cli.record import blank
+from flowlex.instances.files import MAX_UNPACKED
+
+__all__ = ["TRIES", "Parcel", "pack", "perform"]
+
+#: How often an instance is tried, each time but the first because the worker that had it died.
+TRIES = 3
+_OUT = "out"
+_mine = threading.local()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A task, and the files that it reads.
+
+    Attributes
+    ----------
+    task
+        See `flowlex.cli.worker.solve_task`.
+    files
+        Content by place below the folder where it is unpacked.
+    named
+        The same places, by the names of the files in the task.
+    run, key
+        The run, and the task in it, which no others share.
+    versions
+        Those of the sender.
+    """
+
+    task: dict[str, Any]
+    files: dict[str, bytes] = field(repr=False)
+    named: dict[str, str]
+    run: str = ""
+    key: str = ""
+    versions: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def unpack(self, folder: Path) -> dict[str, Any]:
+        """Write the files, and name them in the task by where they are now."""
+        for place, content in self.files.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        task, named = dict(self.task), self.named
+        moved = {key for key, value in task.items() if key != "instance" and isinstance(value, str) and value in named}
+        task |= {key: str(folder / named[task[key]]) for key in moved}
+        if task["solution"] is not None:
+            (folder / _OUT).mkdir()
+            task["solution"] = str(folder / _OUT / Path(task["solution"]).name)
+        return task
+
+
+def pack(task: dict[str, Any], inputs: Sequence[Path], **about: Any) -> Parcel:
+    """Read the files that a task needs.
+
+    Raises
+    ------
+    InstanceError
+        One cannot be read.
+    """
+    names = [Path(os.path.normpath(Path.cwd() / str(path))) for path in inputs]  # of URLs too: only what differs counts
+    base = os.path.commonpath([name.parent for name in names]) if names else ""
+    places = [str("in" / name.relative_to(base)) for name in names]
+    content = {place: read_whole(path) for place, path in zip(places, inputs, strict=True)}
+    return Parcel(task, content, {str(path): place for path, place in zip(inputs, places, strict=True)}, **about)
+
+
+def read_whole(path: Path) -> bytes:
+    """The bytes of a file as they are, not unpacked."""
+    from flowlex.instances.base import InstanceError
+
+    try:
+        with path.open("rb") as stream:
+            data: bytes = stream.read(MAX_UNPACKED + 1)
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except Exception as error:  # a store raises what its client library raises: no access, no such host
+        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
+    if len(data) > MAX_UNPACKED:
+        raise InstanceError(f"is larger than {MAX_UNPACKED >> 20} MB, too much to send to a worker", path=path)
+    return data
+
+
+def perform(parcel: Parcel) -> Finished:
+    """Do a task on the worker of a cluster, whatever happens to it; called by Dask in a thread of the worker."""
+    from distributed import get_worker, secede
+
+    worker = get_worker()
+    key = str(worker.get_current_task())
+    refused = _refused(parcel, worker)
+    if refused:
+        return _failed(parcel, f"{worker.address}: {refused}")
+    with tempfile.TemporaryDirectory(prefix="flowlex-", dir=worker.local_directory) as folder:
+        task = parcel.unpack(Path(folder))
+        if task.get("divided"):  # its parts are tasks of their own, which need the threads of this worker
+            task["scheduler"] = worker.scheduler.address
+            secede()  # type: ignore[no-untyped-call]
+        try:
+            item = _crew().perform(task, lambda: _wanted(worker, key))
+        except PoolError as error:
+            return _failed(parcel, f"{worker.address}: {error}")
+        for name, place in parcel.named.items():  # a message names a file as the person did
+            item.record["message"] = item.record["message"].replace(str(Path(folder) / place), name)
+        out = Path(folder) / _OUT
+        files = {one.name: one.read_bytes() for one in out.iterdir()} if out.is_dir() else {}
+        return Finished(parcel.task, item.record, item.display, item.usage, files)
+
+
+def _crew() -> Crew:
+    """The process of this thread; it ends with the thread."""
+    if not hasattr(_mine, "crew"):
+        _mine.crew = Crew()
+    crew: Crew = _mine.crew
+    return crew
+
+
+def _wanted(worker: Any, key: str) -> bool:
+    """Whether the scheduler still waits for a task: not when the command that asked has gone."""
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state in ("executing", "long-running", "resumed")
+
+
+def _refused(parcel: Parcel, worker: Any) -> str:
+    """Why a task is not begun: it has cost too many workers their lives, or other versions would answer."""
+    from distributed.utils import sync
+
+    from flowlex.cli.versions import different, versions
+
+    if parcel.versions:
+        told = different(parcel.versions, versions())
+        if told:
+            return f"joined with other versions than the client's: {told}; install the same"
+    keys = ["flowlex", parcel.run, parcel.key]
+    ask: Callable[..., Any] = worker.scheduler.get_metadata
+    before: tuple[str, ...] = tuple(sync(worker.loop, ask, keys=keys, default=()))
+    if len(before) >= TRIES:
+        return lost(before)
+    sync(worker.loop, worker.scheduler.set_metadata, keys=keys, value=(*before, worker.address))
+    return ""
+
+
+def lost(workers: Sequence[str]) -> str:
+    """What is said of an instance whose workers died."""
+    return f"the workers that had it died ({', '.join(workers)}); it is not tried again: what does it need?"
+
+
+def _failed(parcel: Parcel, message: str) -> Finished:
+    record = blank(parcel.task["instance"], parcel.task["engine"])
+    return Finished(parcel.task, record | {"status": "error", "message": message})

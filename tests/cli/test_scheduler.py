@@ -1,0 +1,248 @@
+"""Batches on a Dask cluster: the same results as here, whoever dies on the way."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+distributed = pytest.importorskip("distributed", reason="extra distributed is not installed")
+
+from flowlex.cli import shipping, spread  # noqa: E402
+from flowlex.cli.pool import Crew, Unwanted  # noqa: E402
+from flowlex.cli.versions import versions  # noqa: E402
+
+MANY = 40
+
+
+class Poison(distributed.WorkerPlugin):  # type: ignore[misc]
+    """Ends a worker that begins an instance called poison."""
+
+    def setup(self, worker: Any) -> None:
+        self.before = perform = Crew.perform
+
+        def deadly(crew: Crew, task: dict[str, Any], wanted: Callable[[], bool]) -> Any:
+            if "poison" in task["instance"]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return perform(crew, task, wanted)
+
+        Crew.perform = deadly  # type: ignore[method-assign]
+
+    def teardown(self, worker: Any) -> None:
+        Crew.perform = self.before  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    about = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    with distributed.LocalCluster(n_workers=2, **about) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def address(client: Any) -> str:
+    client.wait_for_workers(2)
+    return str(client.scheduler.address)
+
+
+def _told(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != "seconds"}
+
+
+def _sorted(out: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    return sorted(map(_told, records), key=lambda record: record["instance"])
+
+
+def test_a_cluster_leaves_what_the_local_batch_leaves(run, write, address, tmp_path):
+    for number in range(1, 4):
+        write(f"in/{number}.json", units=number)
+    write("in/none.json", units=99, room=2)
+    (tmp_path / "in" / "wrong.json").write_text('{"kind": "min-cost-flow", "supply": 3}')
+    far = run("solve", "in", "--scheduler", address, "-o", "far")
+    near = run("solve", "in", "--jobs", 2, "-o", "near")
+    assert far.exit_code == near.exit_code == 1
+    assert _sorted(tmp_path / "far") == _sorted(tmp_path / "near")
+    assert "2 threads of 2 workers; dashboard: http://" in far.stderr
+    (wrong,) = (record for record in _sorted(tmp_path / "far") if record["status"] == "error")
+    assert wrong["message"].startswith("in/wrong.json: supply")
+    files = {path.name for path in (tmp_path / "near").glob("*.solution.json")}
+    for name in sorted(files):
+        documents = [json.loads((tmp_path / out / name).read_text()) for out in ("far", "near")]
+        assert documents[0]["answer"] == documents[1]["answer"]
+    assert {path.name for path in (tmp_path / "far").glob("*.solution.json")} == files
+    assert run("verify", "far", "in").exit_code == 0
+    again = run("solve", "in", "--scheduler", address, "-o", "far", "--resume")
+    assert "4 of 5 were done before" in again.stderr
+
+
+def test_a_worker_killed_in_mid_run_loses_nothing(start, write, wait_for, client, address, tmp_path):
+    for number in range(MANY):
+        write(f"in/{number}.json", units=1 + number % 4)
+    process = start("solve", "in", "--scheduler", address, "-o", "out")
+    results = tmp_path / "out" / "results.jsonl"
+    wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
+    pids = client.run(os.getpid)
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+    _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 0, stderr
+    records = _sorted(tmp_path / "out")
+    assert [record["status"] for record in records] == ["optimal"] * MANY
+    assert len({record["instance"] for record in records}) == MANY
+
+
+def test_a_killed_client_resumes_and_the_cluster_forgets_it(start, run, write, wait_for, client, address, tmp_path):
+    for number in range(MANY):
+        write(f"in/{number}.json", units=1 + number % 4)
+    process = start("solve", "in", "--scheduler", address, "-o", "out")
+    results = tmp_path / "out" / "results.jsonl"
+    wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
+    process.kill()
+    process.wait(timeout=30)
+    before = [json.loads(line) for line in results.read_text().splitlines()]
+    wait_for(lambda: not any(client.processing().values()))
+    again = run("solve", "in", "--scheduler", address, "-o", "out", "--resume")
+    assert f"{len(before)} of {MANY} were done before" in again.stderr
+    after = [json.loads(line) for line in results.read_text().splitlines()]
+    assert after[: len(before)] == before
+    assert len({record["instance"] for record in after}) == len(after) == MANY
+
+
+def test_an_instance_that_kills_its_workers_is_tried_three_times(run, write, client, address, tmp_path):
+    client.register_plugin(Poison(), name="poison")
+    try:
+        paths = [write("poison.json"), write("well.json", units=3)]
+        result = run("solve", *paths, "--scheduler", address, "--json")
+    finally:
+        client.unregister_worker_plugin("poison")
+    records = {Path(record["instance"]).stem: record for record in map(json.loads, result.stdout.splitlines())}
+    assert result.exit_code == 1
+    assert records["well"]["status"] == "optimal"
+    message = records["poison"]["message"]
+    assert message.count("tcp://") in (shipping.TRIES, shipping.TRIES + 1)  # and perhaps who refused it
+    assert "the workers that had it died" in message
+
+
+def test_urls_are_read_by_the_client(run, write, address, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    content = write("a.json").read_bytes()
+    with fsspec.open("memory://bucket/nightly/a.json", "wb") as stream:
+        stream.write(content)
+    with fsspec.open("memory://bucket/nightly/notes.txt", "wb") as stream:
+        stream.write(b"nothing")
+    result = run("solve", "memory://bucket/nightly", "--scheduler", address, "-o", "out")
+    assert result.exit_code == 0, result.stderr
+    (record,) = _sorted(tmp_path / "out")
+    assert record["status"] == "optimal"
+    assert record["instance"] == record["input"]["path"] == "memory://bucket/nightly/a.json"
+    assert "left out 1 files" in result.stderr
+    assert "1 of 1 were done before" in run("solve", "memory://bucket/nightly", "-o", "out", "--resume").stderr
+    with fsspec.open("memory://bucket/nightly/a.json", "wb") as stream:
+        stream.write(content + b"\n")
+    assert (
+        "were done before"
+        not in run("solve", "memory://bucket/nightly", "--scheduler", address, "-o", "out", "--resume").stderr
+    )
+    assert "memory://bucket/none.json does not exist" in run("solve", "memory://bucket/none.json").stderr
+    assert "no such store" in run("solve", "nowhere://bucket/a.json").stderr
+
+
+def test_a_file_of_a_web_server_is_solved_here(run, write, tmp_path):
+    pytest.importorskip("aiohttp")
+    write("web/a.json")
+    serve = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "web"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.json"
+        result = run("solve", url, "-o", "out")
+        missing = run("solve", url.replace("a.json", "b.json"))
+        server.shutdown()
+    assert result.exit_code == 0, result.stderr
+    assert [record["instance"] for record in _sorted(tmp_path / "out")] == [url]
+    assert missing.exit_code == 2
+    assert "b.json does not exist" in missing.stderr
+
+
+def test_a_file_that_cannot_be_read_in_time_is_a_line(run, write, address, tmp_path):
+    os.mkfifo(tmp_path / "slow.json")
+    paths = [tmp_path / "slow.json", write("a.json")]
+    result = run("solve", *paths, "--scheduler", address, "--time-limit", "2", "--json")
+    records = {Path(record["instance"]).stem: record for record in map(json.loads, result.stdout.splitlines())}
+    assert records["slow"]["message"] == "stopped while reading it: limit 2 s"
+    assert records["a"]["status"] == "optimal"
+
+
+def test_simulations_travel_with_their_workload(run, address, tmp_path):
+    assert run("generate", "cluster-random", "-o", "work/w.json").exit_code == 0
+    (tmp_path / "scenarios").mkdir()
+    scenario = {
+        "kind": "scenario",
+        "name": "small",
+        "simulator": "cluster",
+        "workload": {"file": "../work/w.json"},
+        "policies": ["FIFO"],
+        "seeds": [0, 1],
+    }
+    path = tmp_path / "scenarios" / "s.json"
+    path.write_text(json.dumps(scenario))
+    far = run("simulate", "scenarios", "--scheduler", address, "-o", "far")
+    near = run("simulate", "scenarios", "-o", "near")
+    assert far.exit_code == near.exit_code == 0, far.stderr + near.stderr
+    assert (tmp_path / "far" / "runs.csv").read_bytes() == (tmp_path / "near" / "runs.csv").read_bytes()
+    logs = {log.name: log.read_bytes() for log in (tmp_path / "near").glob("*.jsonl.gz")}
+    assert {log.name: log.read_bytes() for log in (tmp_path / "far").glob("*.jsonl.gz")} == logs != {}
+    path.write_text(json.dumps(scenario | {"workload": {"file": str(tmp_path / "work" / "w.json")}}))
+    refused = run("simulate", "scenarios", "--scheduler", address)
+    assert refused.exit_code == 2
+    assert "is not relative to the scenario's" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scheduler", "tcp://127.0.0.1:9"), "the scheduler tcp://127.0.0.1:9 does not answer"),
+        (("--scheduler", "127.0.0.1"), "'127.0.0.1' is no address of a scheduler; give tcp://HOST:PORT"),
+        (("--scheduler", "local:0"), "'local:0' is no address of a scheduler"),
+        (("--scheduler", "local:2", "--jobs", "2"), "--jobs: is not for --scheduler: the cluster's workers"),
+        (("--scheduler", "local:2", "--log"), "--log: is not for --scheduler"),
+    ],
+)
+def test_wrong_schedulers_are_refused(run, write, monkeypatch, arguments, message):
+    monkeypatch.setattr(spread, "_REACH_S", 0.5)
+    result = run("solve", write("a.json"), *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_workers_of_another_version_are_refused(run, write, monkeypatch, address):
+    monkeypatch.setattr(spread, "versions", lambda: {**versions(), "highspy": "0.1"})
+    result = run("solve", write("a.json"), "--scheduler", address)
+    assert result.exit_code == 2
+    assert f"highspy {versions()['highspy']} instead of 0.1" in result.stderr
+    assert "(and" not in result.stderr
+
+
+def test_a_scheduler_without_workers_is_refused(run, write, monkeypatch):
+    monkeypatch.setattr(spread, "_WORKER_S", 0.5)
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=60) as cluster:
+        result = run("solve", write("a.json"), "--scheduler", cluster.scheduler_address)
+    assert result.exit_code == 2
+    assert "has no workers after 0.5 s; start one: dask worker" in result.stderr
+
+
+def test_a_task_that_nobody_wants_is_stopped(tmp_path, children, wait_for):
+    os.mkfifo(tmp_path / "a.json")
+    limits = {"time_limit_s": None, "gap": 0.0, "settings": {}, "compare": False, "display": False}
+    task = {"instance": "a", "path": str(tmp_path / "a.json"), "engine": "network", "log": False, "solution": None}
+    asked = iter([True] * 8)
+    with pytest.raises(Unwanted):
+        Crew().perform({**task, **limits, "spare_threads": True}, lambda: next(asked, False))
+    assert children(os.getpid()) == [] or wait_for(lambda: not children(os.getpid()))
