@@ -129,13 +129,14 @@ def refuse_existing(path: str, force: bool) -> None:
         raise typer.BadParameter(f"{path} is there already; choose another name, or --force", param_hint="-o")
 
 
-def picture_suffix(path: str, option: str) -> str:
-    """The format of a picture by its name, in lower case; refuses what is none."""
+def picture_suffix(path: str, option: str, *more: str) -> str:
+    """The format of a picture by its name, in lower case; refuses what is none, or none of ``more``."""
     from flowlex.formulations.pictures import FORMATS
 
-    suffix = path.rpartition(".")[2].lower()
-    if suffix not in FORMATS:
-        raise typer.BadParameter(f"{path!r} does not end in .png, .svg or .pdf", param_hint=option)
+    suffix, *known = path.rpartition(".")[2].lower(), *FORMATS, *more
+    if suffix not in known:
+        endings = ", ".join(f".{name}" for name in known[:-1])
+        raise typer.BadParameter(f"{path!r} does not end in {endings} or .{known[-1]}", param_hint=option)
     return suffix
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +20,20 @@ from flowlex.cli.options import (
 )
 from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
 
+if TYPE_CHECKING:
+    from flowlex.models.answer import Solution
+
 __all__ = ["plot"]
 
 
 def plot(
     file: InstanceFile,
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Ends in .png, .svg or .pdf.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Ends in .png, .svg, .pdf, or .html: a page to zoom and search."
+        ),
+    ],
     policy: PolicyOption = None,
     engine: EngineOption = Engine.PULP,
     settings: SettingsOption = None,
@@ -34,12 +42,12 @@ def plot(
     force: ForceOption = False,
 ) -> None:
     """Solve an instance and draw the answer; exit code 1 when there is no answer to draw."""
-    suffix = picture_suffix(output, "-o")
+    suffix = picture_suffix(output, "-o", "html")
     refuse_existing(output, force)
     values = parse_settings(settings, policy=policy)
 
-    from flowlex.formulations.pictures import picture_bytes, quiet_backend
     from flowlex.instances.files import read_instance
+    from flowlex.models.page import solution_page
     from flowlex.models.registry import model_for
 
     model = model_for(read_instance(file), **values)
@@ -48,10 +56,16 @@ def plot(
         complain(f"{file}: nothing to draw ({solution.status}). {solution.message}".rstrip())
         raise typer.Exit(1)
     try:
-        with quiet_backend():
-            picture = picture_bytes(solution.plot(), suffix)
+        picture = solution_page(solution).encode() if suffix == "html" else _picture(solution, suffix)
     except NotImplementedError as error:
         complain(f"{file}: answers of kind {model.instance.kind!r} have no picture; `flowlex solve` prints a table")
         raise typer.Exit(2) from error
     write_output(output, picture)
     note(f"{output}: {solution.model}, {solution.status}, objective {solution.objective}")
+
+
+def _picture(solution: Solution, suffix: str) -> bytes:
+    from flowlex.formulations.pictures import picture_bytes, quiet_backend
+
+    with quiet_backend():
+        return picture_bytes(solution.plot(), suffix)

@@ -205,7 +205,7 @@ def test_bad_files_are_named_and_nothing_is_written(run, command, content, words
         (["export", "a.json", "--to", "lp", "-o", "x.lp", "--set", "k=v"], "has no option 'k'"),
         (["export", "a.json", "--to", "xlsx", "-o", "x.lp"], "xlsx"),
         (["export", "a.json", "--to", "lp", "-o", "/proc/nowhere/x.lp"], "cannot be written"),
-        (["plot", "a.json", "-o", "x.gif"], "does not end in .png, .svg or .pdf"),
+        (["plot", "a.json", "-o", "x.gif"], "does not end in .png, .svg, .pdf or .html"),
         (["plot", "a.json", "-o", "x.png", "--policy", "FS"], "has no option 'policy'"),
         (["plot", "a.json", "-o", "x.png", "--engine", "network", "--gap", "1"], "has no option 'gap'"),
         (["bake", "a.json"], "bake"),
@@ -219,7 +219,9 @@ def test_wrong_usage_of_the_other_commands(run, write, arguments, words):
     assert sorted(path.name for path in Path().iterdir()) == ["a.json"]
 
 
-@pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.SVG", b"<?xml"), ("x.pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("name", "begins"), [("x.png", b"\x89PNG"), ("x.SVG", b"<?xml"), ("x.pdf", b"%PDF"), ("x.html", b"<!doctype")]
+)
 def test_plot_formats(run, write, name, begins):
     write("a.json")
     assert run("plot", "a.json", "-o", name, "--engine", "network").exit_code == 0

@@ -1,0 +1,111 @@
+"""A solution as one HTML page: a picture to zoom, a table to search, figures and certificate; nothing is fetched."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from flowlex.formulations.pictures import picture_bytes, quiet_backend
+from flowlex.models.answer import Solution
+
+__all__ = ["MOST_ROWS", "solution_page"]
+
+#: Rows of the table; a browser searches as many at once. The page says when there are more.
+MOST_ROWS = 20_000
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+body {{ font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75rem; padding: 0 1rem; color: #222 }}
+table {{ border-collapse: collapse; font-size: 13px }} th, td {{ padding: .15rem .7rem .15rem 0; text-align: left }}
+th {{ border-bottom: 1px solid #888 }} tr[hidden] {{ display: none }} pre {{ white-space: pre-wrap }}
+#picture svg {{ width: 100%; height: auto; max-height: 85vh; cursor: grab; touch-action: none; background: white }}
+#found {{ font: inherit; width: 20rem }} svg text.hit {{ font-weight: bold; fill: #D55E00 }}
+</style></head><body>
+<h1>{title}</h1>
+{facts}
+<p><label>Search the table and the picture: <input id="found" type="search"></label> <span id="count"></span></p>
+<div id="picture" title="wheel: zoom, drag: move, double click: all">{picture}</div>
+{table}
+<h2>Certificate</h2><pre>{certificate}</pre>
+<script>
+const rows = [...document.querySelectorAll("#table tbody tr")], texts = [...document.querySelectorAll("#picture text")];
+const find = document.getElementById("found"), count = document.getElementById("count");
+find.addEventListener("input", () => {{
+  const word = find.value.toLowerCase(); let shown = 0;
+  for (const row of rows) shown += !(row.hidden = !row.textContent.toLowerCase().includes(word));
+  for (const text of texts) text.classList.toggle("hit", word && text.textContent.toLowerCase().includes(word));
+  count.textContent = word ? `${{shown}} of ${{rows.length}} rows` : "";
+}});
+const svg = document.querySelector("#picture svg");
+if (svg) {{
+  const box = svg.viewBox.baseVal, whole = [box.x, box.y, box.width, box.height];
+  const set = (x, y, width, height) => Object.assign(box, {{x, y, width, height}});
+  const scale = () => Math.max(box.width / svg.clientWidth, box.height / svg.clientHeight);
+  svg.addEventListener("wheel", event => {{
+    event.preventDefault();
+    const by = event.deltaY > 0 ? 1.2 : 1 / 1.2, place = svg.getBoundingClientRect();
+    const x = (event.clientX - place.left) / place.width, y = (event.clientY - place.top) / place.height;
+    set(box.x + x * box.width * (1 - by), box.y + y * box.height * (1 - by), box.width * by, box.height * by);
+  }}, {{passive: false}});
+  svg.addEventListener("pointerdown", event => svg.setPointerCapture(event.pointerId));
+  svg.addEventListener("pointermove", event => {{
+    if (event.buttons) set(box.x - event.movementX * scale(), box.y - event.movementY * scale(), box.width, box.height);
+  }});
+  svg.addEventListener("dblclick", () => set(...whole));
+}}
+</script></body></html>
+"""
+
+
+def solution_page(solution: Solution) -> str:
+    """One page that a browser shows without network; the same answer gives the same page.
+
+    Parameters
+    ----------
+    solution
+        An answer of any model; a model without a picture gets a page without one.
+
+    Raises
+    ------
+    ModelError
+        There is no answer.
+
+    Examples
+    --------
+    >>> from flowlex import generate, model_for
+    >>> page = solution_page(model_for(generate("gpu-figure1")).solve("network"))
+    >>> "<svg" in page, "http://" in page.replace("http://www.w3.org", "")
+    (True, False)
+    """
+    solution.require_answer()
+    facts = {"status": solution.status, "objective": solution.objective, "bound": solution.bound, **solution.metrics()}
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    return _PAGE.format(
+        title=escape(f"{solution.model}: {solution.instance}"),
+        facts=f"<table>{rows}</table>",
+        picture=_svg(solution),
+        table=_table(solution),
+        certificate=escape(str(solution.certificate)),
+    )
+
+
+def _svg(solution: Solution) -> str:
+    try:
+        with quiet_backend():
+            text = picture_bytes(solution.plot(), "svg").decode()
+    except NotImplementedError:
+        return ""
+    text = text[text.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+
+
+def _table(solution: Solution) -> str:
+    try:
+        frame = solution.to_frame()
+    except NotImplementedError:
+        return ""
+    if frame.index.name is not None:
+        frame = frame.reset_index()
+    more = f"<p>The first {MOST_ROWS} of {len(frame)} rows.</p>" if len(frame) > MOST_ROWS else ""
+    return more + frame.head(MOST_ROWS).to_html(index=False, border=0, table_id="table", na_rep="")
