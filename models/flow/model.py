@@ -34,6 +34,7 @@ from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.network import ScheduleNetwork, build_network, task_views
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import StrictOrder
+from flowlex.models.flow.places import placements
 from flowlex.models.flow.proof import Prices, combined_stages, prices_of
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution, Score
@@ -261,7 +262,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             return base
         assert outcome.values is not None
         flow = np.rint(outcome.values).astype(np.int64)
-        machine_of = self._placements(flow)
+        machine_of = placements(self.schedule, self.instance, flow)
         views = task_views(self.instance)
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
@@ -325,35 +326,3 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         ranks = [exact_dot(cost, flow) for cost in columns.ranks]
         by_goal = () if order is None else tuple(zip(order.names, ranks, strict=True))
         return Score(int(short.sum()), tuple(sorted(waiting.items())), by_goal, sum(ranks))
-
-    def _placements(self, flow: Integers) -> dict[str, str]:
-        """Read who runs where; tasks of a group stay where they run when the group still goes there."""
-        s, blocks = self.schedule, self.schedule.network.arc_blocks
-        tasks, machines = list(self.instance.tasks), self.instance.machines
-        place: dict[int, int] = {}
-        for t, m in s.runs[flow[blocks["runs"].slice] > 0].tolist():
-            place[t] = m
-        members: dict[int, list[int]] = defaultdict(list)
-        for t, g in s.via[flow[blocks["via"].slice] > 0].tolist():
-            members[g].append(t)
-        room: dict[int, dict[int, int]] = defaultdict(dict)
-        sent = flow[blocks["offers"].slice]
-        for (g, m), units in zip(s.offers[sent > 0].tolist(), sent[sent > 0].tolist(), strict=True):
-            room[g][m] = units
-        if len(s.singles):  # a group that is one machine in single file: what others send through is theirs
-            for g, single in s.singles[flow[blocks["single file"].slice] > 0].tolist():
-                room[g][next(iter(room.pop(single)))] = 1
-        at = {machine.name: index for index, machine in enumerate(machines)}
-        for g, inside in members.items():
-            left = []
-            for t in inside:
-                running = tasks[t].running
-                m = -1 if running is None else at[running.machine]
-                if room[g].get(m, 0):
-                    room[g][m] -= 1
-                    place[t] = m
-                else:
-                    left.append(t)
-            free = [m for m, units in room[g].items() for _ in range(units)]
-            place.update(zip(left, free, strict=True))
-        return {tasks[t].name: machines[m].name for t, m in sorted(place.items())}

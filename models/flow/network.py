@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,9 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
+from flowlex.models.flow.blocks import Block, base_of
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
+from flowlex.models.flow.layout import Blocks
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files", "task_views"]
@@ -46,8 +48,10 @@ class ScheduleNetwork:
         Blocks of arcs: task to machine, task to group, group to machine, each (count, 2) of indices.
     singles
         Arcs from a group to the group that is one machine in single file (`FlowJob.different_machines`).
+    steps
+        Arcs from groups that leave machines or racks out into blocks, and from block to block.
     groups
-        Spots of the groups.
+        Spots of the groups, and blocks.
     shares
         (J, 2) least and most running tasks of each job.
     cycle
@@ -60,7 +64,8 @@ class ScheduleNetwork:
     via: Integers
     offers: Integers
     singles: Integers
-    groups: tuple[Spot, ...]
+    steps: Integers
+    groups: tuple[Spot | Block, ...]
     shares: Integers
     cycle: int
     top_level: int
@@ -108,15 +113,14 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
         return _assemble(instance, rules, pieces, groups)
 
 
-def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, ...]]:
+def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot | Block, ...]]:
     cluster = ClusterView()
     for machine in instance.machines:
         cluster.add(machine)
     views = task_views(instance)
     machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
-    slots = [machine.slots for machine in instance.machines]
     job_at = {job.name: index for index, job in enumerate(instance.jobs)}
-    group_at: dict[Spot, int] = {}
+    group_at: dict[Spot | Block, int] = {}
     runs, via, offers = _Arcs(), _Arcs(), _Arcs()
     for index, view in enumerate(views):
         for target, cost in rules.offers(view, cluster).items():
@@ -124,14 +128,7 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, 
                 runs.add(index, machine_at[target], 1, cost)
             else:
                 via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
-    ways = {spot: {m: None for m in cluster.members(spot) if slots[machine_at[m]]} for spot in group_at}
-    singles = _Arcs()
-    for spot, name, single in single_files(ways):
-        singles.add(group_at[spot], group_at.setdefault(single, len(group_at)), 1, 0)
-        ways[single] = {name: None}
-    for spot, machines in ways.items():
-        for at in (machine_at[machine] for machine in machines):
-            offers.add(group_at[spot], at, 1 if spot.once else slots[at], 0)
+    singles, steps = _reaches(group_at, cluster, machine_at, offers, len(views) + 1)
     jobs = np.array([job_at[view.job] for view in views], np.int64)
     waits, sinks = _Arcs(), _Arcs()
     for index, view in enumerate(views):
@@ -139,7 +136,48 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot, 
     for index, member in enumerate(instance.machines):
         for capacity, cost in rules.slot_costs(member):
             sinks.add(index, 0, capacity, cost)
-    return _Pieces(runs, via, offers, singles, jobs, waits, sinks), tuple(group_at)
+    return _Pieces(runs, via, offers, singles, steps, jobs, waits, sinks), tuple(group_at)
+
+
+def _reaches(
+    group_at: dict[Spot | Block, int], cluster: ClusterView, machine_at: dict[str, int], offers: _Arcs, endless: int
+) -> tuple[_Arcs, _Arcs]:
+    """What groups reach: machines (in ``offers``), other groups in single file, blocks; numbers those that are new."""
+    singles, steps = _Arcs(), _Arcs()
+    spots = [spot for spot in group_at if isinstance(spot, Spot)]
+    slots = {name: machine.slots for name, machine in cluster.machines.items()}
+    ways = {spot: {m: None for m in cluster.members(spot) if slots[m]} for spot in spots if base_of(spot) is None}
+    for spot, name, single in single_files(ways):
+        singles.add(group_at[spot], group_at.setdefault(single, len(group_at)), 1, 0)
+        ways[single] = {name: None}
+    for spot, machines in ways.items():
+        for name in machines:
+            offers.add(group_at[spot], machine_at[name], 1 if spot.once else slots[name], 0)
+    for tail, head in _steps([spot for spot in spots if base_of(spot) is not None], cluster):
+        at = group_at.setdefault(tail, len(group_at))
+        if isinstance(head, str):
+            offers.add(at, machine_at[head], endless, 0)
+        else:
+            steps.add(at, group_at.setdefault(head, len(group_at)), endless, 0)
+    return singles, steps
+
+
+def _steps(holed: list[Spot], cluster: ClusterView) -> Iterator[tuple[Spot | Block, Block | str]]:
+    """From groups that leave machines or racks out to blocks and machines, and from block to block or machine."""
+    trees: dict[Spot, Blocks] = {}
+    for spot in holed:
+        base = base_of(spot)
+        assert base is not None
+        if base not in trees:
+            tree = trees[base] = Blocks()
+            for name in cluster.members(base):
+                tree.add(name, cluster.layout.path(name))
+            for block, inside in tree.children.items():
+                if block:
+                    yield from ((Block(base, block), tree.names.get(path) or Block(base, path)) for path in inside)
+        names = trees[base].names
+        for path in trees[base].cover(cluster.layout.holes(spot.lacks)):
+            yield spot, names.get(path) or Block(base, path)
 
 
 def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:
@@ -191,6 +229,7 @@ class _Pieces:
     via: _Arcs
     offers: _Arcs
     singles: _Arcs
+    steps: _Arcs
     jobs: Integers
     waits: _Arcs
     slots: _Arcs
@@ -207,7 +246,7 @@ class _Pieces:
         return found
 
 
-def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot, ...]) -> ScheduleNetwork:
+def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot | Block, ...]) -> ScheduleNetwork:
     net = NetworkBuilder(instance.name)
     task = net.nodes("task", len(p.jobs), supply=1, labels=[t.name for t in instance.tasks])
     job = net.nodes("unscheduled", len(instance.jobs), labels=[j.name for j in instance.jobs])
@@ -224,6 +263,8 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
     net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
     if len(p.singles.costs):
         net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
+    if len(p.steps.costs):
+        net.arcs("blocks", group[p.steps.arcs[:, 0]], group[p.steps.arcs[:, 1]], upper=p.steps.arcs[:, 2])
     net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
     # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
     net.arcs("share", job, sink, lower=must, upper=must + free, labels=[j.name for j in instance.jobs])
@@ -242,6 +283,7 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
         p.via.ends,
         p.offers.ends,
         p.singles.ends,
+        p.steps.ends,
         groups,
         bounds,
         cycle_bound(network, network.cost),

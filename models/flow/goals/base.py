@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from flowlex.instances.flow import FlowTask, Machine
 from flowlex.models.base import ModelError
+from flowlex.models.flow.layout import Layout
 
 __all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView", "exact"]
 
@@ -116,6 +117,7 @@ class ClusterView:
     racks: dict[str, str] = field(default_factory=dict)  # machine: its ``rack:`` tag
     spots: dict[str, Spot] = field(default_factory=dict)  # machine: all its tags
     by_tag: dict[str, dict[str, None]] = field(default_factory=dict)  # tag: machines that have it, in order
+    layout: Layout = field(default_factory=Layout)
     last: tuple[object, Any] | None = None  # what a goal worked out last, and of what; forgotten with every change
 
     def add(self, machine: Machine) -> None:
@@ -129,6 +131,7 @@ class ClusterView:
             self.by_tag.setdefault(tag, {})[machine.name] = None
         self.spots[machine.name] = Spot(tags, frozenset())
         self.racks[machine.name] = f"rack:{machine.rack}"
+        self.layout.add(machine.name, machine.rack)
 
     def remove(self, name: str) -> None:
         """Forget a machine."""
@@ -136,6 +139,7 @@ class ClusterView:
         for tag in self.tags[name]:
             del self.by_tag[tag][name]
         del self.machines[name], self.tags[name], self.racks[name], self.spots[name]
+        self.layout.remove(name)
 
     def meets(self, name: str, spot: Spot) -> bool:
         """Whether a machine lies in a spot."""

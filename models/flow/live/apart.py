@@ -10,27 +10,20 @@ from __future__ import annotations
 
 from flowlex.formulations.arrays import Integers
 from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.network import LiveNetwork, Session, _Group, _Machine
+from flowlex.models.flow.live.all_but import AllButNetwork
+from flowlex.models.flow.live.network import Session, _Group
 from flowlex.models.flow.offers import only_machine, single_file
 
 __all__ = ["ApartNetwork"]
 
 
-class ApartNetwork(LiveNetwork):
+class ApartNetwork(AllButNetwork):
     """Groups with ``once`` pass every machine in single file."""
 
     def __init__(self, session: Session, cluster: ClusterView) -> None:
         super().__init__(session, cluster)
         self.apart: dict[str, dict[Spot, None]] = {}  # groups by their ``once``
         self._reach: dict[tuple[str, str], dict[Spot, None]] = {}  # groups by ``once`` and machine they reach
-
-    def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
-        """Add a machine that the cluster knows already; groups that it belongs to reach it."""
-        self.machines[name] = _Machine(self.session.add_node(), 0, [])
-        for spot, group in list(self.groups.items()):  # linking may make further groups
-            if self.cluster.meets(name, spot) and name not in group.arcs:
-                self._link(spot, group, name)
-        self.set_slots(name, slot_costs)
 
     def set_slots(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
         """Set a machine's slots; what is in single file stays so."""
@@ -50,6 +43,7 @@ class ApartNetwork(LiveNetwork):
         """Drop the groups of a name whose tasks are all out."""
         for spot in self.apart.pop(once, {}):
             group = self.groups.pop(spot)
+            self._stirred.pop(group, None)
             for name, arc in group.arcs.items():
                 self._drop_arc(arc)
                 del self.machines[name].groups[spot]
@@ -64,17 +58,18 @@ class ApartNetwork(LiveNetwork):
             self.apart.setdefault(spot.once, {})[spot] = None
         return super()._group(spot)
 
-    def _link(self, spot: Spot, group: _Group, name: str) -> None:
+    def _link(self, group: _Group, name: str) -> None:
+        spot = group.spot
         if not spot.once:
-            super()._link(spot, group, name)
+            super()._link(group, name)
             return
         single = single_file(name, spot.once)
         present = self._reach.setdefault((spot.once, name), {})
         if present and spot != single and single not in self.groups:
             self._group(single)
-        group.arcs[name] = self._new_arc(group.node, self._head(spot, name), 1, 0, (spot, name))
+        group.arcs[name] = self._new_arc(group.node, self._head(spot, name), 1, 0, (group, name))
         self.machines[name].groups[spot] = None
-        self._spare(spot, group, name)
+        self._spare(group, name)
         if spot == single:
             for other in present:
                 self._route(other, name)
@@ -89,10 +84,10 @@ class ApartNetwork(LiveNetwork):
         group = self.groups[spot]
         self.session.change_arc(group.arcs[name], group.node, self._head(spot, name), 1, 0)
 
-    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None], spot: Spot) -> None:
-        machine = only_machine(spot) if spot.once else None
+    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None]) -> None:
+        machine = only_machine(group.spot) if group.spot.once else None
         if machine is None:
-            super()._assign(group, flow, before, spot)
+            super()._assign(group, flow, before)
             return
         group.spare.clear()  # its flow to the machine may be that of another group
         loose, group.loose = group.loose, {}

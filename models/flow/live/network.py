@@ -60,14 +60,30 @@ class _Task:
     machine: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Group:
+    spot: Spot
     node: int
     arcs: dict[str, int] = field(default_factory=dict)
     held: dict[str, dict[str, None]] = field(default_factory=dict)  # machine: its tasks, in order of arrival
     loose: dict[str, None] = field(default_factory=dict)
     spare: set[str] = field(default_factory=set)
     users: int = 0  # tasks with an arc to it
+
+    @property
+    def books(self) -> _Group:
+        """The group that keeps the books of its tasks."""
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it reaches no machine."""
+        return not self.arcs
+
+    def units(self, machine: str, flow: Integers) -> int:
+        """Tasks that it sends to a machine."""
+        arc = self.arcs.get(machine)
+        return 0 if arc is None else int(flow[arc])
 
 
 @dataclass(slots=True)
@@ -86,6 +102,10 @@ class _Job:
     short_arc: int
 
 
+#: What an arc belongs to: a task, or a group and the machine it leads to.
+Owner = str | tuple[_Group, str]
+
+
 class LiveNetwork:
     """Tasks, jobs, machines and groups as slots of a session."""
 
@@ -96,9 +116,9 @@ class LiveNetwork:
         self.jobs: dict[str, _Job] = {}
         self.machines: dict[str, _Machine] = {}
         self.groups: dict[Spot, _Group] = {}
-        self._owner: list[str | tuple[Spot, str] | None] = []
+        self._owner: list[Owner | None] = []
         self._dirty: dict[str, None] = {}
-        self._stirred: dict[Spot, None] = {}  # groups with spare machines or loose tasks
+        self._stirred: dict[_Group, None] = {}  # groups with spare machines or loose tasks
         self._unused: dict[Spot, None] = {}  # groups that the last task may have left
 
     # Machines --------------------------------------------------------------------------------------------------
@@ -107,9 +127,9 @@ class LiveNetwork:
         node = self.session.add_node()
         machine = _Machine(node, 0, [])
         self.machines[name] = machine
-        for spot, group in self.groups.items():
-            if self.cluster.meets(name, spot):
-                self._link(spot, group, name)
+        for group in list(self.groups.values()):  # linking may make further groups
+            if group.books is group and name not in group.arcs and self.cluster.meets(name, group.spot):
+                self._link(group, name)
         self.set_slots(name, slot_costs)
 
     def set_slots(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
@@ -130,7 +150,7 @@ class LiveNetwork:
             for spot in machine.groups:
                 group = self.groups[spot]
                 self.session.change_arc(group.arcs[name], group.node, machine.node, slots, 0)
-                self._spare(spot, group, name)
+                self._spare(group, name)
 
     def remove_machine(self, name: str) -> None:
         """Take a machine out; tasks must not have arcs of their own to it any more."""
@@ -140,29 +160,29 @@ class LiveNetwork:
             self._drop_arc(group.arcs.pop(name))
             group.loose.update(group.held.pop(name, {}))
             group.spare.discard(name)
-            self._stirred[spot] = None
+            self._stirred[group] = None
         for slot, _, _ in machine.arcs:
             self._drop_arc(slot)
         self.session.remove_node(machine.node)
 
-    def _link(self, spot: Spot, group: _Group, name: str) -> None:
+    def _link(self, group: _Group, name: str) -> None:
         machine = self.machines[name]
-        group.arcs[name] = self._new_arc(group.node, machine.node, machine.slots, 0, (spot, name))
-        machine.groups[spot] = None
-        self._spare(spot, group, name)
+        group.arcs[name] = self._new_arc(group.node, machine.node, machine.slots, 0, (group, name))
+        machine.groups[group.spot] = None
+        self._spare(group, name)
 
-    def _spare(self, spot: Spot, group: _Group, machine: str) -> None:
+    def _spare(self, group: _Group, machine: str) -> None:
         """Note that a group may send more or fewer tasks to a machine than before."""
         group.spare.add(machine)
-        self._stirred[spot] = None
+        self._stirred[group] = None
 
     def _group(self, spot: Spot) -> _Group:
         group = self.groups.get(spot)
         if group is None:
-            group = self.groups[spot] = _Group(self.session.add_node())
+            group = self.groups[spot] = _Group(spot, self.session.add_node())
             for name in self.cluster.members(spot):
                 if name in self.machines:
-                    self._link(spot, group, name)
+                    self._link(group, name)
         return group
 
     # Jobs ------------------------------------------------------------------------------------------------------
@@ -259,19 +279,22 @@ class LiveNetwork:
             group = self.groups.get(spot)
             if group is None or group.users:
                 continue
-            for name, arc in group.arcs.items():
-                self._drop_arc(arc)
-                del self.machines[name].groups[spot]
-            self.session.remove_node(group.node)
+            self._dissolve(group)
             del self.groups[spot]
-            self._stirred.pop(spot, None)
+            self._stirred.pop(group, None)
+
+    def _dissolve(self, group: _Group) -> None:
+        for name, arc in group.arcs.items():
+            self._drop_arc(arc)
+            del self.machines[name].groups[group.spot]
+        self.session.remove_node(group.node)
 
     def could_run(self, name: str) -> bool:
         """Whether any machine of the cluster, full or not, meets a task's requirements."""
-        return any(isinstance(t, str) or bool(self.groups[t].arcs) for t in self.tasks[name].arcs)
+        return any(isinstance(t, str) or not self.groups[t].is_empty for t in self.tasks[name].arcs)
 
     # Answers ---------------------------------------------------------------------------------------------------
-    def owner(self, slot: int) -> str | tuple[Spot, str] | None:
+    def owner(self, slot: int) -> Owner | None:
         """The task, or the group and machine, that an arc belongs to."""
         return self._owner[slot]
 
@@ -283,8 +306,8 @@ class LiveNetwork:
             owner = self._owner[slot]
             if isinstance(owner, str):
                 dirty[owner] = None
-            elif owner is not None and owner[0] in self.groups:
-                self._spare(owner[0], self.groups[owner[0]], owner[1])
+            elif owner is not None:
+                self._spare(*owner)
         before: dict[str, str | None] = {}
         for name in dirty:
             task = self.tasks.get(name)
@@ -297,14 +320,14 @@ class LiveNetwork:
             self._leave(name, task)
             task.target = target
             if isinstance(target, Spot):
-                self.groups[target].loose[name] = None
-                self._stirred[target] = None
+                books = self.groups[target].books
+                books.loose[name] = None
+                self._stirred[books] = None
             else:
                 task.machine = target
         stirred, self._stirred = self._stirred, {}
-        for spot in stirred:
-            if spot in self.groups:
-                self._assign(self.groups[spot], flow, before, spot)
+        for group in stirred:
+            self._assign(group, flow, before)
         self._free()
         return {
             name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
@@ -313,19 +336,18 @@ class LiveNetwork:
     def _leave(self, name: str, task: _Task) -> None:
         if not isinstance(task.target, Spot):
             return
-        group = self.groups[task.target]
+        group = self.groups[task.target].books
         group.loose.pop(name, None)
         if task.machine is not None and name in group.held.get(task.machine, {}):
             del group.held[task.machine][name]
-            self._spare(task.target, group, task.machine)
+            self._spare(group, task.machine)
 
-    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None], spot: Spot) -> None:
+    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None]) -> None:
         """Hand the group's tasks to the machines its flow goes to, moving as few as possible."""
         room: dict[str, int] = {}
         for name in sorted(group.spare):
-            arc = group.arcs.get(name)
             held = group.held.setdefault(name, {})
-            units = 0 if arc is None else int(flow[arc])
+            units = group.units(name, flow)
             while len(held) > units:
                 group.loose[held.popitem()[0]] = None
             if units > len(held):
@@ -337,22 +359,30 @@ class LiveNetwork:
         rest = []
         for name in loose:
             machine = before.setdefault(name, self.tasks[name].machine)
-            if machine is not None and room.get(machine, 0):
+            if machine is not None and room.get(machine, 0) and self._suits(group, name, machine):
                 room[machine] -= 1
                 self._hold(group, machine, name)
             else:
                 rest.append(name)
+        self._spread(group, rest, room, before)
+
+    def _spread(self, group: _Group, rest: list[str], room: dict[str, int], before: dict[str, str | None]) -> None:
+        """Hand out what is left: any task can take any place."""
         free = [machine for machine, units in room.items() for _ in range(units)]
-        assert len(free) == len(rest), f"group {spot}: {len(rest)} tasks for {len(free)} units of flow"
+        assert len(free) == len(rest), f"group {group.spot}: {len(rest)} tasks for {len(free)} units of flow"
         for name, machine in zip(rest, free, strict=True):
             self._hold(group, machine, name)
+
+    def _suits(self, group: _Group, name: str, machine: str) -> bool:
+        """Whether a task of a group can take one of the group's places; a task that runs there already mostly can."""
+        return True
 
     def _hold(self, group: _Group, machine: str, name: str) -> None:
         group.held.setdefault(machine, {})[name] = None
         self.tasks[name].machine = machine
 
     # Slots -----------------------------------------------------------------------------------------------------
-    def _new_arc(self, tail: int, head: int, capacity: int, cost: int, owner: str | tuple[Spot, str] | None) -> int:
+    def _new_arc(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None) -> int:
         slot = self.session.add_arc(tail, head, capacity, cost)
         while len(self._owner) <= slot:
             self._owner.append(None)

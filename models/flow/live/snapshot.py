@@ -23,17 +23,20 @@ from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
+from flowlex.models.flow.blocks import base_of
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.layout import Layout
+from flowlex.models.flow.live.all_but import _AllBut, _Tree
 from flowlex.models.flow.live.apart import ApartNetwork
 from flowlex.models.flow.live.clock import elapsed_s
-from flowlex.models.flow.live.network import JobBounds, LiveNetwork, _Group, _Job, _Machine, _Task
+from flowlex.models.flow.live.network import JobBounds, LiveNetwork, Owner, _Group, _Job, _Machine, _Task
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.state import LiveJob, LiveTask
 
 __all__ = ["load_scheduler", "save_scheduler"]
 
-_FORMAT = "flowlex flow scheduler 2"
+_FORMAT = "flowlex flow scheduler 3"
 
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
@@ -48,13 +51,17 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
     if not isinstance(state.session, NetworkSession | PhasedSession):
         raise ModelError("only the state of the engine 'paths' can be saved; use engine='paths'")
     arrays: dict[str, Any] = dict(state.session.state())
-    groups = list(state.network.groups)
-    at = {spot: index for index, spot in enumerate(groups)}
+    document = _of_scheduler(scheduler) | _of_network(state.network)
+    arrays["document"] = np.frombuffer(json.dumps(document).encode(), np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_atomically(path, buffer.getvalue())
 
-    def target(value: str | Spot | None) -> Any:
-        return at[value] if isinstance(value, Spot) else value
 
-    document = {
+def _of_scheduler(scheduler: FlowScheduler) -> dict[str, Any]:
+    """Cluster, jobs, and what the scheduler remembers."""
+    state = scheduler.state
+    return {
         "format": _FORMAT,
         "name": state.name,
         "goals": _described(scheduler.state.goals),
@@ -65,25 +72,34 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
         "fresh": list(state.fresh),
         "why": scheduler._why,
         "machines": [m.model_dump(mode="json") for m in state.cluster.machines.values()],
+        "layout": state.cluster.layout.places,
         "jobs": [[j.job.model_dump(mode="json"), list(j.tasks)] for j in state.jobs.values()],
         "tasks": {n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart] for n, t in state.tasks.items()},
-        "groups": [
-            [
-                sorted(spot.has),
-                sorted(spot.lacks),
-                spot.once,
-                g.node,
-                g.arcs,
-                {m: list(h) for m, h in g.held.items()},
-                list(g.loose),
-                sorted(g.spare),
-            ]
-            for spot, g in state.network.groups.items()
+    }
+
+
+def _of_network(network: ApartNetwork) -> dict[str, Any]:
+    """Which slot of the session is what."""
+    at = {spot: index for index, spot in enumerate(network.groups)}
+
+    def target(value: str | Spot | None) -> Any:
+        return at[value] if isinstance(value, Spot) else value
+
+    return {
+        "groups": [_of_group(group) for group in network.groups.values()],
+        "trees": [
+            [*_of_group(tree), list(tree.nodes.items()), list(tree.steps.items()), [at[spot] for spot in tree.holed]]
+            for tree in network.trees.values()
         ],
-        "machine_slots": {n: [m.node, m.slots, m.arcs] for n, m in state.network.machines.items()},
+        "entries": {
+            at[spot]: list(group.entries.items())
+            for tree in network.trees.values()
+            for spot, group in tree.holed.items()
+        },
+        "machine_slots": {n: [m.node, m.slots, m.arcs] for n, m in network.machines.items()},
         "job_slots": {
             n: [j.node, j.share_arc, j.short_arc, [getattr(j.bounds, f) for f in JobBounds.__dataclass_fields__]]
-            for n, j in state.network.jobs.items()
+            for n, j in network.jobs.items()
         },
         "task_slots": {
             n: [
@@ -94,14 +110,16 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
                 t.machine,
                 [[target(k), *v] for k, v in t.arcs.items()],
             ]
-            for n, t in state.network.tasks.items()
+            for n, t in network.tasks.items()
         },
-        "dirty": list(state.network._dirty),
+        "dirty": list(network._dirty),
     }
-    arrays["document"] = np.frombuffer(json.dumps(document).encode(), np.uint8)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    write_atomically(path, buffer.getvalue())
+
+
+def _of_group(group: _Group) -> list[Any]:
+    spot, held = group.spot, {m: list(h) for m, h in group.held.items()}
+    tags = sorted(spot.has), sorted(spot.lacks), spot.once
+    return [*tags, group.node, group.arcs, held, list(group.loose), sorted(group.spare)]
 
 
 def load_scheduler(path: str | Path, goals: Iterable[Goal], *, certify: bool = True) -> FlowScheduler:
@@ -159,6 +177,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     state.now_s = document["now_s"]
     if _described(state.rules.goals) != document["prepared"]:
         raise InstanceError("a goal depended on the jobs of its first instance; give it its parameters explicitly")
+    state.cluster.layout = Layout({name: (rack, a, b) for name, (rack, a, b) in document["layout"].items()})
     for machine in document["machines"]:
         made = Machine.model_validate(machine)
         state.cluster.add(made)
@@ -191,23 +210,9 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
 
 
 def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
-    spots = []
     for name, (node, slots, arcs) in document["machine_slots"].items():
         network.machines[name] = _Machine(node, slots, [(a, b, c) for a, b, c in arcs])
-    for has, lacks, once, node, arcs, held, loose, spare in document["groups"]:
-        spot = Spot(frozenset(has), frozenset(lacks), once)
-        if once:
-            network.apart.setdefault(once, {})[spot] = None
-        spots.append(spot)
-        kept = {machine: dict.fromkeys(tasks) for machine, tasks in held.items()}
-        network.groups[spot] = _Group(node, arcs, kept, dict.fromkeys(loose), set(spare))
-        if loose or spare:
-            network._stirred[spot] = None
-        for machine, slot in arcs.items():
-            network.machines[machine].groups[spot] = None
-            if once:
-                network._reach.setdefault((once, machine), {})[spot] = None
-            _own(network, slot, (spot, machine))
+    spots = _fill_groups(network, document)
 
     def target(value: Any) -> str | Spot | None:
         return spots[value] if isinstance(value, int) else value
@@ -233,5 +238,44 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
     network._dirty = dict.fromkeys(document["dirty"])
 
 
-def _own(network: LiveNetwork, slot: int, owner: str | tuple[Spot, str]) -> None:
+def _fill_groups(network: ApartNetwork, document: dict[str, Any]) -> list[Spot]:
+    """Make groups and trees of blocks; returns the spots in the order of their numbers."""
+    spots = [Spot(frozenset(has), frozenset(lacks), once) for has, lacks, once, *_ in document["groups"]]
+    for *given, nodes, steps, holed in document["trees"]:
+        tree = _Tree(Spot(frozenset(given[0]), frozenset(given[1])), -1)
+        network.trees[tree.spot] = tree
+        tree.nodes, tree.steps = ({tuple(path): number for path, number in pairs} for pairs in (nodes, steps))
+        for name in given[4]:
+            tree.blocks.add(name, network.cluster.layout.path(name))
+        _fill_group(network, tree, given)
+        for number in holed:
+            tree.holed[spots[number]] = _AllBut(spots[number], document["groups"][number][3], tree=tree)
+    for number, (spot, given) in enumerate(zip(spots, document["groups"], strict=True)):
+        base = base_of(spot)
+        group = network.groups[spot] = _Group(spot, given[3]) if base is None else network.trees[base].holed[spot]
+        if isinstance(group, _AllBut):
+            network.fill_entries(group, {tuple(path): slot for path, slot in document["entries"][str(number)]})
+            continue
+        if spot.once:
+            network.apart.setdefault(spot.once, {})[spot] = None
+        _fill_group(network, group, given)
+        for machine in group.arcs:
+            network.machines[machine].groups[spot] = None
+            if spot.once:
+                network._reach.setdefault((spot.once, machine), {})[spot] = None
+    return spots
+
+
+def _fill_group(network: ApartNetwork, group: _Group, given: list[Any]) -> None:
+    """Books and arcs to machines."""
+    group.arcs, held, loose, spare = given[4:8]
+    group.held = {machine: dict.fromkeys(tasks) for machine, tasks in held.items()}
+    group.loose, group.spare = dict.fromkeys(loose), set(spare)
+    if loose or spare:
+        network._stirred[group] = None
+    for machine, slot in group.arcs.items():
+        _own(network, slot, (group, machine))
+
+
+def _own(network: LiveNetwork, slot: int, owner: Owner) -> None:
     network._owner[slot] = owner
