@@ -6,18 +6,18 @@ algorithm on Kubeflow*: 1 GB of GPU memory is the unit. Cards, labels, taints an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread, SideRules, side_rules
+from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_number, exact_sizes
 
 __all__ = ["ExactSizes", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "exact_number", "fits_wishes"]
 
@@ -59,6 +59,8 @@ class Pod(Part):
         The node must have these labels.
     card_models
         The node's cards must be of one of these models (empty: any).
+    gang, spreads, queue
+        Names of the gang, the spreads and the queue that it belongs to.
     node
         Where it runs; null when it waits to be placed.
     move_cost
@@ -84,6 +86,9 @@ class Pod(Part):
     tolerations: tuple[Name, ...] = ()
     """Taints that it tolerates; their order does not matter."""
     card_models: tuple[Name, ...] = ()
+    gang: Name | None = None
+    spreads: tuple[Name, ...] = ()
+    queue: Name | None = None
     node: Name | None = None
     move_cost: NonNegative | None = None
     preempt_cost: Positive | None = None
@@ -109,34 +114,6 @@ class Pod(Part):
         if self.preempt_cost is not None and self.node is None:
             raise ValueError(f"pod {self.name!r} has a preempt_cost but runs nowhere; leave it out")
         return self
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """A (P, N) matrix whose equal rows and columns are kept once; reads like the whole.
-
-    Attributes
-    ----------
-    table
-        (R, C) one row for each kind of pod, one column for each kind of node.
-    row, column
-        (P,) and (N,) where a pod's row and a node's column are.
-    """
-
-    table: NDArray[Any]
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
-
-    def __getitem__(self, key: Any) -> Any:
-        """``[pods, nodes]`` as NumPy pairs them, or whole rows as ``[pods]``."""
-        if isinstance(key, tuple):
-            return self.table[self.row[key[0]], self.column[key[1]]]
-        return self.table[self.row[key]][..., self.column]
-
-    def most(self) -> NDArray[Any]:
-        """(P,) the largest entry of each row, 0 when there is none."""
-        largest: NDArray[Any] = self.table.max(axis=1, initial=0)[self.row]
-        return largest
 
 
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
@@ -171,6 +148,8 @@ class PodArrays:
         (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet.
     exact
         Sizes as integers, for what must not be rounded.
+    rules
+        Gangs, spreads and quotas.
     """
 
     capacity: NDArray[np.float64]
@@ -188,44 +167,7 @@ class PodArrays:
     stays: NDArray[np.bool_]
     move_cost: NDArray[np.float64]
     exact: ExactSizes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExactSizes:
-    """Sizes as whole multiples of the largest unit that divides them all, one unit per resource.
-
-    Where there is no such unit within 62 bits, requests are rounded up and capacities down, which lets nothing fit
-    that does not; ``rounded`` says so.
-
-    Attributes
-    ----------
-    cpu, memory
-        (P,).
-    gpu
-        (P, N) on each card.
-    node
-        (N, 2) cores and memory.
-    card
-        (N,) size of a card.
-    """
-
-    cpu: NDArray[np.int64]
-    memory: NDArray[np.int64]
-    gpu: Pairs
-    node: NDArray[np.int64]
-    card: NDArray[np.int64]
-    rounded: bool
-
-
-def _whole(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list[int], list[int], bool]:
-    """Requests and capacities in their largest common unit, and whether they had to be rounded."""
-    unit = math.lcm(*{value.denominator for value in (*wanted, *held)})
-    largest = max((*held, Fraction(1)))
-    if largest * unit < 2**62:
-        # What is larger than every capacity fits nowhere, however much larger it is.
-        return [min(int(v * unit), 2**62) for v in wanted], [int(v * unit) for v in held], False
-    scale = 2**62 / largest
-    return [min(math.ceil(v * scale), 2**62) for v in wanted], [math.floor(v * scale) for v in held], True
+    rules: SideRules
 
 
 class PodInstance(Instance):
@@ -236,6 +178,12 @@ class PodInstance(Instance):
     """The machines; at least one."""
     pods: tuple[Pod, ...] = ()
     """The pods, running and waiting."""
+    gangs: tuple[PodGang, ...] = ()
+    """Gangs: all of their pods are placed, or none."""
+    spreads: tuple[PodSpread, ...] = ()
+    """Rules that keep pods apart."""
+    queues: tuple[PodQueue, ...] = ()
+    """Users or queues, with their quotas."""
 
     @model_validator(mode="after")
     def _known_nodes(self) -> Self:
@@ -249,6 +197,30 @@ class PodInstance(Instance):
             if pod.node is not None and pod.node not in names:
                 some = ", ".join(sorted(names)[:10])
                 raise ValueError(f"pod {pod.name!r} runs on {pod.node!r}, which is no node; the nodes are: {some}")
+        return self
+
+    @model_validator(mode="after")
+    def _known_rules(self) -> Self:
+        for what, of, rules in (
+            ("gang", lambda pod: (pod.gang,) * (pod.gang is not None), self.gangs),
+            ("spread", lambda pod: pod.spreads, self.spreads),
+            ("queue", lambda pod: (pod.queue,) * (pod.queue is not None), self.queues),
+        ):
+            require_unique((rule.name for rule in rules), f"{what}s")
+            names = {rule.name for rule in rules}
+            for pod in self.pods:
+                for name in of(pod):
+                    if name not in names:
+                        raise ValueError(f"pod {pod.name!r} is of {what} {name!r}, which is not listed; add the {what}")
+        runs = {pod.gang: pod.name for pod in self.pods if pod.node is not None}
+        for pod in self.pods:
+            if pod.gang is not None and pod.node is None and pod.gang in runs:
+                told = f"gang {pod.gang!r}: pod {runs[pod.gang]!r} runs and pod {pod.name!r} waits"
+                raise ValueError(f"{told}; a gang runs whole or waits whole, so give what waits a gang of its own")
+        labels = {"node", *(key for node in self.nodes for key in node.labels)}
+        for name, key in [(g.name, g.within) for g in self.gangs] + [(s.name, s.over) for s in self.spreads]:
+            if key is not None and key not in labels:
+                raise ValueError(f"{name!r} names the label {key!r}, which no node has; name a label, or 'node'")
         return self
 
     @cached_property
@@ -294,7 +266,8 @@ class PodInstance(Instance):
                 np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64),
                 np.array([p.node is not None and p.preempt_cost is None for p in pods], bool),
                 np.array(moving),
-                _exact_sizes(pod, node, row, column),
+                exact_sizes(pod, node, row, column),
+                side_rules(self, Pairs(allowed, row, column)),
             )
         )
 
@@ -342,30 +315,3 @@ def _wish_of(pod: Pod) -> tuple[object, ...]:
 def _numbered(keys: Sequence[Hashable]) -> NDArray[np.int64]:
     number: dict[Hashable, int] = {}
     return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
-
-
-def exact_number(value: float) -> Fraction:
-    """The rational that a number's decimal text says: 0.1 is one tenth."""
-    return Fraction(repr(value))
-
-
-def _exact_sizes(
-    pods: Sequence[Pod], nodes: Sequence[PodNode], row: NDArray[np.int64], column: NDArray[np.int64]
-) -> ExactSizes:
-    of = exact_number
-    cpu, node_cpu, rounded = _whole([of(p.cpu_cores) for p in pods], [of(n.cpu_cores) for n in nodes])
-    memory, node_memory, also = _whole([of(p.memory_gb) for p in pods], [of(n.memory_gb) for n in nodes])
-    cards = [of(n.card_gb) for n in nodes]
-    need = [of(p.gpu_memory_gb) + of(p.gpu_share) * card for p in pods for card in cards]
-    gpu, card, too = _whole(need, cards)
-    table = np.array(gpu, np.int64).reshape(len(pods), len(nodes))
-    return read_only(
-        ExactSizes(
-            np.array(cpu, np.int64)[row],
-            np.array(memory, np.int64)[row],
-            read_only(Pairs(table, row, column)),
-            np.array([node_cpu, node_memory], np.int64).T[column],
-            np.array(card, np.int64)[column],
-            rounded or also or too,
-        )
-    )

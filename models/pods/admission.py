@@ -17,8 +17,10 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order, place_by
+from flowlex.models.pods.search.placing import place_by, tied
+from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order
 from flowlex.models.pods.search.state import SearchState
 
 if TYPE_CHECKING:
@@ -89,6 +91,8 @@ class Admitting:
         placeable = np.zeros(len(groups.count), bool)
         placeable[builder.pairs[0]] = True
         self.can = placeable[groups.of] & (self.levels.of >= 0)
+        gang = self.view.rules.gang
+        self.can &= ~((gang >= 0) & np.isin(gang, gang[~placeable[groups.of]]))  # all or none
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
 
@@ -158,10 +162,11 @@ class Admitting:
 
         view, state = self.view, SearchState.of(cluster)
         levels = self.levels
-        alike = np.stack([view.load.row, levels.of, levels.worth, state.pin])
+        alike = np.stack([view.load.row, view.rules.kind, levels.of, levels.worth, state.pin])
         _, one, group = np.unique(alike, axis=1, return_index=True, return_inverse=True)
         waiting, first = np.zeros(len(one), np.int64), np.full(len(one), -1)
-        for pod in np.flatnonzero(self.can & (cluster.node < 0))[::-1].tolist():
+        fixed = view.stays | tied(view)
+        for pod in np.flatnonzero(self.can & (cluster.node < 0) & ~fixed)[::-1].tolist():
             state.after[pod] = first[group[pod]]
             first[group[pod]] = pod
             waiting[group[pod]] += 1
@@ -172,14 +177,12 @@ class Admitting:
         for done in range(0, total, _BATCH):
             steps = min(_BATCH, total - done)
             worth = levels.worth[one]
-            if (
-                recreate(state, group, levels.of[one], worth, size, waiting, first, view.stays, steps, rng, enough)
-                < steps
-            ):
+            if recreate(state, group, levels.of[one], worth, size, waiting, first, fixed, steps, rng, enough) < steps:
                 break
             if self.late:
                 break
-        return state.cluster(cluster)
+        better, waits = state.cluster(cluster), self.can & fixed & (state.node < 0)
+        return place_by(POLICIES["fgd"], better, in_order(np.where(waits, levels.of, -1))) if waits.any() else better
 
     def _put_back(self, cluster: Cluster) -> Cluster:
         """Let stopped pods go on wherever only less important ones took their place, which then look for another."""
@@ -193,6 +196,8 @@ class Admitting:
             trial = Cluster.of(view, node, on, cards=cluster.cards)
             if trial.fits_node(pod, n):
                 trial.add(pod, n)
+                if broken_rules(view, trial.node):
+                    continue
                 cluster = place_by(POLICIES["fgd"], trial, later[np.argsort(level[later], kind="stable")])
         return cluster
 

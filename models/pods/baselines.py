@@ -15,7 +15,8 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.policies import POLICIES, by_priority, place_by
+from flowlex.models.pods.search.placing import place_by
+from flowlex.models.pods.search.policies import POLICIES, by_priority
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from flowlex.models.pods.admission import Admission, Admitting
 from flowlex.models.pods.balance import BalanceProof, balance_outcome, settled_tangents
 from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.equations import EQUATIONS
 from flowlex.models.pods.moves import fewest_moves, move_cost_of
 from flowlex.models.pods.problem.balance_program import balance_program
 from flowlex.models.pods.problem.cluster import Cluster
@@ -51,12 +52,6 @@ Stage: TypeAlias = Literal["admission", "balance"]
 _EXACT = 2.0**40
 #: Columns beyond which the program over single nodes is of no use, but takes gigabytes.
 LARGEST = 1_000_000
-_BALANCES = ("deviation", "max_load", "mean_absolute")
-
-
-def _of(*balances: str) -> Any:
-    """When the rows of some measures exist."""
-    return lambda model: model.stage == "balance" and model.balance in balances
 
 
 @dataclass(frozen=True)
@@ -127,124 +122,24 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         Symbol("P, P_k", "pods, those of level k (a priority, or worth)"),
         Symbol("N", "nodes"),
         Symbol("C_i", "cards of node i"),
+        Symbol("g, S, Q", "gangs, spreads and queues (sets of pods), d their domains"),
     )
     parameters: ClassVar[tuple[Symbol, ...]] = (
         Symbol("a_{pr}, b_{ir}", "what pod p needs, what node i has of resource r"),
         Symbol("g_{pi}, m_p", "GB on each card, number of cards"),
         Symbol("w_{ir}", "weight of resource r on node i"),
         Symbol("v_p", "worth of pod p: 1, or its value, its GPUs, or what stopping it costs"),
+        Symbol("m_S, s_S, q_{Qr}", "most and skew of a spread, quota of a queue; r is what runs already"),
         Symbol("A_k", "worth admitted of level k, from phase 1"),
     )
     unknowns: ClassVar[tuple[Symbol, ...]] = (
         Symbol("x_{pi}", "1 when pod p runs on node i"),
         Symbol("y_{pc}", "1 when pod p uses card c"),
+        Symbol("z_{gd}, e_S", "1 when gang g is in domain d; pods of a spread in its emptiest domain"),
         Symbol("u_i", "load of node i: weighted utilisation"),
     )
     objective_latex: ClassVar[str] = r"\Big(\tfrac{1}{|N|} \sum_{i \in N} (u_i - \bar u)^2\Big)^{1/2}"
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation(
-            "pod",
-            r"\sum_{i \in N} x_{pi} \le 1 \quad \forall p",
-            "a pod runs at most once",
-            exists=lambda m: not m.instance.arrays.stays.all(),
-        ),
-        Equation(
-            "running",
-            r"\sum_{i \in N} x_{pi} = 1 \quad \forall p \text{ running}",
-            "what runs goes on, unless it may be stopped",
-            when="when pods run already",
-            exists=lambda m: m.instance.arrays.stays.any(),
-        ),
-        Equation(
-            "cpu", r"\sum_p a_{p,\mathrm{cpu}} x_{pi} / b_{i,\mathrm{cpu}} \le 1 \quad \forall i", "cores of a node"
-        ),
-        Equation(
-            "memory", r"\sum_p a_{p,\mathrm{mem}} x_{pi} / b_{i,\mathrm{mem}} \le 1 \quad \forall i", "memory of a node"
-        ),
-        Equation(
-            "card",
-            r"\sum_p g_{pi} y_{pc} / s_c \le 1 \quad \forall c \in C_i",
-            "memory of a card",
-            when="cards=True and GPU pods fit",
-            exists=lambda m: len(m.builder.card_slots[0]) > 0,
-        ),
-        Equation(
-            "card_link",
-            r"\sum_{c \in C_i} y_{pc} = m_p x_{pi} \quad \forall p, i",
-            "a GPU pod gets its cards",
-            when="cards=True and GPU pods fit",
-            exists=lambda m: len(m.builder.card_slots[0]) > 0,
-        ),
-        Equation(
-            "card_distinct",
-            r"y_{pc} \le x_{pi} \quad \forall p: m_p > 1, c \in C_i",
-            "each of them once",
-            when="cards=True and some pods want several cards",
-            exists=lambda m: m.builder.several.any(),
-        ),
-        Equation(
-            "gpu",
-            r"\sum_p g_{pi} m_p x_{pi} / b_{i,\mathrm{gpu}} \le 1 \quad \forall i",
-            "GPU memory of a node",
-            when="cards=False",
-            exists=lambda m: not m.cards,
-        ),
-        Equation(
-            "move_budget",
-            r"\sum_{\text{moved}} \mathrm{cost}_p x_{pi} \le \mathrm{budget}",
-            "moves are limited",
-            when="when running pods may move",
-            exists=lambda m: m.builder.moved.any(),
-        ),
-        Equation(
-            "admitted",
-            r"\sum_{p \in P_k} v_p \sum_i x_{pi} = A_k \quad \forall k",
-            "phase 1 is kept",
-            when="stage=balance",
-            exists=lambda m: m.stage == "balance" and bool(m.levels.keys),
-        ),
-        Equation(
-            "distance",
-            r"d_i = u_i - c \quad \forall i",
-            "from the centre",
-            when="balance=deviation",
-            exists=_of("deviation"),
-        ),
-        Equation(
-            "tangent",
-            r"t_i \ge 2 a d_i - a^2 \quad \forall i, a",
-            "outer tangents of the square",
-            when="balance=deviation",
-            exists=_of("deviation"),
-        ),
-        Equation(
-            "largest", r"u_i \le U \quad \forall i", "the largest load", when="balance=max_load", exists=_of("max_load")
-        ),
-        Equation(
-            "mean", r"\sum_i u_i = |N| c", "the mean load", when="balance=mean_absolute", exists=_of("mean_absolute")
-        ),
-        Equation(
-            "above",
-            r"u_i - c \le d_i \quad \forall i",
-            "loads above the mean",
-            when="balance=mean_absolute",
-            exists=_of("mean_absolute"),
-        ),
-        Equation(
-            "below",
-            r"c - u_i \le d_i \quad \forall i",
-            "loads below the mean",
-            when="balance=mean_absolute",
-            exists=_of("mean_absolute"),
-        ),
-        Equation(
-            "at_most",
-            r"\text{objective} \le \text{that of the answer at hand}",
-            "cuts off what is worse",
-            when="only while solving",
-            exists=lambda m: False,
-        ),
-    )
+    equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def _check(self) -> None:
         for name in ("move_budget", "absolute_gap"):

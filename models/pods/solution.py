@@ -13,6 +13,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.levels import Key
+from flowlex.models.pods.problem.rules import rule_reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,8 @@ def waiting_reason(instance: PodInstance, cluster: Cluster, pod: int) -> str:
     if np.all(np.any(list(too_large.values()), axis=0)[with_gpu]):
         lacks = [what for what, where in too_large.items() if where[with_gpu].any()]
         return f"it is larger than any node it may use ({', '.join(lacks)})"
+    if (ruled := rule_reason(view, cluster.node, pod)) is not None:
+        return ruled
     short = {
         "cores": cluster.free[:, 0] < exact.cpu[pod],
         "memory": cluster.free[:, 1] < exact.memory[pod],

@@ -22,6 +22,7 @@ from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import stays
+from flowlex.models.pods.problem.rules import broken_rules
 
 __all__ = ["Closed", "GapSearch", "Polish"]
 
@@ -248,4 +249,4 @@ class GapSearch:
         for n in range(self.size):
             if not fill_node(cluster, np.flatnonzero(node == n).tolist(), n):
                 return None
-        return cluster
+        return None if broken_rules(cluster.view, cluster.node) else cluster

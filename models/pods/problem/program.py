@@ -14,6 +14,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Levels
+from flowlex.models.pods.problem.rules import add_rules, may_use
 
 __all__ = ["SCALE", "Groups", "PlacementProgram", "partition", "pinned", "stays"]
 
@@ -45,7 +46,7 @@ class Groups:
         view = instance.arrays
         if apart:
             return cls(*partition(range(len(instance.pods))))
-        alike = (view.load.row, levels.of, levels.worth, view.running, view.move_cost)
+        alike = (view.load.row, view.rules.kind, levels.of, levels.worth, view.running, view.move_cost)
         return cls(*partition(zip(*(column.tolist() for column in alike), strict=True)))
 
 
@@ -89,6 +90,8 @@ class PlacementProgram:
         room = on_card if self.cards else in_all
         allowed &= (many == 0) | (room & (view.cards > 0))
         running = pinned(view, self.move_budget)[first]
+        ruled = np.flatnonzero(view.rules.kind[first])
+        allowed[ruled] &= may_use(view, first[ruled])
         fixed = running >= 0
         allowed[fixed] &= np.arange(len(view.cards)) == running[fixed][:, None]
         group, node = np.nonzero(allowed)
@@ -151,6 +154,7 @@ class PlacementProgram:
             lp.constrain("gpu", total, "<=", 1.0)
         if (moved := self.moved).any():
             lp.constrain("move_budget", (x[moved] * view.move_cost[pod[moved]]).sum(), "<=", self.move_budget)
+        add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1))
         return lp, x
 
     def _cards(self, lp: LinearProgram, x: Variables, *, integer: bool) -> None:

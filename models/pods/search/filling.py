@@ -16,12 +16,38 @@ __all__ = ["fits", "link", "place", "recreate", "take", "unplace"]
 
 
 @njit(cache=True)
+def obeys(s, pod, node):
+    """Whether the pod's rules let the node's domains take it; where it runs already they always do."""
+    for k in range(s.rule_start[pod], s.rule_start[pod + 1]):
+        r = s.rule[k]
+        d = s.domain[s.topology[r], node]
+        if d < 0:
+            if s.pin[pod] != node:
+                return False
+        elif s.room[s.offset[r] + d] < s.amount[k]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _count(s, pod, node, sign):
+    """Note for the pod's rules that it came to a node (sign 1) or left it (-1)."""
+    for k in range(s.rule_start[pod], s.rule_start[pod + 1]):
+        r = s.rule[k]
+        d = s.domain[s.topology[r], node]
+        if d >= 0:
+            s.room[s.offset[r] + d] -= sign * s.amount[k]
+
+
+@njit(cache=True)
 def fits(s, pod, node):
     """Whether the pod may go to the node and fits into what is free there now."""
     r, c = s.row[pod], s.column[node]
     if s.pin[pod] >= 0 and s.pin[pod] != node:
         return False
     if not s.allowed[r, c] or s.free[node, 0] < s.cpu[pod] or s.free[node, 1] < s.memory[pod]:
+        return False
+    if not obeys(s, pod, node):
         return False
     many = s.many[pod]
     if many:
@@ -69,6 +95,7 @@ def link(s, pod, node, chosen):
         s.before[first] = pod
     s.head[node] = pod
     s.many_on[node] += 1
+    _count(s, pod, node, 1)
 
 
 @njit(cache=True)
@@ -91,6 +118,7 @@ def take(s, pod):
     if after >= 0:
         s.before[after] = before
     s.many_on[node] -= 1
+    _count(s, pod, node, -1)
 
 
 @njit(cache=True)

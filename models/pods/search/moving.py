@@ -25,15 +25,15 @@ def _chain(s, t, policy, pod, moves, path, dead, rng):
     dead
         (M, R) whether no chain of so many moves places a kind of pod, as found since the last change.
     """
-    row = s.row[pod]
-    if dead[moves, row]:
+    row, ruled = s.row[pod], s.rule_start[pod + 1] > s.rule_start[pod]
+    if not ruled and dead[moves, row]:
         return -1
     spot = choose(s, t, policy, pod, path, rng)
     if spot >= 0:
         settle(s, t, policy, pod, spot, rng)
         return 0
     if moves == 0:
-        dead[0, row] = True
+        dead[0, row] |= not ruled
         return -1
     for n in range(len(s.head)):
         if not s.allowed[row, s.column[n]] or n in path:
@@ -59,7 +59,7 @@ def _chain(s, t, policy, pod, moves, path, dead, rng):
                 take(s, pod)
                 s.node[pod] = -1
             link(s, other, n, used)
-    dead[moves, row] = True
+    dead[moves, row] |= not ruled
     return -1
 
 

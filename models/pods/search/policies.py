@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.search.state import SearchState
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "in_order", "place_by", "workload"]
+__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "in_order", "workload"]
 
 #: Name to number in `place_all`.
 POLICIES = {
@@ -108,15 +104,6 @@ class Scores(NamedTuple):
             np.zeros(rows, np.bool_),
             np.array([cluster.loads.sum()]),
         )
-
-
-def place_by(policy: int, start: Cluster, pods: Sequence[int] | Integers, *, seed: int = 0) -> Cluster:
-    """Place pods in this order; those that fit nowhere wait."""
-    from flowlex.models.pods.search.scoring import place_all
-
-    state, scores = SearchState.of(start), Scores.of(start, keep=policy != EVEN)
-    place_all(state, scores, policy, np.asarray(pods, np.int64), np.random.default_rng(seed))
-    return state.cluster(start)
 
 
 def _unit(exact: Integers, size: Floats) -> float:

@@ -216,7 +216,8 @@ def _random_cards(s, pod, node, rng):
 def choose(s, t, policy, pod, but, rng):
     """The node with the least score that the pod fits (one of the equals, drawn), none of ``but``; or -1."""
     row, best, spot, met = s.row[pod], _INFINITE, -1, 0
-    kept = t.cost.shape[0] > 1 and policy != EVEN
+    ruled = s.rule_start[pod + 1] > s.rule_start[pod]  # what it may use changes without its nodes
+    kept = t.cost.shape[0] > 1 and policy != EVEN and not ruled
     for n in range(len(s.head)):
         if len(but) and n in but:
             continue
@@ -271,11 +272,12 @@ def place_all(s, t, policy, pods, rng):
     """
     placed, none = 0, np.zeros(0, np.int64)
     for pod in pods:
-        if t.full[s.row[pod]]:
+        ruled = s.rule_start[pod + 1] > s.rule_start[pod]
+        if t.full[s.row[pod]] and not ruled:
             continue
         spot = choose(s, t, policy, pod, none, rng)
         if spot < 0:
-            t.full[s.row[pod]] = True  # until something leaves
+            t.full[s.row[pod]] |= not ruled  # until something leaves
             continue
         settle(s, t, policy, pod, spot, rng)
         placed += 1

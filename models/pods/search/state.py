@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.instances.pod_rules import SKEW
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.rules import room
 
 __all__ = ["SearchState"]
 
@@ -29,6 +31,10 @@ class SearchState(NamedTuple):
         The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
     head, after, before, many_on
         Linked lists of the pods of each node.
+    rule_start, rule, amount, domain, topology, offset
+        As in `flowlex.instances.pod_rules.SideRules`.
+    room
+        What each domain of a rule may still take, see `flowlex.models.pods.problem.rules.room`.
     """
 
     row: Integers
@@ -50,6 +56,13 @@ class SearchState(NamedTuple):
     after: Integers
     before: Integers
     many_on: Integers
+    rule_start: Integers
+    rule: Integers
+    amount: Integers
+    domain: Integers
+    topology: Integers
+    offset: Integers
+    room: Integers
 
     @classmethod
     def of(cls, cluster: Cluster) -> SearchState:
@@ -84,7 +97,7 @@ class SearchState(NamedTuple):
             exact.memory,
             view.gpu_cards if cluster.cards else np.minimum(view.gpu_cards, 1),
             view.running,
-            (view.running < 0) & (cluster.node >= 0),
+            (view.running < 0) & (cluster.node >= 0) & ~view.rules.members(SKEW),
             cluster.node.copy(),
             cluster.loads.copy(),
             cluster.free.copy(),
@@ -94,6 +107,13 @@ class SearchState(NamedTuple):
             after,
             before,
             count,
+            view.rules.start,
+            view.rules.rule,
+            view.rules.amount,
+            view.rules.domain,
+            view.rules.topology,
+            view.rules.offset,
+            room(view, cluster.node),
         )
 
     def cluster(self, start: Cluster) -> Cluster:

@@ -1,0 +1,235 @@
+"""Rules over several pods of a placement: gangs, spreads over racks, quotas of users; and their arrays.
+
+Each rule counts its pods by *domain*: a node, the nodes that share a label's value (a rack), or the whole cluster. What
+runs already may exceed a rule; the rule then lets nothing be added that exceeds it further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from flowlex.instances.base import Name, NonNegative, Part, Positive, read_only
+from flowlex.instances.pod_sizes import Pairs, exact_number, in_units
+
+__all__ = ["GANG", "MOST", "QUOTA", "SKEW", "PodGang", "PodQueue", "PodSpread", "SideRules", "side_rules"]
+
+#: Kinds of rules in `SideRules.what`.
+GANG, MOST, SKEW, QUOTA = range(4)
+
+
+class PodGang(Part):
+    """Pods that are placed all together or not at all, over as many nodes as it takes."""
+
+    name: Name
+    within: Name | None = None
+    """``node``: all on one node; a label: all on nodes with one value of it, such as ``rack``; null: anywhere."""
+
+
+class PodSpread(Part):
+    """Pods that keep apart (anti-affinity), or are spread evenly over domains; nodes without the label take none."""
+
+    name: Name
+    over: Name = "node"
+    """What a domain is: ``node``, or the label whose values are the domains, such as ``rack``."""
+    most: Annotated[int, Field(ge=1)] | None = None
+    """At most so many of its pods in a domain; 1 keeps them apart."""
+    skew: Annotated[int, Field(ge=1)] | None = None
+    """The fullest and the emptiest domain that its pods may use differ by at most so many pods."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.most is None and self.skew is None:
+            raise ValueError(f"spread {self.name!r} gives neither most nor skew; give one of them")
+        return self
+
+
+class PodQueue(Part):
+    """A user or a queue: what its pods may use together, and its weight where users are treated fairly."""
+
+    name: Name
+    weight: Positive = 1.0
+    """Its share of the cluster compared with other queues, for ``admission=fair``."""
+    gpus: NonNegative | None = None
+    """Quota of GPUs, parts of a card counted as such; GB as parts of the largest card. Null: no quota."""
+    cpu_cores: NonNegative | None = None
+    """Quota of cores."""
+    memory_gb: NonNegative | None = None
+    """Quota of memory in GB."""
+    pods: Annotated[int, Field(ge=0)] | None = None
+    """Quota of pods."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideRules:
+    """The rules as arrays. Sizes: P pods, N nodes, R rules, M pairs of pod and rule, T topologies, F domains of all.
+
+    Attributes
+    ----------
+    start, rule, amount
+        (P + 1,) where the pairs of each pod start; (M,) rule, and how much the pod counts for it.
+    kind
+        (P,) equal for pods that no rule tells apart; 0: no rule.
+    gang
+        (P,) the pod's gang (a rule), -1 without.
+    what, limit, topology, offset
+        (R,) kind of rule; size of a gang, else the limit; row of ``domain``; where its domains start among the F.
+    domain
+        (T, N) domain of each node, -1 where it is of none.
+    base, counted
+        (F,) what runs already; whether the domain counts for the emptiest (skew).
+    of
+        (F,) rule of each domain.
+    names
+        By rule, what a person calls it.
+    """
+
+    start: NDArray[np.int64]
+    rule: NDArray[np.int64]
+    amount: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    gang: NDArray[np.int64]
+    what: NDArray[np.int64]
+    limit: NDArray[np.int64]
+    topology: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    domain: NDArray[np.int64]
+    base: NDArray[np.int64]
+    counted: NDArray[np.bool_]
+    of: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    def has(self, *kinds: int) -> bool:
+        """Whether there is a rule of one of these kinds."""
+        return bool(np.isin(self.what, kinds).any())
+
+    def members(self, *kinds: int) -> NDArray[np.bool_]:
+        """(P,) pods that a rule of one of these kinds counts."""
+        pod = np.repeat(np.arange(len(self.kind)), np.diff(self.start))
+        found = np.zeros(len(self.kind), np.bool_)
+        found[pod[np.isin(self.what[self.rule], kinds)]] = True
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    what: int
+    name: str
+    key: str
+    limit: int
+    pods: Sequence[int]
+    amounts: Sequence[int]
+
+
+def side_rules(instance: Any, allowed: Pairs) -> SideRules:
+    """The rules of a `PodInstance`; ``allowed`` says where its pods may run."""
+    rules = [*_gangs(instance), *_spreads(instance), *_quotas(instance)]
+    keys = list(dict.fromkeys(["", *(rule.key for rule in rules)]))
+    index = {node.name: n for n, node in enumerate(instance.nodes)}
+    running = np.array([-1 if pod.node is None else index[pod.node] for pod in instance.pods], np.int64)
+    domain = np.array([_domains(instance.nodes, key) for key in keys], np.int64)
+    topology = np.array([keys.index(rule.key) for rule in rules], np.int64)
+    sizes = domain.max(axis=1, initial=-1)[topology] + 1
+    offset = np.cumsum(sizes) - sizes
+    base, counted = np.zeros(int(sizes.sum()), np.int64), np.zeros(int(sizes.sum()), np.bool_)
+    for r, rule in enumerate(rules):
+        pods, of_node = np.array(rule.pods, np.int64), domain[topology[r]]
+        there = (running[pods] >= 0) & (of_node[running[pods]] >= 0)
+        np.add.at(base, offset[r] + of_node[running[pods][there]], np.array(rule.amounts, np.int64)[there])
+        if rule.what == SKEW:
+            _, one = np.unique(allowed.row[pods], return_index=True)
+            may = allowed[pods[one]].any(axis=0) & (of_node >= 0)
+            counted[offset[r] + of_node[may]] = True
+    pairs = sorted((p, r, a) for r, rule in enumerate(rules) for p, a in zip(rule.pods, rule.amounts, strict=True))
+    table = np.array(pairs, np.int64).reshape(-1, 3)
+    marks: dict[int, list[tuple[int, int]]] = {}
+    gang = np.full(len(running), -1)
+    for p, r, a in pairs:
+        marks.setdefault(p, []).append((r, a))
+        if rules[r].what == GANG:
+            gang[p] = r
+    number: dict[tuple[tuple[int, int], ...], int] = {(): 0}
+    kind = [number.setdefault(tuple(marks.get(p, ())), len(number)) for p in range(len(running))]
+    return read_only(
+        SideRules(
+            np.concatenate([[0], np.cumsum(np.bincount(table[:, 0], minlength=len(running)))]).astype(np.int64),
+            table[:, 1].copy(),
+            table[:, 2].copy(),
+            np.array(kind, np.int64),
+            gang,
+            np.array([rule.what for rule in rules], np.int64),
+            np.array([rule.limit for rule in rules], np.int64),
+            topology,
+            offset,
+            domain,
+            base,
+            counted,
+            np.repeat(np.arange(len(rules)), sizes),
+            tuple(rule.name for rule in rules),
+        )
+    )
+
+
+def _domains(nodes: Sequence[Any], key: str) -> list[int]:
+    """Domain of each node: one for all (empty key), one each (``node``), or by a label."""
+    number: dict[str, int] = {}
+    if key == "node":
+        return list(range(len(nodes)))
+    if not key:
+        return [0] * len(nodes)
+    return [number.setdefault(n.labels[key], len(number)) if key in n.labels else -1 for n in nodes]
+
+
+def _gangs(instance: Any) -> list[_Rule]:
+    found, node = [], {node.name: node for node in instance.nodes}
+    for gang in instance.gangs:
+        pods = [p for p, pod in enumerate(instance.pods) if pod.gang == gang.name]
+        key = gang.within or ""
+        at = {instance.pods[p].node for p in pods} - {None}
+        if key and at:  # what runs apart already stays so
+            where = {name if key == "node" else node[name].labels.get(key) for name in at}
+            key = key if len(where) == 1 and None not in where else ""
+        found.append(_Rule(GANG, f"gang {gang.name!r}", key, len(pods), pods, [1] * len(pods)))
+    return found
+
+
+def _spreads(instance: Any) -> list[_Rule]:
+    found = []
+    for spread in instance.spreads:
+        pods = [p for p, pod in enumerate(instance.pods) if spread.name in pod.spreads]
+        for what, limit in ((MOST, spread.most), (SKEW, spread.skew)):
+            if limit is not None:
+                found.append(_Rule(what, f"spread {spread.name!r}", spread.over, limit, pods, [1] * len(pods)))
+    return found
+
+
+def _quotas(instance: Any) -> list[_Rule]:
+    found = []
+    largest = max((exact_number(node.card_gb) for node in instance.nodes), default=Fraction(0)) or Fraction(1)
+    for queue in instance.queues:
+        pods = [p for p, pod in enumerate(instance.pods) if pod.queue == queue.name]
+        for field in ("gpus", "cpu_cores", "memory_gb", "pods"):
+            if (limit := getattr(queue, field)) is None:
+                continue
+            asked = [_asked(instance.pods[p], field, largest) for p in pods]
+            units, held, _ = in_units(asked, [exact_number(limit), sum(asked, Fraction(0))])
+            mine = [(p, u) for p, u in zip(pods, units, strict=True) if u]
+            name = f"{field} of queue {queue.name!r}"
+            found.append(_Rule(QUOTA, name, "", held[0], [p for p, _ in mine], [u for _, u in mine]))
+    return found
+
+
+def _asked(pod: Any, field: str, largest: Fraction) -> Fraction:
+    """What a pod counts for a quota."""
+    if field == "pods":
+        return Fraction(1)
+    if field != "gpus":
+        return exact_number(getattr(pod, field))
+    share = exact_number(pod.gpu_share) + exact_number(pod.gpu_memory_gb) / largest
+    return share * pod.gpu_cards

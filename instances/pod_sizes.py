@@ -1,0 +1,110 @@
+"""Sizes of pods and nodes as whole numbers, and matrices of pods and nodes whose equal rows are kept once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.base import read_only
+
+__all__ = ["ExactSizes", "Pairs", "exact_number", "exact_sizes", "in_units"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """A (P, N) matrix whose equal rows and columns are kept once; reads like the whole.
+
+    Attributes
+    ----------
+    table
+        (R, C) one row for each kind of pod, one column for each kind of node.
+    row, column
+        (P,) and (N,) where a pod's row and a node's column are.
+    """
+
+    table: NDArray[Any]
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+
+    def __getitem__(self, key: Any) -> Any:
+        """``[pods, nodes]`` as NumPy pairs them, or whole rows as ``[pods]``."""
+        if isinstance(key, tuple):
+            return self.table[self.row[key[0]], self.column[key[1]]]
+        return self.table[self.row[key]][..., self.column]
+
+    def most(self) -> NDArray[Any]:
+        """(P,) the largest entry of each row, 0 when there is none."""
+        largest: NDArray[Any] = self.table.max(axis=1, initial=0)[self.row]
+        return largest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactSizes:
+    """Sizes as whole multiples of the largest unit that divides them all, one unit per resource.
+
+    Where there is no such unit within 62 bits, requests are rounded up and capacities down, which lets nothing fit
+    that does not; ``rounded`` says so.
+
+    Attributes
+    ----------
+    cpu, memory
+        (P,).
+    gpu
+        (P, N) on each card.
+    node
+        (N, 2) cores and memory.
+    card
+        (N,) size of a card.
+    """
+
+    cpu: NDArray[np.int64]
+    memory: NDArray[np.int64]
+    gpu: Pairs
+    node: NDArray[np.int64]
+    card: NDArray[np.int64]
+    rounded: bool
+
+
+def in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list[int], list[int], bool]:
+    """Requests and capacities in their largest common unit, and whether they had to be rounded."""
+    unit = math.lcm(*{value.denominator for value in (*wanted, *held)})
+    largest = max((*held, Fraction(1)))
+    if largest * unit < 2**62:
+        # What is larger than every capacity fits nowhere, however much larger it is.
+        return [min(int(v * unit), 2**62) for v in wanted], [int(v * unit) for v in held], False
+    scale = 2**62 / largest
+    return [min(math.ceil(v * scale), 2**62) for v in wanted], [math.floor(v * scale) for v in held], True
+
+
+def exact_number(value: float) -> Fraction:
+    """The rational that a number's decimal text says: 0.1 is one tenth."""
+    return Fraction(repr(value))
+
+
+def exact_sizes(
+    pods: Sequence[Any], nodes: Sequence[Any], row: NDArray[np.int64], column: NDArray[np.int64]
+) -> ExactSizes:
+    """Sizes of one pod and one node of each kind, for all pods (``row``) and nodes (``column``)."""
+    of = exact_number
+    cpu, node_cpu, rounded = in_units([of(p.cpu_cores) for p in pods], [of(n.cpu_cores) for n in nodes])
+    memory, node_memory, also = in_units([of(p.memory_gb) for p in pods], [of(n.memory_gb) for n in nodes])
+    cards = [of(n.card_gb) for n in nodes]
+    need = [of(p.gpu_memory_gb) + of(p.gpu_share) * card for p in pods for card in cards]
+    gpu, card, too = in_units(need, cards)
+    table = np.array(gpu, np.int64).reshape(len(pods), len(nodes))
+    return read_only(
+        ExactSizes(
+            np.array(cpu, np.int64)[row],
+            np.array(memory, np.int64)[row],
+            read_only(Pairs(table, row, column)),
+            np.array([node_cpu, node_memory], np.int64).T[column],
+            np.array(card, np.int64)[column],
+            rounded or also or too,
+        )
+    )

@@ -1,0 +1,159 @@
+r"""The rows of both phases of pod placement as mathematics, stated once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flowlex.instances.pod_rules import GANG, MOST, QUOTA, SKEW
+from flowlex.models.base import Equation
+
+__all__ = ["EQUATIONS"]
+
+
+def _of(*balances: str) -> Any:
+    """When the rows of some measures exist."""
+    return lambda model: model.stage == "balance" and model.balance in balances
+
+
+EQUATIONS: tuple[Equation, ...] = (
+    Equation(
+        "pod",
+        r"\sum_{i \in N} x_{pi} \le 1 \quad \forall p",
+        "a pod runs at most once",
+        exists=lambda m: not m.instance.arrays.stays.all(),
+    ),
+    Equation(
+        "running",
+        r"\sum_{i \in N} x_{pi} = 1 \quad \forall p \text{ running}",
+        "what runs goes on, unless it may be stopped",
+        when="when pods run already",
+        exists=lambda m: m.instance.arrays.stays.any(),
+    ),
+    Equation("cpu", r"\sum_p a_{p,\mathrm{cpu}} x_{pi} / b_{i,\mathrm{cpu}} \le 1 \quad \forall i", "cores of a node"),
+    Equation(
+        "memory", r"\sum_p a_{p,\mathrm{mem}} x_{pi} / b_{i,\mathrm{mem}} \le 1 \quad \forall i", "memory of a node"
+    ),
+    Equation(
+        "card",
+        r"\sum_p g_{pi} y_{pc} / s_c \le 1 \quad \forall c \in C_i",
+        "memory of a card",
+        when="cards=True and GPU pods fit",
+        exists=lambda m: len(m.builder.card_slots[0]) > 0,
+    ),
+    Equation(
+        "card_link",
+        r"\sum_{c \in C_i} y_{pc} = m_p x_{pi} \quad \forall p, i",
+        "a GPU pod gets its cards",
+        when="cards=True and GPU pods fit",
+        exists=lambda m: len(m.builder.card_slots[0]) > 0,
+    ),
+    Equation(
+        "card_distinct",
+        r"y_{pc} \le x_{pi} \quad \forall p: m_p > 1, c \in C_i",
+        "each of them once",
+        when="cards=True and some pods want several cards",
+        exists=lambda m: m.builder.several.any(),
+    ),
+    Equation(
+        "gpu",
+        r"\sum_p g_{pi} m_p x_{pi} / b_{i,\mathrm{gpu}} \le 1 \quad \forall i",
+        "GPU memory of a node",
+        when="cards=False",
+        exists=lambda m: not m.cards,
+    ),
+    Equation(
+        "move_budget",
+        r"\sum_{\text{moved}} \mathrm{cost}_p x_{pi} \le \mathrm{budget}",
+        "moves are limited",
+        when="when running pods may move",
+        exists=lambda m: m.builder.moved.any(),
+    ),
+    Equation(
+        "gang",
+        r"\sum_d z_{gd} \le 1 \quad \forall g",
+        "a gang is in one domain (the cluster, or one node or rack) or in none",
+        when="when there are gangs",
+        exists=lambda m: m.instance.arrays.rules.has(GANG),
+    ),
+    Equation(
+        "gang_whole",
+        r"\sum_{p \in k} \sum_{i \in d} x_{pi} = |k| z_{gd} \quad \forall g, d, k \subseteq g",
+        "all equal pods k of a gang are placed there, or none",
+        when="when there are gangs",
+        exists=lambda m: m.instance.arrays.rules.has(GANG),
+    ),
+    Equation(
+        "spread",
+        r"\sum_{p \in S} \sum_{i \in d} x_{pi} \le \max(m_S, r_d) \quad \forall S, d",
+        "pods of a domain, unless more run there already",
+        when="when spreads give most",
+        exists=lambda m: m.instance.arrays.rules.has(MOST),
+    ),
+    Equation(
+        "skew",
+        r"\sum_{p \in S} \sum_{i \in d} x_{pi} - e_S \le \max(s_S, r_d - \min_{d'} r_{d'}) \quad \forall S, d",
+        "a domain is at most so far above the emptiest",
+        when="when spreads give a skew",
+        exists=lambda m: m.instance.arrays.rules.has(SKEW),
+    ),
+    Equation(
+        "emptiest",
+        r"\sum_{p \in S} \sum_{i \in d} x_{pi} \ge e_S \quad \forall S, d",
+        "the emptiest domain",
+        when="when spreads give a skew",
+        exists=lambda m: m.instance.arrays.rules.has(SKEW),
+    ),
+    Equation(
+        "quota",
+        r"\sum_{p \in Q} a_{pr} \sum_i x_{pi} \le \max(q_{Qr}, r_{Qr}) \quad \forall Q, r",
+        "what the pods of a queue use, unless more runs already",
+        when="when queues have quotas",
+        exists=lambda m: m.instance.arrays.rules.has(QUOTA),
+    ),
+    Equation(
+        "admitted",
+        r"\sum_{p \in P_k} v_p \sum_i x_{pi} = A_k \quad \forall k",
+        "phase 1 is kept",
+        when="stage=balance",
+        exists=lambda m: m.stage == "balance" and bool(m.levels.keys),
+    ),
+    Equation(
+        "distance",
+        r"d_i = u_i - c \quad \forall i",
+        "from the centre",
+        when="balance=deviation",
+        exists=_of("deviation"),
+    ),
+    Equation(
+        "tangent",
+        r"t_i \ge 2 a d_i - a^2 \quad \forall i, a",
+        "outer tangents of the square",
+        when="balance=deviation",
+        exists=_of("deviation"),
+    ),
+    Equation(
+        "largest", r"u_i \le U \quad \forall i", "the largest load", when="balance=max_load", exists=_of("max_load")
+    ),
+    Equation("mean", r"\sum_i u_i = |N| c", "the mean load", when="balance=mean_absolute", exists=_of("mean_absolute")),
+    Equation(
+        "above",
+        r"u_i - c \le d_i \quad \forall i",
+        "loads above the mean",
+        when="balance=mean_absolute",
+        exists=_of("mean_absolute"),
+    ),
+    Equation(
+        "below",
+        r"c - u_i \le d_i \quad \forall i",
+        "loads below the mean",
+        when="balance=mean_absolute",
+        exists=_of("mean_absolute"),
+    ),
+    Equation(
+        "at_most",
+        r"\text{objective} \le \text{that of the answer at hand}",
+        "cuts off what is worse",
+        when="only while solving",
+        exists=lambda m: False,
+    ),
+)

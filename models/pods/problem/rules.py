@@ -1,0 +1,156 @@
+"""Gangs, spreads and quotas as one thing: how many pods of a rule each domain holds, and how many more it may take.
+
+They only restrict, so bounds that leave them out stay valid. Programs take `add_rules`, searches `room` (what a domain
+may still take while nothing leaves it; gangs are closed until a search opens them), and every answer passes `holds`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.expression import Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.instances.pod_rules import GANG, MOST, QUOTA, SKEW
+from flowlex.instances.pods import PodArrays
+
+__all__ = ["add_rules", "broken_rules", "may_use", "room", "rule_reason"]
+
+
+def counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers]:
+    """(F,) what every domain of every rule holds, and (R,) pods of each rule that stand outside its domains."""
+    rules = view.rules
+    pod = np.repeat(np.arange(len(node)), np.diff(rules.start))
+    held, outside = np.zeros(len(rules.of), np.int64), np.zeros(len(rules.what), np.int64)
+    placed = node[pod] >= 0
+    pod, rule, amount = pod[placed], rules.rule[placed], rules.amount[placed]
+    domain = rules.domain[rules.topology[rule], node[pod]]
+    there = domain >= 0
+    np.add.at(held, rules.offset[rule[there]] + domain[there], amount[there])
+    strange = ~there & (node[pod] != view.running[pod])
+    np.add.at(outside, rule[strange], 1)
+    return held, outside
+
+
+def _least(view: PodArrays, held: Integers) -> Integers:
+    """(R,) what the emptiest domain that counts holds."""
+    rules = view.rules
+    least = np.full(len(rules.what), np.iinfo(np.int64).max)
+    np.minimum.at(least, rules.of[rules.counted], held[rules.counted])
+    return np.where(least == np.iinfo(np.int64).max, 0, least)
+
+
+def _slack(view: PodArrays) -> Integers:
+    """(F,) the limit of a domain, or what runs there already where that is more; a skew's is above its emptiest."""
+    rules = view.rules
+    base = rules.base - np.where(rules.what == SKEW, _least(view, rules.base), 0)[rules.of]
+    slack: Integers = np.maximum(rules.limit[rules.of], base)  # a gang never has more pods than its size
+    return slack
+
+
+def room(view: PodArrays, node: Integers) -> Integers:
+    """(F,) how much more each domain may take, whatever else comes and while nothing of the rule leaves.
+
+    A gang of which nothing is placed may take nothing anywhere.
+    """
+    rules = view.rules
+    held, _ = counts(view, node)
+    most = _slack(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of]
+    closed = (rules.what[rules.of] == GANG) & (held == 0)
+    return np.where(closed, 0, most - held)
+
+
+def broken_rules(view: PodArrays, node: Integers) -> tuple[str, ...]:
+    """Names of the rules that a placement ((P,) nodes, -1: waits) breaks."""
+    rules = view.rules
+    if not len(rules.what):
+        return ()
+    held, outside = counts(view, node)
+    most = _slack(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of]
+    broken = outside > 0
+    broken[rules.of[held > most]] = True
+    some, whole = np.zeros(len(rules.what), np.bool_), np.zeros(len(rules.what), np.bool_)
+    some[rules.of[held > 0]] = True
+    whole[rules.of[held == rules.limit[rules.of]]] = True
+    broken |= (rules.what == GANG) & some & ~whole
+    return tuple(rules.names[r] for r in np.flatnonzero(broken))
+
+
+def may_use(view: PodArrays, pods: Integers) -> Booleans:
+    """(n, N) whether the domains of their rules let pods run on a node at all."""
+    rules = view.rules
+    allowed = np.ones((len(pods), len(view.cards)), np.bool_)
+    for k, p in enumerate(pods.tolist()):
+        for r in rules.rule[rules.start[p] : rules.start[p + 1]].tolist():
+            there = rules.domain[rules.topology[r]] >= 0
+            if view.running[p] >= 0:
+                there = there | (np.arange(len(there)) == view.running[p])
+            allowed[k] &= there
+    return allowed
+
+
+def rule_reason(view: PodArrays, node: Integers, pod: int) -> str | None:
+    """Which rule keeps a waiting pod out now, None when none does."""
+    rules = view.rules
+    mine = slice(rules.start[pod], rules.start[pod + 1])
+    left = room(view, node)
+    for r, amount in zip(rules.rule[mine].tolist(), rules.amount[mine].tolist(), strict=True):
+        if rules.what[r] == GANG:
+            return f"{rules.names[r]} does not fit whole"
+        if left[rules.of == r].max(initial=0) < amount:
+            return f"{rules.names[r]} has no room left"
+    return None
+
+
+def add_rules(lp: LinearProgram, x: Variables, view: PodArrays, first: Integers, count: Integers, at: Integers) -> None:
+    """Rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest`` and ``quota``; new columns come last.
+
+    Parameters
+    ----------
+    x, at
+        Columns, each a group on a node, and the (columns, 2) group and node.
+    first, count
+        (K,) one pod of each group, and how many pods it has.
+    """
+    rules = view.rules
+    if not len(rules.what):
+        return
+    many = np.diff(rules.start)[first[at[:, 0]]]
+    column = np.repeat(np.arange(len(at)), many)
+    group, node = at[column].T
+    place = rules.start[first[group]] + np.arange(len(column)) - np.repeat(np.cumsum(many) - many, many)
+    rule, amount = rules.rule[place], rules.amount[place]
+    domain = rules.domain[rules.topology[rule], node]
+    there = domain >= 0
+    column, group, rule, amount = column[there], group[there], rule[there], amount[there]
+    flat = rules.offset[rule] + domain[there]
+    slack, size = _slack(view), len(rules.of)
+    scale = np.maximum(1, slack).astype(np.float64)
+    held = (x[column] * (amount / scale[flat])).sum_by(flat, size)
+    used = np.bincount(flat, minlength=size) > 0
+    for name, kind in (("spread", MOST), ("quota", QUOTA)):
+        rows = used & (rules.what[rules.of] == kind)
+        if rows.any():
+            lp.constrain(name, held[rows], "<=", (slack / scale)[rows])
+    if rules.has(SKEW):
+        emptiest = lp.variables("emptiest", len(rules.what), lower=0.0)
+        rows, least = used & (rules.what[rules.of] == SKEW), rules.counted
+        weight = (1.0 / scale)[rows]
+        lp.constrain("skew", held[rows] - emptiest[rules.of[rows]] * weight, "<=", (slack / scale)[rows])
+        lp.constrain("emptiest", held[least] - emptiest[rules.of[least]] * (1.0 / scale)[least], ">=", 0.0)
+    if rules.has(GANG):
+        of_gang = np.flatnonzero(rules.what[rules.of] == GANG)
+        z = lp.variables("z", len(of_gang), upper=1.0, integer=True)
+        number = np.full(size, -1)
+        number[of_gang] = np.arange(len(of_gang))
+        lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[rules.what == GANG], "<=", 1.0)
+        # Every group of the gang, in every domain of it, whether or not it fits there.
+        gang_of = rules.gang[first]
+        pairs = [(g, int(f)) for g in np.flatnonzero(gang_of >= 0) for f in np.flatnonzero(rules.of == gang_of[g])]
+        row = {pair: k for k, pair in enumerate(pairs)}
+        mine = rules.what[rule] == GANG
+        key = np.array([row[g, f] for g, f in zip(group[mine].tolist(), flat[mine].tolist(), strict=True)], np.int64)
+        in_domain = x[column[mine]].sum_by(key, len(pairs))
+        of_pair, at_domain = np.array(pairs, np.int64).reshape(-1, 2).T
+        whole = z[number[at_domain]] * count[of_pair].astype(np.float64)
+        lp.constrain("gang_whole", in_domain - whole, "==", 0.0)
