@@ -108,13 +108,13 @@ class Admitting:
     def run(self) -> Admission:
         """Place, improve, bound, and close what is left."""
         start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
-        best = None if start is None else self._first(start)
+        best = None if start is None else self._fill(self._first(start))
         most = list(self.wanted)
         if best is not None:
             found = self.count(best)
             most = self._bound(found)
             if found != tuple(most) and not self.late:
-                best = self._put_back(self._improve(best, most))
+                best = self._fill(self._put_back(self._improve(best, most)))
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
         if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
@@ -181,8 +181,17 @@ class Admitting:
                 break
             if self.late:
                 break
-        better, waits = state.cluster(cluster), self.can & fixed & (state.node < 0)
-        return place_by(POLICIES["fgd"], better, in_order(np.where(waits, levels.of, -1))) if waits.any() else better
+        return state.cluster(cluster)
+
+    def _fill(self, cluster: Cluster) -> Cluster:
+        """Under rules, what did not fit may fit now that others were placed: try again until nothing does."""
+        while len(self.view.rules.what):
+            waits = self.can & (cluster.node < 0)
+            more = place_by(POLICIES["fgd"], cluster, in_order(np.where(waits, self.levels.of, -1)))
+            if (more.node == cluster.node).all():
+                break
+            cluster = more
+        return cluster
 
     def _put_back(self, cluster: Cluster) -> Cluster:
         """Let stopped pods go on wherever only less important ones took their place, which then look for another."""

@@ -23,6 +23,7 @@ from flowlex.validation.certificates.pods.admission import AdmissionProof, most_
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.exhaustion import all_ways
 from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import (
     TOLERANCE,
     balance_of,
@@ -161,6 +162,7 @@ def judge_placement(
     measure, cards = str(options.get("balance", "deviation")), bool(options.get("cards", True))
     budget = float(options.get("move_budget", 0.0))
     checks = [*check_placement(instance, where, on if cards else None, measure, objective, budget)]
+    checks += RuleBook(instance).checks(where.tolist())
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
     queue = [each.pod for each in answer.queue]
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
@@ -208,8 +210,10 @@ def _could_be_added(
     rough = np.array([[float(a), float(b)] for a, b in free]) * (1 + 1e-9) + 1e-9
     adds: list[str] = []
     known: set[tuple[object, ...]] = set()
+    book, even = RuleBook(instance), {spread.name for spread in instance.spreads if spread.skew is not None}
     for p, pod in enumerate(instance.pods):
-        if where[p] >= 0 or kind_of(pod) in known:
+        # Gangs come whole only, and where a skew lets a pod go depends on the others.
+        if where[p] >= 0 or kind_of(pod) in known or pod.gang is not None or even & {*pod.spreads}:
             continue
         known.add(kind_of(pod))
         for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
@@ -220,7 +224,8 @@ def _could_be_added(
                 continue
             need, many = need_of(pod, machine) * (1 if cards else pod.gpu_cards), pod.gpu_cards if cards else 1
             room = not pod.wants_gpu or (machine.cards > 0 and sum(left >= need for left in gpu[n]) >= many)
-            if room and free[n][1] >= size_of(pod.memory_gb):
+            ruled = (pod.spreads or pod.queue) and not book.holds([*where[:p].tolist(), n, *where[p + 1 :].tolist()])
+            if room and free[n][1] >= size_of(pod.memory_gb) and not ruled:
                 adds.append(pod.name)
                 break
     return adds

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from flowlex.instances.pods import Pod, PodInstance, fits_wishes
+from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import balance_of, level_of, loads_of, need_of, size_of
 
 __all__ = ["all_ways"]
@@ -27,7 +28,7 @@ def all_ways(
     gpu = [[size_of(n.card_gb)] * n.cards if cards else [size_of(n.card_gb) * n.cards] for n in instance.nodes]
     full = [list(each) for each in gpu]
     best: list[Any] = [[Fraction(-1)] * len(ranks), math.inf]
-    steps = 0
+    steps, book, where = 0, RuleBook(instance), [-1] * len(instance.pods)
 
     def used() -> float:
         cpu = [size_of(n.cpu_cores) - f[0] for n, f in zip(instance.nodes, free, strict=True)]
@@ -50,7 +51,7 @@ def all_ways(
         if steps > 4 * most:
             return
         if p == len(instance.pods):
-            if counts >= best[0]:
+            if counts >= best[0] and (not book or book.holds(where)):
                 value = used()
                 if counts > best[0] or value < best[1]:
                     best[:] = [counts, value]
@@ -68,13 +69,14 @@ def all_ways(
                 free[n] = [free[n][0] - size_of(pod.cpu_cores), free[n][1] - size_of(pod.memory_gb)]
                 for k in on:
                     gpu[n][k] -= need
-                new = list(counts)
+                new, where[p] = list(counts), n
                 if level is not None:
                     new[ranks.index(level.rank)] += level.worth
                 go(p + 1, new, more)
                 for k in on:
                     gpu[n][k] += need
                 free[n] = [free[n][0] + size_of(pod.cpu_cores), free[n][1] + size_of(pod.memory_gb)]
+        where[p] = -1
         if level is not None:
             go(p + 1, counts, spent)
 
