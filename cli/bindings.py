@@ -14,8 +14,15 @@ __all__ = ["bindings"]
 def bindings(
     solution: Annotated[Path, typer.Argument(metavar="SOLUTION", help="Solution file of a pod placement.")],
     instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Its instance, as `flowlex import` made it.")],
+    manifests: Annotated[
+        Path | None,
+        typer.Option("--manifests", metavar="OBJECTS", help="Patched Pods of these objects instead of Bindings."),
+    ] = None,
 ) -> None:
     """Print a placement as Binding and Eviction objects of Kubernetes (one List).
+
+    With --manifests, the objects that the instance was imported from, Pods that start or move are printed whole, with
+    the name of their node.
 
     The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused. 2: a file cannot be read.
     """
@@ -23,6 +30,7 @@ def bindings(
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance, read_json
     from flowlex.instances.importers.kubernetes import bindings as objects_of
+    from flowlex.instances.importers.kubernetes import manifests as patched
     from flowlex.instances.pods import PodInstance
     from flowlex.validation.certificates import SolutionError, verify
 
@@ -38,5 +46,6 @@ def bindings(
         failed = next(check for check in certificate.checks if not check.ok)
         complain(f"{solution}: refused ({failed.name}: {failed.detail or failed.worst})")
         raise typer.Exit(1)
-    answer = document["answer"]
-    typer.echo(json.dumps(objects_of(source, answer["placement"], answer["cards"]), indent=1))
+    placement, cards = document["answer"]["placement"], document["answer"]["cards"]
+    made = patched(manifests, source, placement, cards) if manifests else objects_of(source, placement, cards)
+    typer.echo(json.dumps(made, indent=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 import warnings
@@ -63,12 +64,18 @@ def openb(
     """
     from flowlex.instances.importers.openb import read_openb
 
+    read = functools.partial(read_openb, nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
+    write_instance_output(_noted(read), output)
+
+
+def _noted(read: Callable[[], Instance]) -> Instance:
+    """What an importer reads; its warnings are told."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        instance = read_openb(nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
+        instance = read()
     for warning in caught:
         note(f"{warning.message}")
-    write_instance_output(instance, output)
+    return instance
 
 
 @app.command()
@@ -181,7 +188,7 @@ def _command(function: Callable[..., Instance]) -> Callable[..., None]:
     """Make a command of an importer: its typed parameters, and where to write."""
 
     def run(output: str, **arguments: Any) -> None:
-        write_instance_output(function(**arguments), output)
+        write_instance_output(_noted(functools.partial(function, **arguments)), output)
 
     hints = typing.get_type_hints(function)
     kept = {}

@@ -231,5 +231,5 @@ def _asked(pod: Any, field: str, largest: Fraction) -> Fraction:
         return Fraction(1)
     if field != "gpus":
         return exact_number(getattr(pod, field))
-    share = exact_number(pod.gpu_share) + exact_number(pod.gpu_memory_gb) / largest
-    return share * pod.gpu_cards
+    share: Fraction = exact_number(pod.gpu_share) + exact_number(pod.gpu_memory_gb) / largest
+    return share * int(pod.gpu_cards)

@@ -3,13 +3,17 @@
 Read are allocatable resources, labels, taints and ``unschedulable`` of nodes, and requests, priority, ``nodeSelector``,
 required node affinity, tolerations and ``nodeName`` of pods that have not ended. GPUs are whole cards
 (``nvidia.com/gpu``), GB of one card (a resource named ``*/gpu-mem``), or thousandths (annotations
-``alibabacloud.com/gpu-milli`` and ``gpu-count``). Pod affinity, volumes and ports are not read.
+``alibabacloud.com/gpu-milli`` and ``gpu-count``). Pod groups become gangs, required anti-affinity and topology spread
+become spreads, and a ResourceQuota the quota of its namespace; what of these cannot be said is counted in a warning
+(`flowlex.instances.importers.kubernetes_rules`). Volumes and ports are not read.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -19,9 +23,10 @@ from pydantic import ValidationError
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_bytes
+from flowlex.instances.importers.kubernetes_rules import read_rules
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
-__all__ = ["bindings", "quantity", "read_kubernetes"]
+__all__ = ["KubernetesWarning", "bindings", "manifests", "quantity", "read_kubernetes"]
 
 _GPU, _MODEL, _MEMORY = "nvidia.com/gpu", "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 _MILLI, _COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
@@ -31,6 +36,10 @@ _QUANTITY = re.compile(
 )
 #: Taints that keep pods away; PreferNoSchedule does not.
 _HARD = ("NoSchedule", "NoExecute")
+
+
+class KubernetesWarning(UserWarning):
+    """Objects state rules that no instance can say; they are left out."""
 
 
 def quantity(text: object) -> Fraction:
@@ -57,7 +66,8 @@ def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: i
     Parameters
     ----------
     path
-        One JSON document, a List of Node and Pod objects; gzip too.
+        One JSON document, a List of Node and Pod objects, with ResourceQuota and PodGroup objects or without; gzip
+        too.
     card_gb
         Memory of cards of nodes without the label ``nvidia.com/gpu.memory`` (MiB).
     preempt_below
@@ -68,22 +78,34 @@ def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: i
     InstanceError
         It is no such document, or an object cannot be understood; names the object and the field.
     """
-    try:
-        document = json.loads(read_bytes(path))
-        items = document["items"]
-        kinds = [(item["kind"], item) for item in items]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        reason = "it is no List of objects; `kubectl get nodes,pods -A -o json` makes one"
-        raise InstanceError(reason, path=path) from error
+    kinds = _objects(path)
     nodes = [_read(_node, item, path, card_gb) for kind, item in kinds if kind == "Node"]
     if not nodes:
         raise InstanceError("it has no Node; `kubectl get nodes,pods -A -o json` lists both", path=path)
     taints = sorted({taint for node in nodes for taint in node.taints})
-    pods = [_read(_pod, item, path, taints, preempt_below) for kind, item in kinds if kind == "Pod" and _lives(item)]
+    live = [item for kind, item in kinds if kind == "Pod" and _lives(item)]
+    pods = [_read(_pod, item, path, taints, preempt_below) for item in live]
     try:
-        return PodInstance(name=Path(path).name.partition(".")[0], nodes=tuple(nodes), pods=tuple(pods))
+        others = [item for kind, item in kinds if kind in ("ResourceQuota", "PodGroup")]
+        fields, rules, skipped = read_rules(live, others, quantity)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InstanceError(f"a rule over pods cannot be understood ({error})", path=path) from error
+    if told := [f"{many} {what}" for what, many in skipped.items() if many]:
+        warnings.warn(f"{path}: not read: {'; '.join(told)}", KubernetesWarning, stacklevel=2)
+    pods = [pod.model_copy(update=more) for pod, more in zip(pods, fields, strict=True)]
+    try:
+        return PodInstance(name=Path(path).name.partition(".")[0], nodes=tuple(nodes), pods=tuple(pods), **rules)
     except ValidationError as error:
         raise InstanceError(error.errors()[0]["msg"].removeprefix("Value error, "), path=path) from error
+
+
+def _objects(path: str | Path) -> list[tuple[str, Any]]:
+    """Kind and object of each item of a List."""
+    try:
+        return [(item["kind"], item) for item in json.loads(read_bytes(path))["items"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        reason = "it is no List of objects; `kubectl get nodes,pods -A -o json` makes one"
+        raise InstanceError(reason, path=path) from error
 
 
 def _read(make: Any, item: Mapping[str, Any], path: str | Path, *more: Any) -> Any:
@@ -228,4 +250,55 @@ def bindings(instance: PodInstance, placement: Mapping[str, str], cards: Mapping
                 meta["annotations"] = {"flowlex/cards": ",".join(map(str, cards[pod.name]))}
             target = {"apiVersion": "v1", "kind": "Node", "name": node}
             items.append({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target})
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def manifests(
+    path: str | Path, instance: PodInstance, placement: Mapping[str, str], cards: Mapping[str, Sequence[int]]
+) -> dict[str, Any]:
+    """The objects of a cluster, patched: a List of the Pods that start or move, with ``nodeName`` and their cards.
+
+    What a server adds (status, uid, ..) is left out, so that they can be created anew. Pods that move or stop come as
+    Evictions first; a controller makes those that it owns again by itself, so no manifest is given for them.
+
+    Parameters
+    ----------
+    path
+        The objects that the instance was read from.
+    placement, cards
+        As for `bindings`.
+
+    Raises
+    ------
+    InstanceError
+        A pod of the placement is not among the objects.
+    """
+    found = {
+        f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}": item
+        for kind, item in _objects(path)
+        if kind == "Pod"
+    }
+    items = [item for item in bindings(instance, placement, cards)["items"] if item["kind"] == "Eviction"]
+    for pod in instance.pods:
+        node = placement.get(pod.name)
+        if node is None or node == pod.node:
+            continue
+        if pod.name not in found:
+            raise InstanceError(
+                f"it has no Pod {pod.name!r}; give the objects that the instance was read from", path=path
+            )
+        item = copy.deepcopy(found[pod.name])
+        meta = item["metadata"]
+        if pod.node is not None and meta.get("ownerReferences"):
+            continue
+        item.pop("status", None)
+        for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"):
+            meta.pop(field, None)
+        if cards.get(pod.name):
+            meta["annotations"] = {
+                **(meta.get("annotations") or {}),
+                "flowlex/cards": ",".join(map(str, cards[pod.name])),
+            }
+        item["spec"]["nodeName"] = node
+        items.append({"apiVersion": "v1", "kind": "Pod"} | item)
     return {"apiVersion": "v1", "kind": "List", "items": items}

@@ -114,6 +114,6 @@ def _domains(view: PodArrays, state: SearchState, gang: int, members: Integers) 
     np.add.at(free[:, :2], of_node[there], state.free[there].astype(np.float64))
     np.add.at(free[:, 2], of_node[there], np.maximum(state.card_free, 0).sum(axis=1)[there].astype(np.float64))
     asked = np.array([exact.cpu[members].sum(dtype=float), exact.memory[members].sum(dtype=float)])
-    enough = (free[:, :2] >= asked * (1 - 1e-9)).all(axis=1)
+    enough = np.all(free[:, :2] >= asked * (1 - 1e-9), axis=1)
     order = np.lexsort((free[:, 0], free[:, 2]))
     return [int(d) for d in order if enough[d]]

@@ -12,7 +12,13 @@ from typer.testing import CliRunner
 
 from flowlex.cli.app import app
 from flowlex.instances.base import InstanceError
-from flowlex.instances.importers.kubernetes import bindings, quantity, read_kubernetes
+from flowlex.instances.importers.kubernetes import (
+    KubernetesWarning,
+    bindings,
+    manifests,
+    quantity,
+    read_kubernetes,
+)
 
 
 def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict
 
 def pod(name: str, requests: Any, *, phase: str = "Pending", **more: Any) -> dict[str, Any]:
     annotations = more.pop("annotations", None)
-    meta: dict[str, Any] = {"name": name, "namespace": "team-a"}
+    meta: dict[str, Any] = {"name": name, "namespace": "team-a", **more.pop("meta", {})}
     if annotations:
         meta["annotations"] = annotations
     spec = {"containers": [{"name": "main", "image": "x", "resources": {"requests": requests, "limits": requests}}]}
@@ -162,3 +168,101 @@ def test_from_objects_to_bindings_by_commands(tmp_path: Path) -> None:
     answer.write_text(json.dumps(document), encoding="utf-8")
     refused = run.invoke(app, ["bindings", str(answer), str(source)])
     assert refused.exit_code == 1 and "refused" in refused.output
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    return {"meta": {"labels": labels}}
+
+
+def apart(key: str = "kubernetes.io/hostname", **selector: Any) -> dict[str, Any]:
+    terms = [{"labelSelector": selector, "topologyKey": key}]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def spread(when: str = "DoNotSchedule") -> dict[str, Any]:
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "site"]}]}
+    rule = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when, "labelSelector": selector}
+    return {"topologySpreadConstraints": [rule]}
+
+
+RULES = {
+    "items": [
+        node("n1", zone="a"),
+        node("n2", zone="b"),
+        *(pod(f"db-{k}", {"cpu": "1"}, **labelled(app="db"), **apart(matchLabels={"app": "db"})) for k in range(2)),
+        *(pod(f"web-{k}", {"cpu": "1"}, **labelled(app="web"), **spread()) for k in range(3)),
+        pod("soft", {"cpu": "1"}, **labelled(app="soft"), **spread("ScheduleAnyway")),
+        pod("loner", {"cpu": "1"}, **labelled(app="x"), **apart(matchLabels={"app": "gone"})),
+        pod("liked", {"cpu": "1"}, affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}),
+        *(pod(f"mpi-{k}", {"cpu": "8"}, **labelled(**{"scheduling.x-k8s.io/pod-group": "mpi"})) for k in range(2)),
+        pod("late", {"cpu": "1"}, annotations={"scheduling.k8s.io/group-name": "half"}),
+        pod("ran", {"cpu": "1"}, nodeName="n1", phase="Running", annotations={"scheduling.k8s.io/group-name": "half"}),
+        {
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q", "namespace": "team-a"},
+            "spec": {"hard": {"requests.cpu": "28500m", "requests.memory": "1Gi", "pods": "20"}},
+        },
+        {"kind": "PodGroup", "metadata": {"name": "mpi", "namespace": "team-a"}, "spec": {"minMember": 1}},
+    ]
+}
+
+
+def test_rules_over_pods_are_read_or_counted(tmp_path: Path) -> None:
+    with pytest.warns(KubernetesWarning) as caught:
+        instance = read_kubernetes(write(tmp_path, RULES))
+    told = str(caught[0].message)
+    for what in (
+        "1 pods that spread where possible",
+        "1 anti-affinity over pods that do not all state it",
+        "1 pods with preferences",
+        "1 pod groups that run in part",
+        "1 pod groups whose minMember is less than their pods (taken whole)",
+    ):
+        assert what in told
+    assert [(gang.name, gang.within) for gang in instance.gangs] == [("team-a/mpi", None)]
+    rules = [(rule.over, rule.most, rule.skew) for rule in instance.spreads]
+    assert rules == [("node", 1, None), ("zone", None, 1)]
+    (queue,) = instance.queues
+    assert (queue.name, queue.cpu_cores, queue.memory_gb, queue.pods, queue.gpus) == ("team-a", 28.5, 1.0, 20, None)
+    of = {each.name.removeprefix("team-a/"): each for each in instance.pods}
+    assert of["db-1"].spreads == (instance.spreads[0].name,) and of["web-2"].spreads == (instance.spreads[1].name,)
+    assert of["mpi-0"].gang == "team-a/mpi" and of["late"].gang is None and of["soft"].spreads == ()
+    assert {each.queue for each in instance.pods} == {"team-a"}
+
+
+def test_a_selector_that_is_none_is_named(tmp_path: Path) -> None:
+    strange = apart(matchExpressions=[{"key": "app", "operator": "Near"}])
+    with pytest.raises(InstanceError, match="label selector with operator 'Near'; In, NotIn, Exists or DoesNotExist"):
+        read_kubernetes(write(tmp_path, {"items": [node("n"), pod("x", {"cpu": "1"}, **strange)]}))
+
+
+def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    instance = read_kubernetes(path, preempt_below=1)
+    made = manifests(path, instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]})["items"]
+    assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Pod", "train")]
+    train = made[1]
+    assert train["spec"]["nodeName"] == "gpu-1" and "status" not in train and train["apiVersion"] == "v1"
+    assert train["metadata"]["annotations"] == {"flowlex/cards": "1"}
+    items: Any = OBJECTS["items"]
+    original = next(item for item in items if item["metadata"]["name"] == "train")
+    assert train["spec"]["containers"] == original["spec"]["containers"] and "nodeName" not in original["spec"]
+    # The patched objects are read as what the placement says: the pod runs there.
+    nodes = [item for item in items if item["kind"] == "Node"]
+    again = read_kubernetes(write(tmp_path, {"items": [*nodes, train]}))
+    assert [(each.name, each.node) for each in again.pods] == [("team-a/train", "gpu-1")]
+    with pytest.raises(InstanceError, match="it has no Pod 'team-a/train'"):
+        manifests(write(tmp_path, {"items": nodes}), instance, {"team-a/train": "gpu-1"}, {})
+
+
+def test_from_objects_to_manifests_by_commands(tmp_path: Path) -> None:
+    run, source, out, objects = CliRunner(), tmp_path / "c.json", tmp_path / "out", write(tmp_path, RULES)
+    imported = run.invoke(app, ["import", "kubernetes", str(objects), "-o", str(source)])
+    assert imported.exit_code == 0 and "not read: " in imported.output
+    solved = run.invoke(app, ["solve", str(source), "-o", str(out), "--gap", "0.5"])
+    assert solved.exit_code == 0, solved.output
+    (answer,) = out.glob("*.solution.json")
+    printed = run.invoke(app, ["bindings", str(answer), str(source), "--manifests", str(objects)])
+    assert printed.exit_code == 0
+    placed = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in json.loads(printed.stdout)["items"]}
+    assert placed["db-0"] != placed["db-1"] and {"mpi-0", "mpi-1"} <= placed.keys()
