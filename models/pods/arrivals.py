@@ -18,6 +18,7 @@ from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.running import running_cluster
+from flowlex.models.pods.search.placing import tied
 from flowlex.models.pods.search.policies import POLICIES, Scores
 from flowlex.models.pods.search.state import SearchState
 
@@ -39,7 +40,8 @@ class Arrivals:
     Raises
     ------
     ModelError
-        There is no such policy, ``moves`` is negative, or the running pods do not pack.
+        There is no such policy, ``moves`` is negative, the running pods do not pack, or pods wait that cannot be
+        placed one at a time (gangs, spreads with a skew).
 
     Examples
     --------
@@ -56,6 +58,10 @@ class Arrivals:
             raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
         if moves < 0:
             raise ModelError(f"moves must be at least 0, got {moves}")
+        alone = np.flatnonzero(tied(instance.arrays) & (instance.arrays.running < 0))
+        if len(alone):
+            told = f"pod {instance.pods[alone[0]].name!r} is of a gang or of a spread with a skew"
+            raise ModelError(f"{told}, which are not placed one pod at a time; `PodPlacement` places them")
         start = running_cluster(instance.arrays, cards=cards)
         if start is None:
             raise ModelError("the running pods do not pack on their cards in falling order of size")

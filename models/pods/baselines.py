@@ -14,6 +14,7 @@ from flowlex.formulations.outcome import EngineName
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.placing import place_by
 from flowlex.models.pods.search.policies import POLICIES, by_priority
@@ -144,7 +145,7 @@ def _place(base: Cluster, pods: Integers, chromosome: tuple[int, ...]) -> Cluste
         if not cluster.fits_node(int(pods[k]), int(nodes[k])):
             return None
         cluster.add(int(pods[k]), int(nodes[k]))
-    return cluster
+    return None if broken_rules(view, cluster.node) else cluster
 
 
 def compare(

@@ -257,3 +257,18 @@ def test_a_larger_cluster_under_rules_is_certified() -> None:
     solution = BySearch(instance).solve("highs", gap=0.05, max_steps=20_000)
     assert solution.status in (Status.OPTIMAL, Status.FEASIBLE) and solution.certificate.ok
     assert solution.admitted[1][0] == 24 and sum(k.startswith("s") for k in where(solution)) == 21
+
+
+def test_rows_are_the_equations_of_the_rules_there_are() -> None:
+    pods = pods_of((1, {"gang": "g"}), (1, {"spreads": ("s",)}), (1, {"spreads": ("t",)}), (1, {"queue": "u"}))
+    every = {
+        "gangs": (PodGang(name="g"),),
+        "spreads": (PodSpread(name="s", most=1), PodSpread(name="t", skew=1)),
+        "queues": (PodQueue(name="u", pods=1),),
+    }
+    for pods_at, names in ((4, {"gang", "gang_whole", "spread", "skew", "emptiest", "quota"}), (0, set())):
+        rules = every if pods_at else {}
+        plain = tuple(p.model_copy(update={"gang": None, "spreads": (), "queue": None}) for p in pods)
+        model = PodPlacement(PodInstance(nodes=RACKS, pods=pods if pods_at else plain, **rules))
+        blocks = {name for name, block in model.formulation.constraint_blocks.items() if block.count}
+        assert blocks == {e.name for e in model.equations if e.exists(model)} and names <= blocks
