@@ -24,7 +24,7 @@ from flowlex.telemetry.store import Store
 from flowlex.telemetry.writer import BusyError
 from flowlex.telemetry.writes import SequenceConflict
 
-__all__ = ["create_app"]
+__all__ = ["HANDLERS", "create_app"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
     # Routes are tried in turn: the busiest first.
     for router in (routes_data.router, routes_manage.router, routes_service.router, routes_service.health_router):
         app.include_router(router)
-    for kind, handler in _HANDLERS.items():
+    for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
     app.add_middleware(Observed, metrics=service.metrics)
@@ -110,7 +110,7 @@ async def _conflict(request: Request, error: Exception) -> JSONResponse:
     return await _refused(request, refuse(409, "conflict", str(error)))
 
 
-_HANDLERS: dict[type[Exception], Any] = {
+HANDLERS: dict[type[Exception], Any] = {
     RequestValidationError: _invalid,
     HTTPException: _refused,
     sa.exc.SQLAlchemyError: _unavailable,

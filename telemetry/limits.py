@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowlex.telemetry.metrics import Metrics
+from flowlex.telemetry.metrics import HttpMetrics
 
 __all__ = ["BodyLimit", "HostLimit", "Observed", "RateLimit"]
 
@@ -129,7 +129,7 @@ class HostLimit:
 class Observed:
     """ASGI middleware: counts and times answers by their route."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
         self._app = app
         self._metrics = metrics
 

@@ -13,7 +13,16 @@ from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.security import Identity, Role
 from flowlex.telemetry.service import Service
 
-__all__ = ["Admin", "Agent", "Anybody", "Reader", "ServiceDep", "only_known_parameters", "refuse_other_node"]
+__all__ = [
+    "Admin",
+    "Agent",
+    "Anybody",
+    "Reader",
+    "ServiceDep",
+    "only_known_parameters",
+    "refuse_other_node",
+    "require",
+]
 
 _BEARER = HTTPBearer(auto_error=False, description="A token made by `flowlex telemetry token create`.")
 
@@ -36,7 +45,9 @@ async def only_known_parameters(request: Request) -> None:
         raise refuse(422, "unknown_parameter", said)
 
 
-def _require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
+def require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
+    """Return the dependency that lets these roles in."""
+
     # Asynchronous, so that it costs no change of thread; only reading the tokens anew does.
     async def identify(
         request: Request,
@@ -65,10 +76,10 @@ def _require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
     return identify
 
 
-Admin = Annotated[Identity, Depends(_require(Role.ADMIN))]
-Agent = Annotated[Identity, Depends(_require(Role.AGENT))]
-Reader = Annotated[Identity, Depends(_require(Role.READER, Role.ADMIN))]
-Anybody = Annotated[Identity, Depends(_require(*Role))]
+Admin = Annotated[Identity, Depends(require(Role.ADMIN))]
+Agent = Annotated[Identity, Depends(require(Role.AGENT))]
+Reader = Annotated[Identity, Depends(require(Role.READER, Role.ADMIN))]
+Anybody = Annotated[Identity, Depends(require(*Role))]
 
 
 def refuse_other_node(identity: Identity, node: str) -> None:

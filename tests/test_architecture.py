@@ -15,7 +15,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("cli", "formulations", "instances", "models", "simulation", "telemetry", "validation")
+ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "validation")
 LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
@@ -29,6 +29,8 @@ FORBIDDEN = [
     ("validation/certificates/load.py", "flowlex.models.base"),
     ("validation/certificates/load.py", "flowlex.validation.claims.base"),
     ("telemetry/limits.py", "flowlex.formulations.outcome"),
+    ("service/journal.py", "flowlex.simulation.streams"),
+    ("telemetry/limits.py", "flowlex.service.core"),
     ("simulation/streams.py", "flowlex.validation.claims.base"),
     ("simulation/kernel.py", "flowlex.simulation.registry"),
     ("simulation/registry.py", "flowlex.simulation.experiments.base"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("cli", "formulations", "instances", "models", "simulation", "telemetry", "validation")
+ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "validation")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Distributions whose module has another name, or that no code of ours imports and why it is there.
 MODULES = {

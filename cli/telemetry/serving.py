@@ -14,26 +14,47 @@ import typer
 
 from flowlex.cli.telemetry.common import DEFAULT_DATABASE, LOOPBACK, Database, explained, log_to_stderr
 
-__all__ = ["migrate", "serve"]
+__all__ = [
+    "AccessLog",
+    "Auth",
+    "Host",
+    "PlainHttp",
+    "Rate",
+    "TlsCert",
+    "TlsKey",
+    "first_tokens",
+    "listen",
+    "migrate",
+    "serve",
+    "tls_files",
+]
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Auth = Annotated[bool, typer.Option(help="Demand tokens (without: on loopback only).")]
+TlsCert = Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")]
+TlsKey = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
+PlainHttp = Annotated[
+    bool, typer.Option("--plain-http", help="Beyond loopback without TLS: whoever listens reads the tokens.")
+]
+Rate = Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)]
+AccessLog = Annotated[bool, typer.Option(help="Log every request.")]
 
 
 def serve(
     database: Database = DEFAULT_DATABASE,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8750,
     tokens: Annotated[Path, typer.Option(help="Where the first start writes an admin and a reader token.")] = Path(
         "flowlex-telemetry-tokens.json"
     ),
-    auth: Annotated[bool, typer.Option(help="Demand tokens (without: on loopback only).")] = True,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    plain_http: Annotated[
-        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: whoever listens reads the tokens.")
-    ] = False,
+    auth: Auth = True,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    plain_http: PlainHttp = False,
     retention_days: Annotated[float, typer.Option(help="Keep histories so long; 0: for ever.", min=0)] = 7.0,
     alive_s: Annotated[float, typer.Option(help="A node without heartbeat for so long is gone.", min=0.1)] = 30.0,
-    requests_per_s: Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)] = 500.0,
-    access_log: Annotated[bool, typer.Option(help="Log every request.")] = False,
+    requests_per_s: Rate = 500.0,
+    access_log: AccessLog = False,
 ) -> None:
     """Serve until interrupted; all routes are listed at /docs."""
     from flowlex.telemetry.app import create_app
@@ -42,32 +63,40 @@ def serve(
 
     log_to_stderr()
     with explained():
-        if not auth and host not in LOOPBACK:
-            raise ValueError(f"--no-auth is for loopback only; drop it, or do not listen on {host}")
-        if (tls_cert is None) != (tls_key is None):
-            raise ValueError("--tls-cert and --tls-key go together; give both")
-        for path in filter(None, (tls_cert, tls_key)):
-            if not path.is_file():
-                raise ValueError(f"{path} is no file; --tls-cert and --tls-key name PEM files")
-        if host not in LOOPBACK and tls_cert is None and not plain_http:
-            raise ValueError(
-                f"on {host} tokens would travel in clear; give --tls-cert and --tls-key, or --plain-http "
-                "behind a proxy that encrypts"
-            )
+        files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         with contextlib.closing(Store(database)) as store:
             if auth:
-                _first_tokens(store, tokens)
+                first_tokens(store, tokens)
             settings = Settings(
                 require_token=auth,
                 alive_s=alive_s,
                 retention_s=retention_days * 86_400 if retention_days else None,
                 requests_per_s=requests_per_s or None,
             )
-            files = {} if tls_cert is None else {"ssl_certfile": tls_cert, "ssl_keyfile": tls_key}
-            _listen(create_app(store, settings), host, port, store.place, access_log=access_log, **files)
+            listen(create_app(store, settings), host, port, store.place, access_log=access_log, **files)
 
 
-def _listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
+def tls_files(
+    host: str, auth: bool, tls_cert: Path | None, tls_key: Path | None, plain_http: bool
+) -> dict[str, Path | None]:
+    """What a server needs to serve https; refuses, before anything is made, what would show tokens to others."""
+    if not auth and host not in LOOPBACK:
+        raise ValueError(f"--no-auth is for loopback only; drop it, or do not listen on {host}")
+    if (tls_cert is None) != (tls_key is None):
+        raise ValueError("--tls-cert and --tls-key go together; give both")
+    for path in filter(None, (tls_cert, tls_key)):
+        if not path.is_file():
+            raise ValueError(f"{path} is no file; --tls-cert and --tls-key name PEM files")
+    if host not in LOOPBACK and tls_cert is None and not plain_http:
+        raise ValueError(
+            f"on {host} tokens would travel in clear; give --tls-cert and --tls-key, or --plain-http "
+            "behind a proxy that encrypts"
+        )
+    return {} if tls_cert is None else {"ssl_certfile": tls_cert, "ssl_keyfile": tls_key}
+
+
+def listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
+    """Serve an application until interrupted."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -93,7 +122,8 @@ def _listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _first_tokens(store: Any, path: Path) -> None:
+def first_tokens(store: Any, path: Path, *, agents: str = "flowlex telemetry token create") -> None:
+    """Make an admin's and a reader's token at the first start; ``agents``: the command that makes others."""
     from flowlex.telemetry.security import Role, new_token
 
     if store.tokens():
@@ -106,7 +136,7 @@ def _first_tokens(store: Any, path: Path) -> None:
     with os.fdopen(handle, "w") as stream:
         roles = (Role.ADMIN, Role.READER)
         json.dump({role.value: new_token(store, role, label="first start") for role in roles}, stream, indent=1)
-    typer.echo(f"Tokens written to {path}; agents get theirs from `flowlex telemetry token create`")
+    typer.echo(f"Tokens written to {path}; agents get theirs from `{agents}`")
 
 
 def migrate(database: Database = DEFAULT_DATABASE) -> None:

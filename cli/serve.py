@@ -1,0 +1,182 @@
+"""``flowlex serve``: schedulers as services with a write-ahead log."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from flowlex.cli.telemetry.common import explained, log_to_stderr
+from flowlex.cli.telemetry.serving import (
+    AccessLog,
+    Auth,
+    Host,
+    PlainHttp,
+    Rate,
+    TlsCert,
+    TlsKey,
+    first_tokens,
+    listen,
+    tls_files,
+)
+
+__all__ = ["app"]
+
+for _module in ("alembic", "fastapi", "httpx", "prometheus_client", "psutil", "sqlalchemy", "uvicorn"):
+    if find_spec(_module) is None:
+        raise ModuleNotFoundError(f"No module named {_module!r}", name=_module)
+
+app: typer.Typer = typer.Typer(name="serve", help="Run a scheduler as a service.", no_args_is_help=True)
+
+State = Annotated[
+    Path, typer.Option("--state", help="Folder for log, snapshots and tokens; what it was begun with holds.")
+]
+Every = Annotated[
+    float, typer.Option("--every-ms", min=0, help="Decide so long after the last decision once events have come.")
+]
+OnRequest = Annotated[bool, typer.Option("--on-request", help="Decide only when /v1/step is asked.")]
+Snapshot = Annotated[int, typer.Option("--snapshot-every", min=1, help="Records in the log before a snapshot.")]
+
+
+@app.command()
+def scheduler(
+    context: typer.Context,
+    state: State,
+    cluster: Annotated[
+        Path | None, typer.Option(help="First start: a flow-scheduling instance to begin with; else no machines.")
+    ] = None,
+    goals: Annotated[str, typer.Option(help="quincy, borg, alsched, load_spread, random, none.")] = "borg",
+    cost_limit: Annotated[int, typer.Option(min=1, help="Largest cost of one arc.")] = 10**6,
+    scale: Annotated[int | None, typer.Option(min=1, help="Costs are whole numbers of 1/SCALE.")] = None,
+    lexicographic: Annotated[bool, typer.Option("--lexicographic", help="Goals in strict order.")] = False,
+    every_ms: Every = 100.0,
+    on_request: OnRequest = False,
+    snapshot_every: Snapshot = 10_000,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8760,
+    auth: Auth = True,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    plain_http: PlainHttp = False,
+    requests_per_s: Rate = 500.0,
+    access_log: AccessLog = False,
+) -> None:
+    """Serve the live flow scheduler: events in, proven decisions out; nothing acknowledged is lost.
+
+    An event is answered when it is on disk. /docs lists the routes; tokens are made by `flowlex telemetry token create
+    --database sqlite:///STATE/tokens.db`.
+    """
+    from flowlex.service.cluster_routes import router
+    from flowlex.service.setup import cluster_loader, read_cluster
+
+    log_to_stderr()
+    with explained():
+        first = not (state / "service.json").is_file()
+        if cluster is not None and not first:
+            raise ValueError(f"--cluster: {state} has a cluster already; send events, or name another folder")
+        options = {"goals": goals, "cost_limit": cost_limit, "scale": scale, "lexicographic": lexicographic}
+        options["cluster"] = None if cluster is None else read_cluster(cluster)
+        files = tls_files(host, auth, tls_cert, tls_key, plain_http)
+        loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
+        pace = _Pace(None if on_request else every_ms, snapshot_every, requests_per_s or None)
+        _serve(context, state, loader, pace, auth, host=host, port=port, access_log=access_log, **files)
+
+
+@app.command()
+def gpu(
+    context: typer.Context,
+    state: State,
+    policy: Annotated[Literal["FSP", "FS", "FSU"], typer.Option(help="Fairness and preemption.")] = "FSP",
+    disk_mb_per_s: Annotated[
+        float, typer.Option(min=1e-6, help="A node's disk, until transfers are reported.")
+    ] = 500.0,
+    rack_mb_per_s: Annotated[
+        float, typer.Option(min=1e-6, help="Within a rack, until transfers are reported.")
+    ] = 125.0,
+    between_racks_mb_per_s: Annotated[
+        float, typer.Option(min=1e-6, help="Between racks, until transfers are reported.")
+    ] = 125.0,
+    most_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs in a round at a time; others queue.")] = None,
+    every_ms: Every = 100.0,
+    on_request: OnRequest = False,
+    snapshot_every: Snapshot = 10_000,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8770,
+    auth: Auth = True,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    plain_http: PlainHttp = False,
+    requests_per_s: Rate = 500.0,
+    access_log: AccessLog = False,
+) -> None:
+    """Serve rounds of GPU assignment: nodes report GPUs, jobs submit tasks, a round answers placements and reasons.
+
+    Bandwidths are estimated from the transfers that are reported.
+    """
+    from flowlex.service.gpu_routes import router
+    from flowlex.service.setup import gpu_loader
+
+    log_to_stderr()
+    with explained():
+        options = {"policy": policy, "most_jobs": most_jobs, "disk_mb_per_s": disk_mb_per_s}
+        options |= {"rack_mb_per_s": rack_mb_per_s, "between_racks_mb_per_s": between_racks_mb_per_s}
+        files = tls_files(host, auth, tls_cert, tls_key, plain_http)
+        loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
+        pace = _Pace(None if on_request else every_ms, snapshot_every, requests_per_s or None)
+        _serve(context, state, loader, pace, auth, host=host, port=port, access_log=access_log, **files)
+
+
+class _Pace(NamedTuple):
+    every_ms: float | None
+    snapshot_every: int
+    requests_per_s: float | None
+
+
+def _serve(
+    context: typer.Context,
+    state: Path,
+    loader: tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any], Any, str],
+    pace: _Pace,
+    auth: bool,
+    **listening: Any,
+) -> None:
+    from flowlex.formulations.compiled import announce
+    from flowlex.instances.base import InstanceError
+    from flowlex.models.base import ModelError
+    from flowlex.service.app import create_app
+    from flowlex.service.journal import Journal, JournalError
+    from flowlex.service.metrics import Metrics
+    from flowlex.service.setup import settled
+    from flowlex.service.worker import Worker
+    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.store import Store
+
+    announce()
+    kind, options, load, routes, title = loader
+    given = {name for name in options if _typed(context, name)} - {"cluster"}
+    try:
+        with contextlib.ExitStack() as undo:
+            journal = Journal(state)
+            undo.callback(journal.close)
+            facts = settled(state, kind, options, given)
+            every_s = None if pace.every_ms is None else pace.every_ms / 1000
+            timing = {"epoch_s": facts["epoch_s"], "every_s": every_s, "snapshot_every": pace.snapshot_every}
+            worker = Worker(journal, load(facts["options"]), Metrics(), **timing)
+            undo.pop_all()  # the worker closes the journal
+    except (JournalError, InstanceError, ModelError) as error:
+        raise ValueError(str(error)) from error
+    database = f"sqlite:///{state}/tokens.db"
+    with contextlib.closing(Store(database)) as store:
+        if auth:
+            first_tokens(store, state / "tokens.json", agents=f"flowlex telemetry token create --database {database}")
+        settings = Settings(require_token=auth, requests_per_s=pace.requests_per_s)
+        listen(create_app(worker, store, routes, title, settings), place=str(state), **listening)
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"

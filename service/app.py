@@ -1,0 +1,173 @@
+"""The REST interface of a served scheduler, version 1; its page is at ``/docs``.
+
+Tokens, rights, limits and the page are those of `flowlex.telemetry`; tokens are kept in the service's folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from flowlex.service.core import Core, Document, RefusedEvent
+from flowlex.service.documents import Decision
+from flowlex.service.metrics import Metrics
+from flowlex.service.worker import BusyError, StorageError, Worker
+from flowlex.telemetry import routes_service
+from flowlex.telemetry.answers import ERRORS, Problem, refuse
+from flowlex.telemetry.app import HANDLERS
+from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed, RateLimit
+from flowlex.telemetry.page import page
+from flowlex.telemetry.rights import Admin, Reader, only_known_parameters
+from flowlex.telemetry.routes_service import Health
+from flowlex.telemetry.security import TokenBook
+from flowlex.telemetry.service import Settings
+from flowlex.telemetry.store import Store
+
+__all__ = ["REFUSED", "Served", "create_app", "served"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Core)
+#: Documented on routes that change state.
+REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
+
+
+class Served(Generic[C]):
+    """What the routes share; names that `flowlex.telemetry.rights` uses are the same there."""
+
+    def __init__(self, worker: Worker[C], store: Store, settings: Settings) -> None:
+        self.worker, self.store, self.settings = worker, store, settings
+        self.metrics: Metrics = worker.metrics
+        self.tokens = TokenBook(store)
+        self.rate = RateLimit(settings.requests_per_s)
+
+    async def write(self, function: Callable[[], T]) -> T:
+        """Change the store of tokens."""
+        return await run_in_threadpool(function)
+
+    async def ask(self, job: Callable[[C], T]) -> T:
+        """Run a job on the scheduler's thread; what it changed is on disk when this returns."""
+        result: T = await asyncio.wrap_future(self.worker.call(job))
+        return result
+
+
+def served(request: Request) -> Any:
+    """Return the application's service."""
+    return request.app.state.service
+
+
+ServedDep = Annotated[Any, Depends(served)]
+router: APIRouter = APIRouter(
+    prefix="/v1", tags=["decisions"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
+)
+health_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(only_known_parameters)])
+
+
+def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str, settings: Settings) -> FastAPI:
+    """Build the application; closing it takes a snapshot.
+
+    Parameters
+    ----------
+    worker
+        Runs already.
+    store
+        Of the tokens; the caller closes it.
+    routes
+        Of this kind of scheduler.
+    """
+    service: Served[Any] = Served(worker, store, settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(worker.close)
+
+    app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.service = service
+    for each in (routes, router, routes_service.router, health_router):
+        app.include_router(each)
+    for kind, handler in {**HANDLERS, **_OWN}.items():
+        app.add_exception_handler(kind, handler)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
+    app.add_middleware(Observed, metrics=service.metrics)
+    if not settings.require_token:
+        app.add_middleware(HostLimit)
+    return app
+
+
+@router.post("/step", responses=REFUSED, response_model_exclude_none=True)
+async def step(service: ServedDep, who: Admin) -> Decision:
+    """Decide now."""
+    worker = service.worker
+    found: Document = await service.ask(lambda core: worker.decide())
+    return Decision.model_validate(found)
+
+
+@router.get("/decisions", responses=REFUSED, response_model_exclude_none=True)
+async def decisions(
+    service: ServedDep,
+    who: Reader,
+    after: Annotated[int, Query(ge=0, description="Number of the last decision that is known.")] = 0,
+    wait_s: Annotated[float, Query(ge=0, le=60, description="Wait so long for the next one.")] = 0.0,
+) -> list[Decision]:
+    """Decisions since one, at most the last thousand; 409 where some of them are not kept any more."""
+    until = asyncio.get_running_loop().time() + wait_s
+    while True:
+        kept = list(service.worker.decisions)
+        found = [each for each in kept if each["number"] > after]
+        if found or asyncio.get_running_loop().time() >= until:
+            break
+        await asyncio.sleep(0.025)
+    if found and after + 1 < found[0]["number"]:
+        first = found[0]["number"]
+        raise refuse(
+            409, "forgotten", f"decisions from {first} on are kept; read all placements, then ask after={first}"
+        )
+    return [Decision.model_validate(each) for each in found]
+
+
+@health_router.get("/healthz")
+async def healthz() -> Health:
+    """Say that the process answers; needs no token."""
+    return Health(status="ok", api=1)
+
+
+@health_router.get("/readyz", responses={503: {"model": Problem}})
+async def readyz(service: ServedDep) -> Health:
+    """Say that decisions are made; needs no token."""
+    if service.worker.failing:
+        raise refuse(503, "failing", f"no decision is possible: {service.worker.failing[:500]}")
+    return Health(status="ok", api=1)
+
+
+@health_router.get("/metrics", response_class=Response)
+async def metrics(service: ServedDep, who: Reader) -> Response:
+    """The service's figures, for Prometheus; needs a reader's token."""
+    for name, value in (await service.ask(lambda core: core.facts())).items():
+        service.metrics.state.labels(name).set(value)
+    service.metrics.waiting.set(service.worker.waiting)
+    return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@health_router.get("/docs", include_in_schema=False)
+def documentation(request: Request) -> HTMLResponse:
+    """All routes on one page that loads nothing from elsewhere."""
+    return HTMLResponse(page(request.app.openapi()))
+
+
+async def _event(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": {"reason": "refused", "message": str(error)}}, 409)
+
+
+async def _storage(request: Request, error: Exception) -> JSONResponse:
+    detail = {"reason": "busy" if isinstance(error, BusyError) else "storage", "message": str(error)}
+    return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "1"})
+
+
+_OWN: dict[type[Exception], Any] = {RefusedEvent: _event, BusyError: _storage, StorageError: _storage}

@@ -1,0 +1,128 @@
+"""The live flow scheduler as a core: events of `flowlex.instances.events`, decisions as plain documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from flowlex.instances import events as ev
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
+from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.service.core import Document, RefusedEvent
+
+__all__ = ["ClusterCore"]
+
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
+
+
+class ClusterCore:
+    """See `flowlex.service.core.Core`.
+
+    Parameters
+    ----------
+    scheduler
+        Where everything happens.
+    """
+
+    def __init__(self, scheduler: FlowScheduler) -> None:
+        self.scheduler = scheduler
+        self.pending = 0
+        self._differs = False  # whether a step made again decided otherwise than the log says
+
+    @classmethod
+    def load(
+        cls, state: Path | None, goals: Sequence[Goal], cluster: FlowInstance | None, **options: Any
+    ) -> ClusterCore:
+        """Go on from a snapshot, or begin with a cluster."""
+        if state is not None:
+            return cls(load_scheduler(state, goals))
+        return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
+
+    @property
+    def now_s(self) -> float:
+        """Time of the last decision."""
+        return self.scheduler.state.now_s
+
+    def take(self, event: Document, at_s: float) -> None:
+        """Hand an event to the scheduler."""
+        read = _ADAPTER.validate_python(event)
+        try:
+            self.scheduler.handle(read)
+        except (EventError, ModelError) as error:
+            raise RefusedEvent(str(error)) from error
+        self.pending += 1
+
+    def decide(self, at_s: float) -> Document:
+        """Step."""
+        delta = self.scheduler.step(max(at_s, self.now_s))
+        self.pending = 0
+        return _document(delta)
+
+    def redo(self, decision: Document, at_s: float) -> None:
+        """Step as then; another version of the program may choose another of several optima."""
+        self._differs |= self.decide(at_s) != decision
+
+    def settle(self) -> Document | None:
+        """Tell readers to read all placements anew where a step made again decided otherwise."""
+        if not self._differs:
+            return None
+        self._differs = False
+        state = self.scheduler.state
+        nothing: Document = {"placed": [], "moved": [], "stopped": [], "waiting": [], "reread": True}
+        counts = {"running": state.running, "waiting_count": len(state.tasks) - state.running}
+        return {"number": self.scheduler.steps, **nothing, **counts}
+
+    def facts(self) -> dict[str, float]:
+        """Sizes, for Prometheus."""
+        state = self.scheduler.state
+        return {
+            "machines": len(state.cluster.machines),
+            "slots": state.slots,
+            "jobs": len(state.jobs),
+            "tasks_running": state.running,
+            "tasks_waiting": len(state.tasks) - state.running,
+            "steps": self.scheduler.steps,
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the scheduler's state."""
+        save_scheduler(self.scheduler, path)
+
+    # Reading ---------------------------------------------------------------------------------------------------
+    def task(self, name: str) -> Document:
+        """Where a task is, or why it waits."""
+        try:
+            live = self.scheduler.state.task(name)
+        except EventError as error:
+            raise KeyError(name) from error
+        reason = None if live.machine is not None else self.scheduler.state.reason(name)
+        return {"task": name, "job": live.job, "machine": live.machine, "reason": reason}
+
+    def explain(self, name: str) -> Document:
+        """Why a task waits, and what would place it; asked of a copy, so that no decision depends on the question."""
+        self.task(name)
+        copy = deepcopy(self.scheduler)
+        try:
+            return asdict(copy.explain(name))
+        except EventError as error:
+            raise RefusedEvent(str(error)) from error
+
+
+def _document(delta: Delta) -> Document:
+    return {
+        "number": delta.number,
+        "placed": [list(each) for each in delta.placed],
+        "moved": [list(each) for each in delta.moved],
+        "stopped": [list(each) for each in delta.stopped],
+        "waiting": [list(each) for each in delta.waiting],
+        "running": delta.running,
+        "waiting_count": delta.waiting_count,
+    }

@@ -1,0 +1,65 @@
+"""What nodes and jobs tell the rounds of GPU assignment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from flowlex.instances.base import Name, Part, Positive
+from flowlex.instances.gpu import Job, Node
+
+__all__ = ["GPU_EVENT", "GpuEvent", "JobPart", "NodeGone", "NodeReport", "TaskEnd", "Transfer", "Withdrawn"]
+
+
+class NodeReport(Part):
+    """A node is there with these GPUs; a task on a GPU that it no longer has, or that is too small now, waits again."""
+
+    event: Literal["node"] = "node"
+    node: Node
+
+
+class NodeGone(Part):
+    """A node has left or failed; its tasks wait again."""
+
+    event: Literal["node_gone"] = "node_gone"
+    node: Name
+
+
+class JobPart(Part):
+    """A job's part of the network: the tasks that it wants to run, what each needs, and where its data lie.
+
+    A later part of the same job replaces its waiting tasks; those that run stay.
+    """
+
+    event: Literal["job"] = "job"
+    job: Job
+
+
+class Withdrawn(Part):
+    """A job goes, with all its tasks."""
+
+    event: Literal["withdrawn"] = "withdrawn"
+    job: Name
+
+
+class TaskEnd(Part):
+    """A running task has ended; one that failed waits again."""
+
+    event: Literal["task_end"] = "task_end"
+    task: Name
+    failed: bool = False
+
+
+class Transfer(Part):
+    """A task moved data: from its node's disk (one node twice), within a rack, or between racks."""
+
+    event: Literal["transfer"] = "transfer"
+    source: Name
+    target: Name
+    size_mb: Positive
+    seconds: Positive
+
+
+GpuEvent = Annotated[NodeReport | NodeGone | JobPart | Withdrawn | TaskEnd | Transfer, Field(discriminator="event")]
+GPU_EVENT: TypeAdapter[NodeReport | NodeGone | JobPart | Withdrawn | TaskEnd | Transfer] = TypeAdapter(GpuEvent)

@@ -1,0 +1,156 @@
+"""A write-ahead log in a folder: what was acknowledged is on disk, whatever happens to the process.
+
+``log-N.jsonl`` holds one record a line, after its checksum; ``state-N`` is the state before its first record. A
+snapshot writes the next state whole, opens the next log and drops the older pair, so that the folder does not grow. A
+line that a kill cut short was never acknowledged: it is dropped. Any other damage is refused, with file and line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Journal", "JournalError"]
+
+_DIGITS = 9
+
+
+class JournalError(Exception):
+    """The folder cannot be used, or what it holds is damaged."""
+
+
+class Journal:
+    """The log of one service; one process at a time may have it open.
+
+    Parameters
+    ----------
+    folder
+        Made when absent.
+
+    Raises
+    ------
+    JournalError
+        Another process has the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise JournalError(f"{folder} is in use by another service; stop it or name another folder") from error
+        self.number: int = max(self._numbers("state-"), default=0)
+        self.records = 0
+        self.size = 0
+        self._file = -1
+
+    @property
+    def state(self) -> Path | None:
+        """The newest snapshot; None before the first."""
+        path = self._path("state-", self.number)
+        return path if path.is_file() else None
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Records since the snapshot; afterwards the log is open for `append`.
+
+        Raises
+        ------
+        JournalError
+            A line other than the last is damaged.
+        """
+        path = self._path("log-", self.number)
+        self.records = self.size = 0
+        content = path.read_bytes() if path.is_file() else b""
+        lines = content.split(b"\n")
+        for line in lines[:-1]:
+            record = _record(line)
+            if record is None:
+                raise JournalError(f"{path}: line {self.records + 1} is damaged; restore the folder from a backup")
+            self.records += 1
+            self.size += len(line) + 1
+            yield record
+        self._open(path)
+
+    def append(self, records: Iterable[dict[str, Any]]) -> None:
+        """Put records on disk; when this returns, they survive a kill and a power cut.
+
+        Raises
+        ------
+        OSError
+            The disk refuses. What was written of them is taken back.
+        """
+        lines = [_line(record) for record in records]
+        data = b"".join(lines)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._file, view) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            raise
+        self.records += len(lines)
+        self.size += len(data)
+
+    def snapshot(self, save: Callable[[Path], None]) -> None:
+        """Write the state, begin a new log, and drop the old pair."""
+        number = self.number + 1
+        save(self._path("state-", number))
+        self._sync_folder()
+        self._close_file()
+        old, self.number, self.records, self.size = self.number, number, 0, 0
+        self._open(self._path("log-", number))
+        for path in (self._path("log-", old), self._path("state-", old)):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self._close_file()
+        os.close(self._lock)
+
+    def _open(self, path: Path) -> None:
+        self._close_file()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.ftruncate(self._file, self.size)
+        os.fsync(self._file)
+        self._sync_folder()
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _sync_folder(self) -> None:
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self.folder / f"{kind}{number:0{_DIGITS}}{'.jsonl' if kind == 'log-' else ''}"
+
+    def _numbers(self, kind: str) -> list[int]:
+        names = (path.name.removeprefix(kind) for path in self.folder.glob(f"{kind}*"))
+        return [int(name) for name in names if name.isdigit()]
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    text = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """A record of a line, or None where the checksum does not fit."""
+    if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
+        return None
+    found: dict[str, Any] = json.loads(line[9:])
+    return found

@@ -1,0 +1,231 @@
+"""The one thread that changes a scheduler's state: requests queue up, and share one flush to disk."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from flowlex.service.core import Core, Document, RefusedEvent
+from flowlex.service.journal import Journal
+from flowlex.service.metrics import Metrics
+
+__all__ = ["BusyError", "StorageError", "Worker"]
+
+_LOG = logging.getLogger(__name__)
+_MOST_WAITING, _MOST_TOGETHER = 1000, 200
+C = TypeVar("C", bound=Core)
+
+
+class BusyError(Exception):
+    """Too many requests wait."""
+
+
+class StorageError(Exception):
+    """The log cannot be written; nothing of the request is kept."""
+
+
+class Worker(Generic[C]):
+    """A core, its journal, and the thread that works on both.
+
+    Parameters
+    ----------
+    journal
+        Read first: the core takes what it holds.
+    load
+        Makes the core from a snapshot, or (None) from nothing.
+    epoch_s
+        Wall-clock time of the service's second 0; its time goes on while it is down.
+    every_s
+        Decide so long after the last decision when events have come; None: only when asked.
+    snapshot_every
+        Records after which a snapshot is taken.
+    keep
+        Decisions that `decisions` remembers.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        load: Callable[[Path | None], C],
+        metrics: Metrics,
+        *,
+        epoch_s: float = 0.0,
+        every_s: float | None = None,
+        snapshot_every: int = 10_000,
+        keep: int = 1000,
+    ) -> None:
+        self.journal, self._load, self.metrics = journal, load, metrics
+        self.every_s, self._snapshot_every = every_s, snapshot_every
+        self.decisions: deque[Document] = deque(maxlen=keep)
+        self._records: list[Document] = []
+        self._queue: queue.SimpleQueue[tuple[Callable[[C], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._decided = time.monotonic()
+        self._dead = False
+        self.failing = ""  # why the last automatic decision failed
+        self.core: C = self._recover()
+        self._base = time.monotonic() - max(self.core.now_s, time.time() - epoch_s)
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
+
+    # What others call -------------------------------------------------------------------------------------------
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return self._queue.qsize()
+
+    def call(self, job: Callable[[C], Any]) -> Future[Any]:
+        """Run a function on the thread; its result comes once all that it changed is on disk."""
+        if self._dead:
+            raise StorageError(self.failing)
+        if self.waiting > _MOST_WAITING:
+            raise BusyError(f"{self.waiting} requests wait")
+        future: Future[Any] = Future()
+        self._queue.put((job, future))
+        return future
+
+    def close(self) -> None:
+        """Do what waits, take a snapshot and let the journal go."""
+        self._queue.put(None)
+        self._thread.join()
+        try:
+            if self.journal.records:
+                self.journal.snapshot(self.core.save)
+        except OSError as error:
+            _LOG.error("no last snapshot: %s", error)
+        self.journal.close()
+
+    # What jobs call, on the thread --------------------------------------------------------------------------------
+    def take(self, event: Document) -> None:
+        """Hand an event to the core and note it; raises `RefusedEvent`."""
+        at_s = self._now()
+        self.core.take(event, at_s)
+        self._records.append({"at_s": at_s, "event": event})
+
+    def decide(self) -> Document:
+        """Decide now; the decision is noted."""
+        at_s = self._now()
+        started = time.perf_counter()
+        decision = self.core.decide(at_s)
+        self.metrics.decision.observe(time.perf_counter() - started)
+        self._decided = time.monotonic()
+        self._records.append({"at_s": at_s, "decided": decision})
+        return decision
+
+    # The thread ---------------------------------------------------------------------------------------------------
+    def _now(self) -> float:
+        return round(time.monotonic() - self._base, 6)
+
+    def _run(self) -> None:
+        open_, last = True, False
+        while open_:
+            jobs, open_ = self._together(self._patience())
+            if jobs:
+                self._work(jobs)
+            due = self.every_s is not None and self.core.pending and self._patience() <= 0
+            if due and open_:
+                future: Future[Any] = Future()
+                self._work([(lambda core: self.decide(), future)])
+                error = future.exception()
+                self.failing = "" if error is None else f"{type(error).__name__}: {error}"
+                if error is not None and not last:
+                    _LOG.error("no decision: %s", self.failing)
+                last = error is not None
+                self._decided = time.monotonic() + (1.0 if last else 0.0)
+            if self.journal.records >= self._snapshot_every:
+                self._snapshot()
+
+    def _patience(self) -> float:
+        """Seconds until a decision is due."""
+        if self.every_s is None or not self.core.pending:
+            return 3600.0
+        return self._decided + self.every_s - time.monotonic()
+
+    def _together(self, seconds: float) -> tuple[list[tuple[Callable[[C], Any], Future[Any]]], bool]:
+        """Wait for a request and take those that stand behind it; False once the worker closes."""
+        jobs: list[tuple[Callable[[C], Any], Future[Any]]] = []
+        try:
+            item = self._queue.get(timeout=max(0.0, min(seconds, 3600.0)))
+            while item is not None:
+                jobs.append(item)
+                if len(jobs) == _MOST_TOGETHER:
+                    break
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            return jobs, True
+        return jobs, item is not None
+
+    def _work(self, jobs: list[tuple[Callable[[C], Any], Future[Any]]]) -> None:
+        done: list[tuple[Future[Any], Any]] = []
+        broken = False
+        for job, future in jobs:
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                done.append((future, job(self.core)))
+            except RefusedEvent as error:
+                done.append((future, error))
+            except Exception as error:  # a defect or an unsolvable step: memory is made again from the log
+                done.append((future, error))
+                broken = True
+        try:
+            self._commit()
+        except OSError as error:
+            broken = True
+            said = StorageError(f"the log cannot be written: {error.strerror or error}")
+            done = [(future, result if isinstance(result, Exception) else said) for future, result in done]
+        if broken:
+            self._start_again()
+        for future, result in done:
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+    def _start_again(self) -> None:
+        try:
+            self.core = self._recover()
+        except Exception as error:  # what is on disk cannot be used any more: refuse everything, and say why
+            self._dead, self.failing = True, f"the state cannot be made again: {error}"
+            _LOG.critical("%s", self.failing)
+
+    def _commit(self) -> None:
+        records, self._records = self._records, []
+        if not records:
+            return
+        started = time.perf_counter()
+        self.journal.append(records)
+        self.metrics.commit.observe(time.perf_counter() - started)
+        for record in records:
+            kind = "decision" if "decided" in record else "event"
+            self.metrics.records.labels(kind).inc()
+            if kind == "decision":
+                self.decisions.append({"at_s": record["at_s"], **record["decided"]})
+
+    def _snapshot(self) -> None:
+        try:
+            self.journal.snapshot(self.core.save)
+        except OSError as error:
+            _LOG.error("no snapshot: %s", error)
+
+    def _recover(self) -> C:
+        """The state as the journal has it."""
+        core = self._load(self.journal.state)
+        self.decisions.clear()
+        for record in self.journal.read():
+            if "decided" in record:
+                core.redo(record["decided"], record["at_s"])
+                self.decisions.append({"at_s": record["at_s"], **record["decided"]})
+            else:
+                core.take(record["event"], record["at_s"])
+        corrected = core.settle()
+        if corrected is not None:
+            _LOG.warning("decisions made again differ from the log's; decision %s says so", corrected["number"])
+            self.decisions.append({"at_s": core.now_s, **corrected})
+        return core

@@ -1,0 +1,44 @@
+"""Fixtures: applications in memory over a folder, as often as a test wants to start them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if any(find_spec(module) is None for module in ("fastapi", "sqlalchemy", "uvicorn", "httpx")):
+    collect_ignore_glob = ["test_*.py"]  # the extra `telemetry` is not installed
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[..., Any]]:
+    """Start a service of a kind in memory; starting again without closing is what a kill leaves behind."""
+    from fastapi.testclient import TestClient
+
+    from flowlex.service.app import create_app
+    from flowlex.service.journal import Journal
+    from flowlex.service.metrics import Metrics
+    from flowlex.service.worker import Worker
+    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.store import Store
+
+    with contextlib.ExitStack() as stack:
+
+        def begin(load: Any, routes: Any, *, auth: bool = False, **timing: Any) -> TestClient:
+            worker = Worker(Journal(folder), load, Metrics(), **timing)
+            store = stack.enter_context(contextlib.closing(Store(f"sqlite:///{folder}/tokens.db")))
+            app = create_app(worker, store, routes, "a test", Settings(require_token=auth, requests_per_s=None))
+            client = TestClient(app, base_url="http://127.0.0.1")
+            client.store, client.worker = store, worker  # type: ignore[attr-defined]
+            return stack.enter_context(client)
+
+        yield begin

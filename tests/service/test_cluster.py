@@ -1,0 +1,186 @@
+"""The live flow scheduler behind HTTP: events, decisions, questions, rights, and every restart as it was."""
+
+from __future__ import annotations
+
+import errno
+import time
+
+import numpy as np
+import pytest
+
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.goals import preset
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.service.cluster import ClusterCore
+from flowlex.service.cluster_routes import router
+from flowlex.telemetry.security import Role, new_token
+
+
+def load(state):
+    return ClusterCore.load(state, preset("quincy"), None)
+
+
+@pytest.fixture
+def api(start):
+    return start(load, router)
+
+
+def send(api, *events, status=200, **more):
+    answer = api.post("/v1/events", json={"events": list(events)}, **more)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def machine(name, slots=1):
+    return {"event": "add_machine", "machine": {"name": name, "slots": slots}}
+
+
+def job(name, *tasks, **more):
+    return {"event": "submit", "job": {"name": name, "tasks": [{"name": task} for task in tasks], **more}}
+
+
+def test_events_decisions_and_questions(api):
+    assert send(api, machine("m0"), job("j", "a", "b")) == {"taken": 2}
+    decision = api.post("/v1/step").json()
+    assert decision["number"] == 1 and decision["running"] == decision["waiting_count"] == 1
+    ((runs, at),) = decision["placed"]
+    waits = ({"a", "b"} - {runs}).pop()
+    assert at == "m0" and decision["waiting"][0][0] == waits
+    assert api.get("/v1/task", params={"name": runs}).json() == {"task": runs, "job": "j", "machine": "m0"}
+    assert api.get("/v1/task", params={"name": waits}).json()["reason"]
+    why = api.get("/v1/explanation", params={"task": waits}).json()
+    assert why["rule"] == "worth" and why["blocker"] == runs
+    assert api.get("/v1/placements").json() == {"number": 1, "places": {runs: "m0"}}
+    send(api, {"event": "finish", "task": runs})
+    assert api.post("/v1/step").json()["placed"] == [[waits, "m0"]]
+    assert [each["number"] for each in api.get("/v1/decisions", params={"after": 1}).json()] == [2]
+    assert api.get("/v1/decisions", params={"after": 2}).json() == []
+    said = api.get("/metrics").text
+    assert 'flowlex_scheduler_state{what="tasks_running"} 1.0' in said
+    assert 'flowlex_scheduler_records_total{kind="event"} 3.0' in said
+    assert "/v1/explanation" in api.get("/docs").text
+
+
+@pytest.mark.parametrize(
+    ("event", "status", "said"),
+    [
+        ({"event": "finish", "task": "zz"}, 409, "events[1]: no task is named 'zz'"),
+        ({"event": "step"}, 422, "events[1]: 'step' is not sent"),
+        ({"event": "finish", "task": "a", "at_s": 3}, 422, "events[1]: leave at_s out"),
+        ({"event": "nothing"}, 422, "does not match any of the expected tags"),
+        ({"event": "set_slots", "machine": "m0", "slots": 2.5}, 422, "valid integer"),
+    ],
+)
+def test_what_is_refused_says_why_and_how_much_was_taken(api, event, status, said):
+    answer = send(api, machine("m0"), event, status=status)
+    assert said in str(answer)
+    assert api.worker.core.pending == (1 if status == 409 else 0)
+    assert api.get("/v1/task", params={"name": "zz"}).status_code == 404
+    assert api.get("/v1/explanation", params={"task": "zz"}).status_code == 404
+    assert api.get("/v1/task", params={"nme": "zz"}).status_code == 422
+
+
+def live(api, rng, names, count):
+    """Some random events and a step; returns what was acknowledged."""
+    for _ in range(5):
+        if names and rng.random() < 0.4:
+            name = names.pop(int(rng.integers(len(names))))
+            send(api, {"event": "cancel", "task": name})
+        else:
+            count += 1
+            names.append(f"t{count}")
+            send(api, job(f"j{count}", f"t{count}"))
+    return api.post("/v1/step").json(), count
+
+
+def test_a_restart_without_a_close_is_as_if_nothing_had_happened(start, folder):
+    rng, names, count = np.random.default_rng(0), [], 0
+    api = start(load, router, snapshot_every=40)
+    send(api, *(machine(f"m{k}", 2) for k in range(4)))
+    for _ in range(12):
+        decision, count = live(api, rng, names, count)
+    before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
+    assert api.worker.journal.number > 0
+    api.worker.journal.close()  # no last snapshot, no goodbye
+    api.worker.close = lambda: None
+    again = start(load, router)
+    assert again.get("/v1/placements").json() == before[0]
+    kept = again.get("/v1/decisions", params={"after": decision["number"] - 1}).json()
+    assert kept == before[1][-1:]
+    instance = again.worker.core.scheduler.instance()
+    again.post("/v1/step")
+    fresh = FlowScheduling(FlowInstance.model_validate(instance.model_dump()), goals=preset("quincy")).solve("network")
+    assert fresh.score == again.worker.core.scheduler.score()
+
+
+def test_decisions_come_by_themselves_after_events(start):
+    api = start(load, router, every_s=0.01)
+    send(api, machine("m0"), job("j", "a"))
+    found = api.get("/v1/decisions", params={"wait_s": 30}).json()
+    assert found and found[-1]["running"] == 1
+    time.sleep(0.05)
+    assert api.worker.decisions[-1]["number"] == found[-1]["number"]  # nothing came, nothing is decided
+
+
+def test_old_decisions_are_told_to_be_gone(start):
+    api = start(load, router, keep=2)
+    send(api, machine("m0"))
+    for _ in range(4):
+        api.post("/v1/step")
+    answer = api.get("/v1/decisions", params={"after": 1})
+    assert answer.status_code == 409 and "decisions from 3 on are kept" in answer.text
+    assert len(api.get("/v1/decisions", params={"after": 2}).json()) == 2
+
+
+def test_a_disk_that_refuses_acknowledges_nothing_and_keeps_nothing(api, monkeypatch):
+    send(api, machine("m0"), job("j", "a"))
+
+    def full(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flowlex.service.journal.os.fdatasync", full, raising=False)
+        patch.setattr(api.worker.journal, "append", lambda records: full(0))
+        answer = api.post("/v1/events", json={"events": [job("k", "b")]})
+        assert answer.status_code == 503 and "No space left" in answer.text
+    assert api.get("/v1/task", params={"name": "b"}).status_code == 404
+    assert send(api, job("k", "b")) == {"taken": 1}
+
+
+def test_a_defect_in_a_step_leaves_the_state_of_the_log(api, monkeypatch):
+    send(api, machine("m0"), job("j", "a"))
+    monkeypatch.setattr(ClusterCore, "decide", lambda self, at_s: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        api.post("/v1/step")
+    monkeypatch.undo()
+    assert api.post("/v1/step").json()["placed"] == [["a", "m0"]]
+
+
+def test_a_step_made_again_otherwise_tells_readers_to_read_anew(start, folder):
+    api = start(load, router)
+    send(api, machine("m0"), machine("m1"), job("j", "a"))
+    api.post("/v1/step")
+    worker = api.worker
+    worker.call(lambda core: worker._records.append({"at_s": 9.0, "decided": {"number": 2, "placed": []}})).result()
+    worker._start_again()
+    assert worker.decisions[-1]["reread"] is True
+
+
+def test_an_agent_speaks_for_its_machine_only(start):
+    api = start(load, router, auth=True)
+    made = {role: new_token(api.store, role) for role in (Role.ADMIN, Role.READER)}
+    agent = new_token(api.store, Role.AGENT, node="m0")
+    as_agent, as_admin = ({"headers": {"authorization": f"Bearer {t}"}} for t in (agent, made[Role.ADMIN]))
+    assert send(api, machine("m0"), status=401)
+    assert send(api, machine("m0"), **as_agent) == {"taken": 1}
+    assert send(api, machine("m1"), status=403, **as_agent)
+    assert send(api, job("j", "a", "b"), status=403, **as_agent)
+    assert send(api, machine("m1"), job("j", "a", "b"), **as_admin) == {"taken": 2}
+    places = {task: at for task, at in api.post("/v1/step", **as_admin).json()["placed"]}
+    mine, other = sorted(places, key=lambda task: places[task])
+    assert send(api, {"event": "finish", "task": other}, status=403, **as_agent)
+    assert send(api, {"event": "finish", "task": mine}, **as_agent) == {"taken": 1}
+    reader = {"headers": {"authorization": f"Bearer {made[Role.READER]}"}}
+    assert api.get("/v1/placements", **reader).json()["places"] == {other: "m1"}
+    assert api.post("/v1/step", **reader).status_code == 403
+    assert api.get("/healthz").status_code == api.get("/readyz").status_code == 200

@@ -1,0 +1,88 @@
+"""The log on disk: what a kill cuts short is dropped, other damage is refused, snapshots keep the folder small."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from flowlex.service.journal import Journal, JournalError
+
+
+def records(folder: Path) -> list[int]:
+    journal = Journal(folder)
+    found = [record["n"] for record in journal.read()]
+    journal.close()
+    return found
+
+
+def write(folder: Path, *numbers: int) -> Path:
+    journal = Journal(folder)
+    list(journal.read())
+    journal.append([{"n": number} for number in numbers])
+    journal.close()
+    return folder / "log-000000000.jsonl"
+
+
+def test_records_survive_and_a_torn_last_line_goes(folder):
+    path = write(folder, 1, 2)
+    write(folder, 3)
+    assert records(folder) == [1, 2, 3]
+    whole = path.read_bytes()
+    for cut in range(1, 12):
+        path.write_bytes(whole[:-cut])
+        assert records(folder) == [1, 2]
+        path.write_bytes(whole)
+    path.write_bytes(whole[:-4])
+    write(folder, 4)  # goes on behind what is whole
+    assert records(folder) == [1, 2, 4]
+
+
+def test_a_damaged_line_in_the_middle_is_refused(folder):
+    path = write(folder, 1, 2, 3)
+    path.write_bytes(path.read_bytes().replace(b'"n":2', b'"n":7'))
+    with pytest.raises(JournalError, match="line 2 is damaged; restore the folder from a backup"):
+        records(folder)
+
+
+def test_one_process_at_a_time(folder):
+    journal = Journal(folder)
+    with pytest.raises(JournalError, match="in use by another service"):
+        Journal(folder)
+    journal.close()
+    Journal(folder).close()
+
+
+def test_a_snapshot_begins_a_new_log_and_drops_the_old(folder):
+    write(folder, 1)
+    journal = Journal(folder)
+    list(journal.read())
+    journal.snapshot(lambda path: path.write_text("state 1"))
+    journal.append([{"n": 2}])
+    journal.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "log-000000001.jsonl", "state-000000001"]
+    journal = Journal(folder)
+    assert journal.state.read_text() == "state 1" and [r["n"] for r in journal.read()] == [2]
+    journal.close()
+
+
+def test_a_full_disk_leaves_what_was_there(folder, monkeypatch):
+    write(folder, 1)
+    journal = Journal(folder)
+    list(journal.read())
+    real = os.write
+
+    def some(file, data):
+        if len(data) < 12:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data[:10])
+
+    monkeypatch.setattr("flowlex.service.journal.os.write", some)
+    with pytest.raises(OSError, match="No space left"):
+        journal.append([{"n": 2}])
+    monkeypatch.undo()
+    journal.append([{"n": 3}])
+    journal.close()
+    assert records(folder) == [1, 3]
