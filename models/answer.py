@@ -136,7 +136,7 @@ class Solution:
     duals
         `Dual` by name of the constraint, exactly those that the model's equations promise.
     certificate
-        The recomputed checks; always attached to an answer.
+        The recomputed checks; attached to every answer but those of ``solve(certify=False)``, whose message says so.
     infeasibility, unboundedness
         Why there is no answer, or no best one.
     """
@@ -258,4 +258,6 @@ class Solution:
             facts |= self.metrics()
         if self.certificate is not None:
             facts["certificate"] = str(self.certificate).splitlines()[0]
+        elif self.status.has_answer:
+            facts["certificate"] = self.message or "none"
         return html_table(f"{self.model}: {self.instance}", facts)

@@ -6,7 +6,7 @@ import time
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint
 from inspect import cleandoc
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     import pulp
 
 __all__ = ["Dual", "Equation", "Model", "ModelError", "Run", "Seconds", "Solution", "Symbol"]
+
+
+#: What an answer says that nobody has recomputed.
+UNCERTIFIED = "not certified: solved with certify=False"
 
 
 @dataclass(frozen=True)
@@ -192,13 +196,16 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver."""
         return self.formulation.to_pulp()
 
-    def solve(self, engine: EngineName = "pulp", **options: Any) -> SolutionT:
+    def solve(self, engine: EngineName = "pulp", *, certify: bool = True, **options: Any) -> SolutionT:
         """Solve to a certified answer.
 
         Parameters
         ----------
         engine
             ``pulp``, ``highs`` or (networks) ``network``: the same answer at different speed.
+        certify
+            False: believe the engine and recompute nothing. The solution then has no certificate and its message says
+            so; saved, ``flowlex verify`` can still judge it. For simulations that solve thousands of times.
         options
             See `flowlex.formulations.SolveOptions`.
 
@@ -216,9 +223,11 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         run = self._run(engine, chosen)
         solved = time.perf_counter()
         solution = self._interpret(run)
-        certificate = self._certify(run, solution) if solution.status.claims else None
+        certificate = self._certify(run, solution) if certify and solution.status.claims else None
         if certificate is not None:
             certificate.require(f"{self.name}: {self.instance.name}")
+        if not certify:
+            solution = replace(solution, message=f"{solution.message} {UNCERTIFIED}".lstrip())
         done = time.perf_counter()
         return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
 

@@ -146,7 +146,9 @@ def solve(instance: PodInstance, engine: EngineName = ..., **options: Any) -> Pl
 def solve(instance: NetworkInstance, engine: EngineName = ..., **options: Any) -> NetworkFlow: ...
 @overload
 def solve(instance: Instance | str | Path, engine: EngineName = ..., **options: Any) -> Solution: ...
-def solve(instance: Instance | str | Path, engine: EngineName = "pulp", **options: Any) -> Solution:
+def solve(
+    instance: Instance | str | Path, engine: EngineName = "pulp", *, certify: bool = True, **options: Any
+) -> Solution:
     """Solve an instance, or the instance in a file, to a certified answer.
 
     Parameters
@@ -155,6 +157,8 @@ def solve(instance: Instance | str | Path, engine: EngineName = "pulp", **option
         What to solve.
     engine
         ``pulp``, ``highs`` or (networks) ``network``.
+    certify
+        False: recompute nothing; the solution says that it is not certified. See `Model.solve`.
     options
         Options of the model and of the solver (`SolveOptions`), by name.
 
@@ -177,7 +181,7 @@ def solve(instance: Instance | str | Path, engine: EngineName = "pulp", **option
         instance = read_instance(instance)
     names = {field.name for field in dataclasses.fields(SolveOptions)}
     solver = {name: options.pop(name) for name in names & options.keys()}
-    solution: Solution = model_for(instance, **options).solve(engine, **solver)
+    solution: Solution = model_for(instance, **options).solve(engine, certify=certify, **solver)
     return solution
 
 

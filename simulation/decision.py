@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import Field
 
 from flowlex.instances.scenario import Decision
 from flowlex.simulation.kernel import SimulationError
 
-__all__ = ["ask"]
+__all__ = ["Each", "EveryNth", "ask"]
 
 Action = TypeVar("Action")
+#: How often something is certified: every time, every second time, ...; 0: never.
+Each = Annotated[int, Field(ge=0)]
+
+
+class EveryNth:
+    """True the first time and every n-th time after, False in between; always False for 0.
+
+    >>> turn = EveryNth(3)
+    >>> [next(turn) for _ in range(4)]
+    [True, False, False, True]
+    """
+
+    def __init__(self, each: int) -> None:
+        self.each = int(each)
+        self._count = 0
+
+    def __next__(self) -> bool:
+        self._count += 1
+        return bool(self.each) and (self._count - 1) % self.each == 0
 
 
 def ask(

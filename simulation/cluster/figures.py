@@ -70,7 +70,8 @@ def figures(log: RunLog) -> dict[str, float]:
 
     ``total_s`` is DT, from the first start to the last event; ``run_s`` the mean time of a task from ready to its end,
     waiting included; ``wait_s`` the part before its last start; ``snp`` the geometric mean of ideal over actual run
-    time; ``utilisation`` the part of DT that tasks held of the resource that they held most.
+    time; ``utilisation`` the part of DT that tasks held of the resource that they held most; ``uncertified_rounds``
+    those whose optimum was believed, not certified.
     """
     ready: dict[str, float] = {}
     started: dict[str, float] = {}
@@ -78,7 +79,7 @@ def figures(log: RunLog) -> dict[str, float]:
     held: defaultdict[str, float] = defaultdict(float)
     waits, runs, logs = [], [], []
     first, counts = math.inf, dict.fromkeys(("finish", "give-up", "stop", "lost", "round", "too-late"), 0)
-    decision_s, lost_s = 0.0, 0.0
+    decision_s, lost_s, unproven = 0.0, 0.0, 0
     for record in log.records:
         event, at_s = record["event"], record["at_s"]
         if event in counts:
@@ -100,6 +101,7 @@ def figures(log: RunLog) -> dict[str, float]:
                 logs.append(math.log(max(record["ideal_s"], 1e-9) / max(at_s - arrived, 1e-9)))
         elif event == "round":
             decision_s += record["seconds"]
+            unproven += not record.get("proven", True)
     last = log.records[-1]["at_s"] if log.records else 0.0
     for name, begun in started.items():
         _hold(held, units[name], last - begun)
@@ -120,6 +122,7 @@ def figures(log: RunLog) -> dict[str, float]:
         "stops": float(counts["stop"]),
         "lost_s": lost_s,
         "rounds": float(counts["round"]),
+        "uncertified_rounds": float(unproven),
         "too_late": float(counts["too-late"]),
         "decision_s": decision_s,
     }

@@ -41,12 +41,10 @@ class Reading:
     complete
         Called with a task when its last byte has come.
     certify
-        Check rates whenever they change.
+        Check rates every so manieth time that they change; 0: never.
     """
 
-    def __init__(
-        self, state: State, log: RunLog, complete: Callable[[LiveTask], None], *, certify: bool = True
-    ) -> None:
+    def __init__(self, state: State, log: RunLog, complete: Callable[[LiveTask], None], *, certify: int = 1) -> None:
         self.log: RunLog
         self.state, self.log, self.complete = state, log, complete
         work, nodes, racks = state.workload, len(state.nodes), state.racks

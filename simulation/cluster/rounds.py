@@ -85,6 +85,7 @@ class Rounds:
         actions = self._checked(answer)
         starts = sum(isinstance(action, Start) for action in actions)
         self._count_idle(bool(actions) or bool(running))
+        proven = {} if self.policy.proven is None else {"proven": self.policy.proven}
         self.log.add(
             state.now_s,
             "round",
@@ -94,6 +95,7 @@ class Rounds:
             starts=starts,
             stops=len(actions) - starts,
             seconds=seconds,
+            **proven,
         )
         if not seconds:
             self._act(actions)

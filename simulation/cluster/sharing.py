@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.compiled import njit
+from flowlex.simulation.decision import EveryNth
 from flowlex.simulation.kernel import SimulationError
 
 __all__ = ["Floats", "Integers", "Transfer", "Transfers", "max_min_rates", "require_max_min"]
@@ -137,12 +138,12 @@ class Transfers:
     capacity
         (R,) MB/s of each resource; may be changed between calls of `share`.
     certify
-        Check the rates by their definition whenever they change.
+        Check the rates by their definition every so manieth time that they change; 0: never.
     """
 
-    def __init__(self, capacity: Floats, *, certify: bool = True) -> None:
+    def __init__(self, capacity: Floats, *, certify: int = 1) -> None:
         self.capacity = capacity
-        self.certify = certify
+        self.turn = EveryNth(certify)
         self.active: dict[Transfer, None] = {}
         self._rates: Floats = np.empty(0)
         self._rated: list[Transfer] = []
@@ -176,9 +177,9 @@ class Transfers:
         if not self._rated:
             self._rates = np.empty(0)
             return float("inf")
-        paths = np.stack([transfer.path for transfer in self._rated])
+        paths = np.array([transfer.path for transfer in self._rated])
         self._rates = max_min_rates(paths, self.capacity)
-        if self.certify:
+        if next(self.turn):
             require_max_min(paths, self.capacity, self._rates, self._since_s)
         left = np.array([transfer.left_mb for transfer in self._rated])
         moving = self._rates > 0.0

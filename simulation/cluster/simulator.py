@@ -13,6 +13,7 @@ from flowlex.instances.cluster import ClusterWorkload
 from flowlex.simulation.cluster.reading import Reading
 from flowlex.simulation.cluster.rounds import Rounds
 from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask, Policy, Start, State, Stop
+from flowlex.simulation.decision import Each
 from flowlex.simulation.kernel import Kernel, Planned, SimulationError
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import Run, checked
@@ -38,7 +39,7 @@ class ClusterParameters:
     most_attempts
         A job is given up when one of its tasks failed so often.
     certify
-        Check the rates of transfers by their definition whenever they change.
+        Check the rates of transfers by their definition every so manieth time that they change; 0: never.
     most_events
         The run ends with an error after so many.
     """
@@ -46,7 +47,7 @@ class ClusterParameters:
     round_s: _Seconds = 0.0
     fail: _Chance = 0.0
     most_attempts: Annotated[int, Field(ge=1)] = 4
-    certify: bool = True
+    certify: Each = 1
     most_events: Annotated[int, Field(ge=1)] = 20_000_000
 
 

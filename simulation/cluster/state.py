@@ -189,10 +189,13 @@ class Policy:
         Decide again after so many seconds while tasks wait, though nothing happened; None: only when something does.
     work
         Units of work of the last decision, for decision times that are counted; None when they are not.
+    proven
+        Whether the last decision's optimum was certified; None when it claims none. The log keeps it.
     """
 
     again_s: float | None = None
     work: float | None = None
+    proven: bool | None = None
 
     def decide(self, state: State) -> Iterable[Action]:
         """Answer what is to be done now."""

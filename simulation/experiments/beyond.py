@@ -34,9 +34,9 @@ def day(seed: int, quick: bool, *, load: float = 0.9, round_s: float = 60.0) -> 
     level = {job.name: job.priority for job in work.jobs}
     numbers: dict[str, float] = {}
     for who in _WHO:
-        policy = Flow(preset("borg"), certify=False) if who == "live" else made(who, where="first")
+        policy = Flow(preset("borg"), certify=0) if who == "live" else made(who, where="first")
         log = simulated(
-            work, policy, round_s=round_s, horizon_s=horizon_s, decision=Decision(mode="measured"), certify=False
+            work, policy, round_s=round_s, horizon_s=horizon_s, decision=Decision(mode="measured"), certify=0
         )
         found = figures(log)
         waits = _waits(log, level)

@@ -17,7 +17,7 @@ from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
-from flowlex.simulation.experiments._runs import run, simulated, workload
+from flowlex.simulation.experiments._runs import PROVEN, run, simulated, workload
 from flowlex.simulation.experiments.base import Experiment, Rule, Statement
 from flowlex.simulation.log import RunLog
 
@@ -29,7 +29,7 @@ def fair(seed: int, quick: bool, *, round_s: float = 1.0, **open_: Any) -> Mappi
     work = workload("cluster-servers", seed=seed, batch_tasks=60 if quick else 480, **open_)
     goals = (FairShares(), DataLocality(), Continuity(base=10, rate=10))
     snp = {
-        "Sirius": run(work, Flow(goals), round_s=round_s)["snp"],
+        "Sirius": run(work, Flow(goals, certify=PROVEN), round_s=round_s)["snp"],
         "Quincy": run(work, "Quincy", round_s=round_s)["snp"],
         "random": run(work, "random", round_s=round_s)["snp"],
     }
@@ -45,7 +45,7 @@ def images(seed: int, quick: bool, *, slow: float = 4.0) -> Mapping[str, float]:
     numbers: dict[str, float] = {}
     for tasks in (10, 20):
         work = workload("cluster-images", seed=seed, tasks=tasks, slow=slow)
-        sirius = run(work, Flow((Placement(),)))
+        sirius = run(work, Flow((Placement(),), certify=PROVEN))
         numbers[f"moves_Sirius_T{tasks}"] = sirius["stops"]
         mean_s = {
             "Sirius": sirius["run_s"],
@@ -65,7 +65,7 @@ def priority(seed: int, quick: bool, *, round_s: float = 0.5, **open_: Any) -> M
         sizes = {"batch_tasks": 40, "queries": 3, "servers": 3} if quick else {"batch_tasks": 480, "queries": 20}
         work = workload("cluster-servers", seed=seed, batch_priorities=classes, **{**sizes, **open_})
         horizon_s = work.jobs[-1].arrival_s + 300.0
-        for who, policy in (("Sirius", Flow(preset("borg"))), ("queue", "priority")):
+        for who, policy in (("Sirius", Flow(preset("borg"), certify=PROVEN)), ("queue", "priority")):
             log = simulated(work, cast(Any, policy), round_s=round_s, horizon_s=horizon_s)
             numbers[f"delay_s_{who}_{name}"] = _query_delay(log)
             numbers[f"stops_{who}_{name}"] = figures(log)["stops"]

@@ -13,6 +13,7 @@ from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask, Policy, State, reads_of
+from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.registry import policy
 
 __all__ = ["GPU", "Assignment", "round_instance"]
@@ -37,14 +38,25 @@ class Assignment(Policy):
         FSP, FS or FSU.
     rack, between_racks, waiting
         Penalties a1, a2, a3.
+    certify
+        Certify every so manieth round's optimum; 0: none.
     """
 
-    def __init__(self, fairness: Fairness, rack: float = 1.0, between_racks: float = 1.0, waiting: float = 1.0) -> None:
+    def __init__(
+        self,
+        fairness: Fairness,
+        rack: float = 1.0,
+        between_racks: float = 1.0,
+        waiting: float = 1.0,
+        certify: int = 1,
+    ) -> None:
         self.fairness = fairness
         self.penalties: Penalties = Penalties(rack, between_racks, waiting)
+        self.turn = EveryNth(certify)
 
     def decide(self, state: State) -> Iterable[Action]:
         """The optimum of this moment."""
+        self.proven = None
         yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
         waits = any(on_gpu(task) for task in state.waiting())
         free = any(place.free.get(GPU, 0) for place in state.open_places())
@@ -56,7 +68,9 @@ class Assignment(Policy):
         if instance is None:
             return
         self.work = float(len(tasks) * len(state.places))
-        solution = GpuAssignment(instance, policy=self.fairness, penalties=self.penalties).solve("network")
+        self.proven = next(self.turn)
+        model = GpuAssignment(instance, policy=self.fairness, penalties=self.penalties)
+        solution = model.solve("network", certify=self.proven)
         places = {place.name: place for place in state.places}
         names = instance.arrays.gpu_names
         chosen = [places[names[unit]] if unit >= 0 else None for unit in solution.gpu.tolist()]
@@ -123,8 +137,10 @@ def _tasks(state: State, job: LiveJob) -> list[tuple[LiveTask, Task]]:
 
 def _named(fairness: Fairness) -> None:
     @policy("cluster", fairness.value)
-    def make(rack: _Weight = 1.0, between_racks: _Weight = 1.0, waiting: _Weight = 1.0) -> Assignment:
-        return Assignment(fairness, rack, between_racks, waiting)
+    def make(
+        rack: _Weight = 1.0, between_racks: _Weight = 1.0, waiting: _Weight = 1.0, certify: Each = 1
+    ) -> Assignment:
+        return Assignment(fairness, rack, between_racks, waiting, certify)
 
 
 for _fairness in Fairness:

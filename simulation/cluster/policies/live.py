@@ -10,6 +10,7 @@ from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, Flo
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.simulation.cluster.state import Action, LiveNode, LivePlace, LiveTask, Policy, State, reads_of
+from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.registry import policy
 
@@ -29,12 +30,11 @@ class Flow(Policy):
     lexicographic
         Goals in strict order instead of their weighted sum.
     certify
-        Prove every step.
+        Certify every so manieth step; 0: none.
     """
 
-    def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: bool = True) -> None:
-        self.certify: bool
-        self.goals, self.lexicographic, self.certify = tuple(goals), lexicographic, certify
+    def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: int = 1) -> None:
+        self.goals, self.lexicographic, self.turn = tuple(goals), lexicographic, EveryNth(certify)
         self.scheduler: FlowScheduler | None = None
         self._known: dict[str, LiveTask] = {}
         self._expected: list[tuple[LiveTask, LivePlace]] = []
@@ -47,6 +47,7 @@ class Flow(Policy):
         scheduler = self.scheduler = self.scheduler or self._begin(state)
         self._correct(scheduler)
         self._tell(state, scheduler)
+        scheduler.certify = self.proven = next(self.turn)
         delta = scheduler.step(state.now_s)
         self.work = float(delta.events)
         places = self._places
@@ -69,7 +70,7 @@ class Flow(Policy):
         machines = tuple(machine_of(place) for place in state.places if place.node.up)
         self._machines = {machine.name for machine in machines}
         cluster = FlowInstance(name=state.workload.name, machines=machines)
-        return FlowScheduler(cluster, self.goals, lexicographic=self.lexicographic, certify=self.certify)
+        return FlowScheduler(cluster, self.goals, lexicographic=self.lexicographic)
 
     def _correct(self, scheduler: FlowScheduler) -> None:
         """Starts that came too late, because the scheduler thought too long, did not happen: forget and ask anew."""
@@ -148,12 +149,12 @@ def _wishes(task: ClusterTask) -> Iterator[Constraint]:
 
 
 @policy("cluster", "FlowScheduler")
-def flow(goals: Preset = "borg", lexicographic: bool = False, certify: bool = True) -> Flow:
+def flow(goals: Preset = "borg", lexicographic: bool = False, certify: Each = 1) -> Flow:
     """The live flow scheduler with a named cost model."""
     return Flow(preset(goals), lexicographic=lexicographic, certify=certify)
 
 
 @policy("cluster", "Quincy")
-def quincy() -> Flow:
+def quincy(certify: Each = 1) -> Flow:
     """Quincy's cost model: data locality, and credit for going on (SOSP 2009)."""
-    return Flow(preset("quincy"))
+    return Flow(preset("quincy"), certify=certify)
