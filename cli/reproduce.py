@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +49,7 @@ def reproduce(
 
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
     """
-    found = experiments(*(chosen or ()))
+    found = _possible(experiments(*(chosen or ())))
     if list_:
         rows = [(each.paper, each.name, each.title, len(each.statements)) for each in found]
         console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
@@ -86,6 +87,14 @@ def reproduce(
         console().print(rows_table(f"{output / 'report.html'}", ("experiment", "states", "theirs", "ours", ""), lines))
         note(", ".join(f"{many} {verdict}" for verdict, many in counts.items()))
     raise typer.Exit(0 if len(good) == len(finished) else 1)
+
+
+def _possible(chosen: Sequence[Experiment]) -> list[Experiment]:
+    """Without those that need the node information service, where it is not installed."""
+    without = [each for each in chosen if "service" in each.needs and find_spec("uvicorn") is None]
+    for each in without:
+        note(f"{each.name} is left out: it needs the service (pip install 'flowlex[telemetry]')")
+    return [each for each in chosen if each not in without]
 
 
 @dataclass(frozen=True)

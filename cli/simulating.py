@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,16 @@ def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
             write_event_log(events, target.with_name(target.name.replace(".run.jsonl", ".events.jsonl")))
 
 
+def _service() -> AbstractContextManager[Any]:
+    from flowlex.cli.information import running_service
+
+    return running_service()
+
+
+#: What experiments may need of the rooms above theirs.
+_PROVIDERS = {"service": _service}
+
+
 def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
     from flowlex.simulation.experiments import experiments
 
@@ -73,6 +84,8 @@ def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
     record |= {"name": experiment.name, "kind": "experiment", "model": experiment.paper}
     started = time.perf_counter()
     given = json.loads(task["given"])
-    numbers = dict(experiment.measure(task["seed"], task["quick"], **given))
+    with ExitStack() as stack:
+        handed = {need: stack.enter_context(_PROVIDERS[need]()) for need in experiment.needs}
+        numbers = dict(experiment.measure(task["seed"], task["quick"], **given, **handed))
     record["seconds"]["solve"] = time.perf_counter() - started
     record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": plain(numbers)}

@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowlex.instances.files import write_atomically
-from flowlex.simulation.experiments.base import Experiment, Statement, Verdict
+from flowlex.simulation.experiments.base import Curves, Experiment, Statement, Verdict
 from flowlex.simulation.statistics import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Measured", "Row", "figure_svg", "rows_of", "variants", "write_report"]
 
@@ -75,7 +78,7 @@ def _default(experiment: Experiment) -> str:
 
 
 def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
-    """One panel per statement: a dot with its interval per variant; shaded is where the rule says reproduced."""
+    """One panel per statement (a dot with its interval per variant; shaded: reproduced), then the curves."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -85,30 +88,54 @@ def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
     shown = [each for each in experiment.statements if _estimate(found, each.figure, {}) is not None]
     chosen = [given for given in variants(experiment) if any(one.given == given for one in found)]
     names = [", ".join(f"{k}={v}" for k, v in given.items()) or "default" for given in chosen]
-    height = (0.6 + 0.28 * len(chosen)) * max(len(shown), 1)
-    figure, axes = plt.subplots(max(len(shown), 1), 1, figsize=(8, height), layout="constrained", squeeze=False)
+    heights = [0.6 + 0.28 * len(chosen)] * len(shown) + [3.2] * len(experiment.curves)
+    figure, axes = plt.subplots(
+        len(heights), 1, figsize=(8, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
+    )
     for ax, each in zip(axes[:, 0], shown, strict=False):
-        for k, given in enumerate(chosen):
-            one = _estimate(found, each.figure, given)
-            if one is not None:
-                half = one.half if one.runs > 1 else 0.0
-                ax.errorbar(one.mean, k, xerr=half, fmt="o", color="C0" if not given else "C7", capsize=2)
-        if each.rule is not None and each.rule.size is not None:
-            low, high = (min(max(end, -1e300), 1e300) for end in each.rule.size)
-            left, right = ax.get_xlim()
-            if low < right and high > left:
-                ax.axvspan(max(low, left), min(high, right), color="C2", alpha=0.15)
-            ax.set_xlim(left, right)
         ax.set_yticks(range(len(chosen)), names, fontsize=6)
-        ax.invert_yaxis()
-        unit = f" ({each.unit})" if each.unit else ""
-        ax.set_title(f"{each.says}{unit}; theirs: {each.theirs}", fontsize=7, loc="left")
-        ax.tick_params(axis="x", labelsize=6)
+        _dots(ax, each, [_estimate(found, each.figure, given) for given in chosen])
+    for ax, curves in zip(axes[len(shown) :, 0], experiment.curves, strict=True):
+        _lines(ax, curves, [one.numbers for one in found if not one.given])
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def _dots(ax: Axes, each: Statement, ours: Sequence[Estimate | None]) -> None:
+    for k, one in enumerate(ours):
+        if one is not None:
+            half = one.half if one.runs > 1 else 0.0
+            ax.errorbar(one.mean, k, xerr=half, fmt="o", color="C7" if k else "C0", capsize=2)
+    if each.rule is not None and each.rule.size is not None:
+        low, high = (min(max(end, -1e300), 1e300) for end in each.rule.size)
+        left, right = ax.get_xlim()
+        if low < right and high > left:
+            ax.axvspan(max(low, left), min(high, right), color="C2", alpha=0.15)
+        ax.set_xlim(left, right)
+    ax.invert_yaxis()
+    unit = f" ({each.unit})" if each.unit else ""
+    ax.set_title(f"{each.says}{unit}; theirs: {each.theirs}", fontsize=7, loc="left")
+    ax.tick_params(axis="x", labelsize=6)
+
+
+def _lines(ax: Axes, curves: Curves, runs: Sequence[Mapping[str, float]]) -> None:
+    """Each line's mean over the seeds that have the point, and its interval."""
+    for prefix, label in curves.lines.items():
+        points = [curves.points(prefix, numbers) for numbers in runs]
+        xs = sorted({x for one in points for x in one})
+        ours = [Estimate.of([one[x] for one in points if x in one]) for x in xs]
+        means, halves = [one.mean for one in ours], [one.half if one.runs > 1 else 0.0 for one in ours]
+        (line,) = ax.plot(xs, means, marker="." if len(xs) < 20 else "", label=label)
+        low, high = ([m + sign * h for m, h in zip(means, halves, strict=True)] for sign in (-1, 1))
+        ax.fill_between(xs, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    ax.set_xlabel(curves.x, fontsize=7)
+    ax.set_ylabel(curves.y, fontsize=7)
+    ax.set_title(curves.title, fontsize=7, loc="left")
+    ax.tick_params(labelsize=6)
+    ax.legend(fontsize=6)
 
 
 def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]], *, quick: bool) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flowlex.simulation.statistics import Estimate
 
-__all__ = ["Experiment", "Rule", "Statement", "Verdict"]
+__all__ = ["Curves", "Experiment", "Rule", "Statement", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -88,6 +88,29 @@ class Statement:
     reason: str
 
 
+@dataclass(frozen=True)
+class Curves:
+    """A picture of measured numbers over something.
+
+    Attributes
+    ----------
+    title, x, y
+        Of the picture and its axes.
+    lines
+        Prefix of the numbers' names, and how the picture calls the line: ``wait@3`` is the line ``wait`` at x = 3.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, str]
+
+    def points(self, prefix: str, numbers: Mapping[str, float]) -> dict[float, float]:
+        """X to y of one line among the numbers of one run."""
+        start = f"{prefix}@"
+        return {float(name.removeprefix(start)): value for name, value in numbers.items() if name.startswith(start)}
+
+
 @dataclass(frozen=True, eq=False)  # compared by identity: it is a key of results
 class Experiment:
     """One experiment of a paper.
@@ -111,6 +134,11 @@ class Experiment:
         How many seeds the full and the quick report take; a sweep takes ``sweep_seeds`` (none when quick).
     alone
         Runs on its own, because it measures seconds of this machine.
+    curves
+        Pictures beside the statements' own.
+    needs
+        What whoever measures must hand in as a keyword, made anew for each seed; ``service``: a running node
+        information service, see `flowlex.simulation.experiments.load_partition.Information`.
     """
 
     name: str
@@ -123,3 +151,5 @@ class Experiment:
     quick_seeds: int = 3
     sweep_seeds: int = 3
     alone: bool = False
+    curves: tuple[Curves, ...] = ()
+    needs: tuple[str, ...] = ()

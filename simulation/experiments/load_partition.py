@@ -9,21 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
 from flowlex.models.load.model import LoadPartition
-from flowlex.simulation.experiments.base import Experiment, Rule, Statement
+from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement
 from flowlex.simulation.kernel import Kernel
 from flowlex.simulation.streams import Streams
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["EXPERIMENTS", "Information"]
 
 Floats = NDArray[np.float64]
 _WORKERS, _ITEMS, _ITEM_S = 4, 400, 0.5
 _STEP_S, _REST_S = 1.0, 5.0
+_EVALUATIONS = ("configuration", "cpu_load", "history")
+
+
+class Information(Protocol):
+    """A running node information service, empty at first."""
+
+    @property
+    def url(self) -> str:
+        """Where it is read."""
+        ...
+
+    def write(self, node: str, name: str, value: Any) -> None:
+        """Store a value of a node."""
+        ...
 
 
 class _Workers:
@@ -52,7 +68,11 @@ class _Workers:
 
     def _collect(self) -> None:
         self.stored, self.stored_s = self._sample(), self.kernel.now_s
+        self.tell("cpu_free", self.stored.tolist())
         self.kernel.after(self.interval_s, self._collect)
+
+    def tell(self, name: str, values: list[Any]) -> None:
+        """A value of every node is new; kept here alone, unless a service is there."""
 
     def shares(self, evaluation: str) -> list[int]:
         """Partition by an evaluation, with the model."""
@@ -87,6 +107,67 @@ class _Workers:
         return finish
 
 
+class _Served(_Workers):
+    """The same, but what the scheduler knows it reads from a running service, under names of its own there."""
+
+    def __init__(self, service: Information, prefix: str, *setting: Any) -> None:
+        self.service, self.prefix = service, prefix
+        super().__init__(*setting)
+        self.tell("cpu_cores", [1.0] * _WORKERS)
+        self.tell("items", [_ITEMS // _WORKERS] * _WORKERS)
+        self.tell("cpu_free", self.stored.tolist())
+        self.tell("processing_speed", [1.0 / _ITEM_S] * _WORKERS)
+
+    def tell(self, name: str, values: list[Any]) -> None:
+        """Collectors write."""
+        for k, value in enumerate(values):
+            self.service.write(f"w{k}", f"{self.prefix}.{name}", value)
+
+    def shares(self, evaluation: str) -> list[int]:
+        """Read the service, partition with the model."""
+        known = ("items", "cpu_cores", "cpu_free", "processing_speed")
+        names = {name: f"{self.prefix}.{name}" for name in known}
+        instance = from_telemetry(self.service.url, names=names, max_age_s=3600.0)
+        model = LoadPartition(instance, capacity=evaluation)  # type: ignore[arg-type]
+        return [int(target) for target in model.targets.tolist()]
+
+    def process(self, items: list[int]) -> Floats:
+        """Let every node process its items, and write its run and its speed over the last three."""
+        finish = super().process(items)
+        self.tell("run_history", [[record.items, record.seconds] for record in (runs[-1] for runs in self.history)])
+        done = [[(record.items, record.seconds) for record in runs[-3:]] for runs in self.history]
+        self.tell("processing_speed", [sum(n for n, _ in runs) / sum(s for _, s in runs) for runs in done])
+        return finish
+
+
+def served(
+    seed: int,
+    quick: bool,
+    *,
+    service: Information,
+    drift: float = 0.01,
+    noise: float = 0.1,
+    interval_s: float = 10.0,
+) -> Mapping[str, float]:
+    """The closed loop: read the service, partition, dispatch, run, time, write the history, partition again."""
+    numbers: dict[str, float] = {}
+    for evaluation in _EVALUATIONS:
+        workers = _Served(service, evaluation, seed, noise, drift, 0.6, interval_s)
+        uneven = []
+        for number in range(3 if quick else 8):
+            finish = workers.process(workers.shares(evaluation))
+            uneven.append(float((finish.max() - finish.min()) / finish.mean()))
+            numbers[f"finish_{evaluation}@{number + 1}"] = float(finish.max())
+            numbers[f"uneven_{evaluation}@{number + 1}"] = uneven[-1]
+            workers.kernel.run(workers.kernel.now_s + _REST_S)
+        numbers[f"uneven_{evaluation}"] = float(np.mean(uneven[1:]))
+    return numbers | {
+        "history/configuration": numbers["uneven_history"] / numbers["uneven_configuration"],
+        "history/cpu": numbers["uneven_history"] / numbers["uneven_cpu_load"],
+        "first/last": numbers["uneven_history@1"] / max(uneven[-1], 1e-9),
+    }
+
+
 def evaluations(
     seed: int,
     quick: bool,
@@ -98,7 +179,7 @@ def evaluations(
 ) -> Mapping[str, float]:
     """Unevenness ((last - first) / mean finish) and finish by evaluation; the first run of each is warm-up."""
     numbers = {}
-    for evaluation in ("configuration", "cpu_load", "history"):
+    for evaluation in _EVALUATIONS:
         workers = _Workers(seed, noise, drift, sensitivity, interval_s)
         uneven, last = [], []
         for _ in range(4 if quick else 12):
@@ -145,7 +226,49 @@ def reading(seed: int, quick: bool, *, collect_s: float = 0.5, drift: float = 0.
     }
 
 
+_LINES = {"configuration": "by configuration", "cpu_load": "by CPU load", "history": "by history"}
+_LOOP = "the running service (REST, SQLite) between simulated nodes and the scheduler; one writer for all nodes"
+
 EXPERIMENTS = (
+    Experiment(
+        "load-service",
+        "load_partition",
+        "The closed loop through the node information service: collect, partition, run, write history, partition again",
+        (
+            Statement(
+                "history/configuration", "history is better than configuration", "better", "", Rule((0, 1)), _LOOP
+            ),
+            Statement("history/cpu", "history is better than CPU load", "better", "", Rule((0, 1)), _LOOP),
+            Statement(
+                "first/last",
+                "unevenness by history in the first run over that in the last",
+                "none stated",
+                "",
+                None,
+                "the first run knows no history: all nodes count as alike",
+            ),
+        ),
+        served,
+        {"drift": (0.01, 0.0, 0.1), "interval_s": (10.0, 60.0)},
+        seeds=5,
+        quick_seeds=1,
+        sweep_seeds=1,
+        curves=(
+            Curves(
+                "Seconds until the last node is done, by run",
+                "run",
+                "s",
+                {f"finish_{name}": label for name, label in _LINES.items()},
+            ),
+            Curves(
+                "Spread of finish times over their mean, by run",
+                "run",
+                "",
+                {f"uneven_{name}": label for name, label in _LINES.items()},
+            ),
+        ),
+        needs=("service",),
+    ),
     Experiment(
         "load-evaluations",
         "load_partition",

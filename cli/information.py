@@ -1,0 +1,63 @@
+"""A node information service for as long as an experiment needs one: empty, on a port of this machine only."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flowlex.telemetry.client import TelemetryClient
+
+__all__ = ["HandedIn", "running_service"]
+
+_START_S = 30.0
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """See `flowlex.simulation.experiments.load_partition.Information`."""
+
+    url: str
+    client: TelemetryClient
+
+    def write(self, node: str, name: str, value: Any) -> None:
+        """Store a value; it is on disk when this returns."""
+        from flowlex.telemetry.schemas import Sample
+
+        self.client.write(node, [Sample(name=name, time=time.time(), value=value)])
+
+
+@contextlib.contextmanager
+def running_service() -> Iterator[HandedIn]:
+    """Serve a new, empty SQLite database on a free port of the loopback; all is gone afterwards."""
+    import uvicorn
+
+    from flowlex.telemetry.app import create_app
+    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.store import Store
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Store(f"sqlite:///{folder}/service.db")) as store:
+        app = create_app(store, Settings(require_token=False, requests_per_s=None))
+        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
+        with contextlib.closing(config.bind_socket()) as listener:
+            server = uvicorn.Server(config)
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+            thread.start()
+            try:
+                until = time.monotonic() + _START_S
+                while not server.started:
+                    if time.monotonic() > until or not thread.is_alive():
+                        raise RuntimeError(f"the node information service did not start in {_START_S:g} s")
+                    time.sleep(0.01)
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                with TelemetryClient(url) as client:
+                    yield HandedIn(url, client)
+            finally:
+                server.should_exit = True
+                thread.join(_START_S)
