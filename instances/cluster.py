@@ -83,6 +83,10 @@ class ClusterTask(Part):
     """Further tasks of the job that must have ended, without reading from them."""
     slow: Mapping[Name, Positive] = Field(default_factory=dict)
     """By label: computing takes so many times as long on a node *without* the label."""
+    fast: Mapping[Name, Positive] = Field(default_factory=dict)
+    """By label: computing is so many times as fast on a node *with* the label."""
+    keeps: bool = False
+    """When it is stopped, what it has computed is kept (a checkpoint); else it starts anew."""
 
 
 class ClusterJob(Part):

@@ -232,10 +232,8 @@ class ClusterRun:
     def _compute(self, task: LiveTask) -> None:
         """All data are there."""
         assert task.place is not None
-        seconds = task.task.compute_s
-        for label, factor in task.task.slow.items():
-            if label not in task.place.node.labels:
-                seconds *= factor
+        seconds = task.left * task.seconds_on(task.place.node)
+        task.computing = self.state.now_s, seconds
         self.log.add(self.state.now_s, "compute", task=task.name, seconds=seconds)
         if self.parameters.fail:
             chance, part = self.streams.of(f"failure of {task.name}").random(2)
@@ -247,7 +245,7 @@ class ClusterRun:
     def _release(self, task: LiveTask) -> None:
         place = task.place
         assert place is not None
-        task.place = None
+        task.place = task.computing = None
         del place.tasks[task], task.job.running[task]
         for name, much in task.task.demand.items():
             place.free[name] += much
@@ -259,6 +257,10 @@ class ClusterRun:
     def _halt(self, task: LiveTask, why: str) -> None:
         """A task stops before its end; it is nowhere then."""
         self.reading.abort(task)
+        lost_s = self.state.now_s - task.started_s
+        if task.task.keeps:
+            task.left = task.left_at(self.state.now_s)
+            lost_s = lost_s if task.computing is None else task.computing[0] - task.started_s
         self._release(task)
         self._rates_change()
         self.log.add(
@@ -267,7 +269,7 @@ class ClusterRun:
             task=task.name,
             job=task.job.name,
             why=why,
-            lost_s=self.state.now_s - task.started_s,
+            lost_s=lost_s,
         )
 
     def _fail(self, task: LiveTask) -> None:
@@ -284,7 +286,10 @@ class ClusterRun:
         self._release(task)
         task.made_on = node
         self.state.news.append(("ended", task))
-        ideal_s = task.task.compute_s + sum(read.size_mb for read in task.task.reads) / self.state.nominal[0]
+        ideal_s = (
+            task.task.compute_s / max([1.0, *task.task.fast.values()])
+            + sum(read.size_mb for read in task.task.reads) / self.state.nominal[0]
+        )
         self.log.add(self.state.now_s, "end", task=task.name, job=task.job.name, ideal_s=ideal_s)
         task.job.left -= 1
         for other in task.needed_by:
@@ -315,7 +320,7 @@ class ClusterRun:
     def _lose(self, task: LiveTask) -> None:
         """What a task made is gone while others still need it: it must run again, and so must they wait."""
         self.log.add(self.state.now_s, "lost", task=task.name, job=task.job.name)
-        task.made_on = None
+        task.made_on, task.left = None, 1.0
         task.job.left += 1
         for other in task.needed_by:
             other.missing += 1

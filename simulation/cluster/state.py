@@ -50,9 +50,26 @@ class LiveTask:
         When it last started.
     attempts
         How often it has started.
+    left
+        Part of its computing that is still to be done, when it last stopped: 1 unless it keeps what it has computed.
+    computing
+        When it began to compute and how many seconds it needs from then; None while it reads or does not run.
     """
 
-    __slots__ = ("attempts", "job", "made_on", "missing", "needed_by", "needs", "number", "place", "started_s", "task")
+    __slots__ = (
+        "attempts",
+        "computing",
+        "job",
+        "left",
+        "made_on",
+        "missing",
+        "needed_by",
+        "needs",
+        "number",
+        "place",
+        "started_s",
+        "task",
+    )
 
     def __init__(self, task: ClusterTask, job: LiveJob, number: int) -> None:
         self.number: int
@@ -64,11 +81,29 @@ class LiveTask:
         self.made_on: LiveNode | None = None
         self.started_s: float = 0.0
         self.attempts: int = 0
+        self.left: float = 1.0
+        self.computing: tuple[float, float] | None = None
 
     @property
     def name(self) -> str:
         """Its name."""
         return self.task.name
+
+    def seconds_on(self, node: LiveNode) -> float:
+        """Seconds of computing, all of it, on a node."""
+        seconds = self.task.compute_s
+        for label, factor in self.task.slow.items():
+            seconds *= 1.0 if label in node.labels else factor
+        for label, factor in self.task.fast.items():
+            seconds /= factor if label in node.labels else 1.0
+        return seconds
+
+    def left_at(self, now_s: float) -> float:
+        """Part of its computing that is left now."""
+        if self.computing is None:
+            return self.left
+        begun_s, seconds = self.computing
+        return self.left * max(1.0 - (now_s - begun_s) / seconds, 0.0) if seconds else 0.0
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"

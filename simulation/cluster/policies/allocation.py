@@ -1,0 +1,180 @@
+"""Shares of GPU time as a policy: an `Allocation`, kept by whole rounds with a proven lag (`schedule_rounds`).
+
+The first label of a node says its type of GPU. Each GPU task is a job of the allocation: it takes so many GPUs at once
+and computes so fast on each type. Whoever is not of a round's configuration is stopped; tasks should keep what they
+have computed (``keeps``), as training with checkpoints does. Tasks without GPU start where their data are cheapest.
+
+New shares are found when GPU tasks have come or ended or nodes have failed or returned, at the next round. Every plan
+begins at a random one of its rounds: each configuration then has its share of the first rounds in expectation, however
+often plans change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from flowlex.instances.allocation import AllocationInstance, AllocationJob, Entity, GpuType, JobType
+from flowlex.models.allocation.baselines import BASELINES, baseline
+from flowlex.models.allocation.model import Allocation
+from flowlex.models.allocation.rounds import schedule_rounds
+from flowlex.simulation.cluster.policies.gpu import GPU, on_gpu
+from flowlex.simulation.cluster.policies.queues import start_where_cheapest
+from flowlex.simulation.cluster.state import Action, LiveNode, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.decision import Each, EveryNth
+from flowlex.simulation.registry import policy
+
+__all__ = ["Shares", "allocation_round", "gpu_type"]
+
+#: Rounds of a plan, and how many of its first may be the beginning.
+_ROUNDS, _BEGINNINGS = 200, 100
+
+Chosen = Literal[
+    "max_min",
+    "water_filling",
+    "hierarchical",
+    "makespan",
+    "finish_time",
+    "max_throughput",
+    "fifo",
+    "proportional",
+    "isolated",
+]
+
+
+@policy("cluster", "allocation")
+class Shares(Policy):
+    """Rounds of an allocation.
+
+    Parameters
+    ----------
+    shares
+        A policy of `Allocation`, or one of its baselines. With ``hierarchical``, users are the entities.
+    seconds
+        Length of a round.
+    fill
+        Whether GPUs that a round leaves free go to waiting tasks, the earliest first.
+    certify
+        Certify every so manieth allocation; 0: none.
+    """
+
+    def __init__(
+        self,
+        shares: Chosen = "max_min",
+        seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0,
+        fill: bool = True,
+        certify: Each = 1,
+    ) -> None:
+        self.shares: Chosen
+        self.shares, self.again_s, self.fill, self.turn = shares, seconds, fill, EveryNth(certify)
+        self._plan: list[dict[str, str]] = []
+        self._known: frozenset[str] = frozenset()
+        self._next, self._round_s = 0, 0.0
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """Stop and start what the round says; between rounds only fill what is free."""
+        self.proven = None
+        yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
+        tasks = [task for job in state.jobs.values() for task in (*job.running, *job.waiting) if on_gpu(task)]
+        assert self.again_s is not None
+        if tasks and state.now_s >= self._round_s:
+            self._round_s = state.now_s + self.again_s
+            yield from self._turn_over(state, tasks)
+        if self.fill:
+            waiting = sorted((task for task in state.waiting() if on_gpu(task)), key=lambda task: task.number)
+            tried = {action.task for action in state.tried}
+            yield from start_where_cheapest(state, (task for task in waiting if task not in tried))
+
+    def _turn_over(self, state: State, tasks: list[LiveTask]) -> Iterator[Action]:
+        """One round of the plan, made anew where it no longer holds."""
+        up = [node for node in state.nodes if node.up]
+        known = frozenset([*(task.name for task in tasks), *(node.name for node in up)])
+        if known != self._known or self._next >= len(self._plan):
+            self._known, self._plan = known, self._planned(state, tasks)
+            self._next = int(state.random.integers(min(_BEGINNINGS, len(self._plan)) or 1))
+        wanted = self._plan[self._next] if self._plan else {}
+        self._next += 1
+        for task in tasks:
+            if task.place is not None and wanted.get(task.name) != gpu_type(task.place.node):
+                yield state.stop(task)
+        for task in sorted(tasks, key=lambda task: -task.task.demand[GPU]):  # large ones first, so that small ones fill
+            if task.place is not None and wanted.get(task.name) == gpu_type(task.place.node):
+                continue
+            place = _fullest(state, task, wanted.get(task.name))
+            if place is not None:
+                yield state.start(task, place)
+
+    def _planned(self, state: State, tasks: list[LiveTask]) -> list[dict[str, str]]:
+        """For every round of a new plan, who runs on which type."""
+        instance = allocation_round(state, tasks, hierarchical=self.shares == "hierarchical")
+        if instance is None:
+            return []
+        self.work = float(len(instance.jobs) * len(instance.gpu_types))
+        if self.shares in BASELINES:
+            solution = baseline(instance, self.shares)
+        else:
+            self.proven = next(self.turn)
+            options: dict[str, Any] = {"policy": self.shares}
+            solution = Allocation(instance, **options).solve("highs", certify=self.proven)
+        rounds = schedule_rounds(solution, self.again_s or 1.0, rounds=_ROUNDS, shrink=True).to_dict()
+        names = [{run["jobs"][0]: run["gpu_type"] for run in one} for one in rounds["configurations"]]
+        return [names[number] for number in rounds["rounds"]]
+
+
+def allocation_round(state: State, tasks: list[LiveTask], *, hierarchical: bool = False) -> AllocationInstance | None:
+    """What is up and what wants GPUs as an instance; tasks that fit nothing that is up are left out.
+
+    Speeds are parts of the task's own ``compute_s`` per second, steps what is left of it.
+    """
+    count: Counter[str] = Counter()
+    first: dict[str, LiveNode] = {}
+    largest: Counter[str] = Counter()
+    for place in state.places:
+        if place.node.up and place.place.capacity.get(GPU):
+            kind, much = gpu_type(place.node), place.place.capacity[GPU]
+            count[kind] += much
+            largest[kind] = max(largest[kind], much)
+            first.setdefault(kind, place.node)
+    kinds, jobs = [], []
+    for task in tasks:
+        need = task.task.demand[GPU]
+        speed = {kind: _speed(task, node) for kind, node in first.items() if largest[kind] >= need}
+        if speed:
+            kinds.append(JobType(name=task.name, gpus=need, steps_per_s=speed))
+            left = max(task.left_at(state.now_s) * max(task.task.compute_s, 1.0), 1e-6)
+            waits_s = state.now_s - task.job.job.arrival_s
+            owner = task.job.job.user if hierarchical else None
+            jobs.append(
+                AllocationJob(name=task.name, job_type=task.name, steps_left=left, running_s=waits_s, entity=owner)
+            )
+    if not jobs:
+        return None
+    users = dict.fromkeys(job.entity for job in jobs if job.entity is not None)
+    return AllocationInstance(
+        name="round",
+        gpu_types=tuple(GpuType(name=kind, count=much) for kind, much in count.items()),
+        job_types=tuple(kinds),
+        jobs=tuple(jobs),
+        entities=tuple(Entity(name=user) for user in users),
+    )
+
+
+def gpu_type(node: LiveNode) -> str:
+    """Its first label; ``gpu`` without any."""
+    return node.node.labels[0] if node.node.labels else GPU
+
+
+def _speed(task: LiveTask, node: LiveNode) -> float:
+    """Part of `max(compute_s, 1)` that a second does."""
+    return max(task.task.compute_s, 1.0) / max(task.seconds_on(node), 1.0)
+
+
+def _fullest(state: State, task: LiveTask, kind: str | None) -> LivePlace | None:
+    """The place of a type with the least free GPUs that fits."""
+    if kind is None:
+        return None
+    places = (place for place in state.open_places() if gpu_type(place.node) == kind and place.fits(task))
+    return min(places, key=lambda place: (place.free[GPU], place.number), default=None)

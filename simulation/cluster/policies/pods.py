@@ -1,0 +1,180 @@
+"""Pods on places with vectors of resources: rules that place one after another, and the model, round by round.
+
+A place is a node of the pod model: ``core`` or ``slot`` are its cores, ``gb`` its memory, ``gpu_gb`` or ``gpu`` its GPU
+memory, counted per place as the paper does (one card). What a place has none of, nobody may ask of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.baselines import GeneticSettings, genetic, place
+from flowlex.models.pods.model import PodPlacement
+from flowlex.simulation.cluster.state import Action, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.decision import Each, EveryNth
+from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.registry import policy
+
+__all__ = ["PodModel", "PodRule", "pod_round"]
+
+Rule = Literal[
+    "first-fit", "best-fit", "dot-product", "gpu-clustering", "gpu-packing", "fgd", "kubernetes", "random", "genetic"
+]
+#: What the pod model calls each resource of a place.
+_FIELDS = {"core": "cpu", "slot": "cpu", "gb": "memory", "gpu_gb": "gpu", "gpu": "gpu"}
+#: Of each round; where nearly all chromosomes overflow, it gives up and first fit stands.
+_GENETIC = GeneticSettings(generations=20, attempts=400)
+_Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@policy("cluster", "pods")
+class PodRule(Policy):
+    """Waiting tasks, the most important first, each on the place that a rule says (see `flowlex.models.pods`).
+
+    Parameters
+    ----------
+    rule
+        One of the pod baselines; ``genetic`` places what first fit admits with the paper's genetic algorithm.
+    """
+
+    def __init__(self, rule: Rule = "fgd") -> None:
+        self.rule = rule
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """One pass over the queue."""
+        if not _some_fit(state):
+            return ()
+        instance, tasks = pod_round(state, list(state.waiting()))
+        self.work = float(len(tasks) * len(instance.nodes))
+        seed = int(state.random.integers(2**31))
+        if self.rule != "genetic":
+            cluster = place(instance, self.rule, seed=seed)
+        else:
+            found = genetic(instance, seed=seed, settings=_GENETIC).cluster
+            cluster = place(instance, "first-fit") if found is None else found  # no feasible chromosome was met
+        return list(_actions(state, instance, tasks, cluster.node))
+
+
+@policy("cluster", "PodPlacement")
+class PodModel(Policy):
+    """Each round is a `PodPlacement`: the most pods of each priority in turn, then the least uneven loads.
+
+    Parameters
+    ----------
+    balance
+        As for `PodPlacement`.
+    window
+        So many waiting tasks are looked at, the most important first, then the earliest: what bounds a round's work.
+    preempt_cost
+        Running tasks may be stopped for more important ones, each at this price; None: they may not.
+    absolute_gap, max_steps
+        Where a round's balance may stop, see `PodPlacement` and `SolveOptions`.
+    certify
+        Certify every so manieth round; 0: none.
+    """
+
+    def __init__(
+        self,
+        balance: Literal["deviation", "max_load", "mean_absolute"] = "deviation",
+        window: Annotated[int, Field(ge=1)] = 12,
+        preempt_cost: _Price | None = None,
+        absolute_gap: Annotated[float, Field(ge=0, lt=1)] = 0.01,
+        max_steps: Annotated[int, Field(ge=1)] = 500,
+        certify: Each = 1,
+    ) -> None:
+        self.balance: Literal["deviation", "max_load", "mean_absolute"]
+        self.balance, self.window, self.preempt_cost = balance, window, preempt_cost
+        self.absolute_gap, self.max_steps, self.turn = absolute_gap, max_steps, EveryNth(certify)
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """The optimum of this moment, to within the gap."""
+        self.proven = None
+        waiting = sorted(state.waiting(), key=lambda task: task.job.job.priority)[: self.window]
+        if not waiting or (self.preempt_cost is None and not _some_fit(state)):
+            return ()
+        instance, tasks = pod_round(state, waiting, self.preempt_cost)
+        self.work, self.proven = float(len(tasks) * len(instance.nodes)), next(self.turn)
+        model = PodPlacement(instance, balance=self.balance, absolute_gap=self.absolute_gap)
+        solution = model.solve("highs", max_steps=self.max_steps, certify=self.proven)
+        if solution.cluster is None:
+            raise SimulationError(f"the pod model has no answer ({solution.status}): {solution.message}")
+        return list(_actions(state, instance, tasks, solution.cluster.node))
+
+
+def pod_round(
+    state: State, waiting: Iterable[LiveTask], preempt_cost: float | None = None
+) -> tuple[PodInstance, list[LiveTask]]:
+    """A moment as an instance: what runs, and some of what waits; and its tasks in the order of the pods.
+
+    Raises
+    ------
+    SimulationError
+        A place has a resource that the pod model does not know.
+    """
+    tasks = [*state.running(), *waiting]
+    places = [place for place in state.places if place.node.up]
+    nodes = tuple(_node(place) for place in places)
+    return PodInstance(name="round", nodes=nodes, pods=tuple(_pod(task, preempt_cost) for task in tasks)), tasks
+
+
+def _some_fit(state: State) -> bool:
+    places = state.open_places()
+    kinds = {tuple(sorted(task.task.demand.items())): task for task in state.waiting()}
+    return any(place.fits(task) for task in kinds.values() for place in places)
+
+
+def _actions(state: State, instance: PodInstance, tasks: list[LiveTask], chosen: Iterable[int]) -> Iterable[Action]:
+    """From the placement of pods to what changes: stops first."""
+    places = {place.name: place for place in state.places}
+    to = [places[instance.nodes[node].name] if node >= 0 else None for node in np.asarray(chosen).tolist()]
+    for task, place in zip(tasks, to, strict=True):
+        if task.place is not None and task.place is not place:
+            yield state.stop(task)
+    for task, place in zip(tasks, to, strict=True):
+        if place is not None and task.place is not place:
+            yield state.start(task, place)
+
+
+def _amounts(of: Mapping[str, int], owner: str) -> dict[str, int]:
+    """Cores, memory and GPU memory, as the pod model names them."""
+    for name in of:
+        if name not in _FIELDS:
+            known = ", ".join(_FIELDS)
+            raise SimulationError(f"{owner} has the resource {name!r}; pod policies know {known}")
+    found = {_FIELDS[name]: much for name, much in of.items()}
+    if len(found) < len(of):
+        raise SimulationError(
+            f"{owner} has two resources of one kind ({', '.join(of)}); pod policies tell them not apart"
+        )
+    return found
+
+
+def _node(place: LivePlace) -> PodNode:
+    much = _amounts(place.place.capacity, f"place {place.name!r}")
+    return PodNode(
+        name=place.name,
+        cpu_cores=much.get("cpu", 1),
+        memory_gb=much.get("memory", 1),
+        cards=int("gpu" in much),
+        card_gb=much.get("gpu", 0),
+        labels=dict.fromkeys(place.place.capacity, "has"),
+    )
+
+
+def _pod(task: LiveTask, preempt_cost: float | None) -> Pod:
+    much = _amounts(task.task.demand, f"task {task.name!r}")
+    return Pod(
+        name=task.name,
+        cpu_cores=much.get("cpu", 0),
+        memory_gb=much.get("memory", 0),
+        gpu_memory_gb=much.get("gpu", 0),
+        priority=-task.job.job.priority,
+        node_labels=dict.fromkeys(task.task.demand, "has"),
+        node=None if task.place is None else task.place.name,
+        preempt_cost=None if task.place is None else preempt_cost,
+    )
