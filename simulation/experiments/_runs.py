@@ -20,7 +20,7 @@ __all__ = ["PROVEN", "alone_seconds", "fairness", "made", "run", "simulated", "w
 #: Experiments certify every so manieth optimum of a round, and rates at every so manieth change: each costs more than
 #: finding it, and a simulation makes thousands. Tests certify all of them on small runs.
 PROVEN = 20
-_CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy")
+_CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy", "PodPlacement", "allocation")
 
 
 def workload(generator: str, **parameters: Any) -> ClusterWorkload:

@@ -130,14 +130,14 @@ def _some_fit(state: State) -> bool:
 
 def _actions(state: State, instance: PodInstance, tasks: list[LiveTask], chosen: Iterable[int]) -> Iterable[Action]:
     """From the placement of pods to what changes: stops first."""
-    places = {place.name: place for place in state.places}
+    places = {each.name: each for each in state.places}
     to = [places[instance.nodes[node].name] if node >= 0 else None for node in np.asarray(chosen).tolist()]
-    for task, place in zip(tasks, to, strict=True):
-        if task.place is not None and task.place is not place:
+    for task, target in zip(tasks, to, strict=True):
+        if task.place is not None and task.place is not target:
             yield state.stop(task)
-    for task, place in zip(tasks, to, strict=True):
-        if place is not None and task.place is not place:
-            yield state.start(task, place)
+    for task, target in zip(tasks, to, strict=True):
+        if target is not None and task.place is not target:
+            yield state.start(task, target)
 
 
 def _amounts(of: Mapping[str, int], owner: str) -> dict[str, int]:
