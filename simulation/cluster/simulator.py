@@ -286,10 +286,8 @@ class ClusterRun:
         self._release(task)
         task.made_on = node
         self.state.news.append(("ended", task))
-        ideal_s = (
-            task.task.compute_s / max([1.0, *task.task.fast.values()])
-            + sum(read.size_mb for read in task.task.reads) / self.state.nominal[0]
-        )
+        ideal_s = task.task.compute_s / max([1.0, *task.task.fast.values()])
+        ideal_s += sum(read.size_mb for read in task.task.reads) / self.state.nominal[0]
         self.log.add(self.state.now_s, "end", task=task.name, job=task.job.name, ideal_s=ideal_s)
         task.job.left -= 1
         for other in task.needed_by:

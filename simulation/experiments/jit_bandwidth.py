@@ -18,7 +18,7 @@ from flowlex.instances.generators.jit import jit_cluster
 from flowlex.instances.generators.neural_networks import NETWORKS
 from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.simulation.experiments.base import Experiment, Rule, Statement
+from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.just_in_time import JustInTime
@@ -123,6 +123,7 @@ def alpha(seed: int, quick: bool, *, share_of: str = "transfers", load: float = 
         found[f"speedup_{share}"] = base / _seconds(log)["mean"]
         found[f"left_{share}"] = float(remaining_egress(log).mean())
         found[f"planned_bytes_{share}"] = policy.planned_mb / float(instance.arrays.size_mb.sum())
+        found |= {f"{name}@{share}": found[f"{name}_{share}"] for name in ("speedup", "left", "planned_bytes")}
     found["gain"] = found["speedup_0.6"] - found["speedup_0.1"]
     return found
 
@@ -135,7 +136,7 @@ def plan_time(seed: int, quick: bool, *, share: float = 0.4, load: str = "pair")
         _ = instance.arrays
         started = time.perf_counter()
         JitBandwidth(instance, share=share, load=load).solve("highs").require_answer()  # type: ignore[arg-type]
-        found[f"seconds_{jobs}"] = time.perf_counter() - started
+        found[f"seconds@{jobs}"] = found[f"seconds_{jobs}"] = time.perf_counter() - started
     return found
 
 
@@ -306,8 +307,8 @@ EXPERIMENTS = (
             "placement": ("scatter", "worker"),
             "tictac": ("fifo", "fair"),
         },
-        quick_seeds=2,
-        sweep_seeds=3,
+        quick_seeds=1,
+        sweep_seeds=1,
     ),
     Experiment(
         "jit-alpha",
@@ -316,9 +317,17 @@ EXPERIMENTS = (
         _ALPHA,
         alpha,
         {"share_of": ("transfers", "bytes")},
-        seeds=10,
+        seeds=5,
         quick_seeds=1,
-        sweep_seeds=3,
+        sweep_seeds=2,
+        curves=(
+            Curves(
+                "By the share of a job that is planned",
+                "alpha",
+                "",
+                {"speedup": "speed-up over TensorFlow", "left": "remaining egress", "planned_bytes": "planned bytes"},
+            ),
+        ),
     ),
     Experiment(
         "jit-time",
@@ -331,5 +340,6 @@ EXPERIMENTS = (
         quick_seeds=1,
         sweep_seeds=1,
         alone=True,
+        curves=(Curves("Time to a plan", "VGG16 jobs", "s", {"seconds": "instance to certified plan"}),),
     ),
 )
