@@ -111,7 +111,8 @@ class Rounds:
             self._due = False
             self.due()
         again_s = self.policy.again_s
-        if again_s is not None and any(job.waiting for job in self.state.jobs.values()):
+        rotates = self.policy.rotates
+        if again_s is not None and any(job.waiting or (rotates and job.running) for job in self.state.jobs.values()):
             self.due(self.kernel.now_s + again_s)
 
     def _count_idle(self, alive: bool) -> None:

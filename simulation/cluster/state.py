@@ -222,6 +222,8 @@ class Policy:
     ----------
     again_s
         Decide again after so many seconds while tasks wait, though nothing happened; None: only when something does.
+    rotates
+        Whether ``again_s`` counts also while tasks run and none waits.
     work
         Units of work of the last decision, for decision times that are counted; None when they are not.
     proven
@@ -229,6 +231,7 @@ class Policy:
     """
 
     again_s: float | None = None
+    rotates: bool = False
     work: float | None = None
     proven: bool | None = None
 

@@ -61,6 +61,8 @@ class Shares(Policy):
         Certify every so manieth allocation; 0: none.
     """
 
+    rotates = True
+
     def __init__(
         self,
         shares: Chosen = "max_min",
