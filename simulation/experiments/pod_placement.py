@@ -47,7 +47,7 @@ def convergence(
     sizes = {"pods-scale": {"nodes": 4, "pods": 16}, "kubeflow-testbed": {"pods": 12}}[generator]
     instance = cast(PodInstance, generate(generator, seed=seed, **sizes))
     cluster, bound = _best(instance)
-    best, numbers = deviation(cluster.loads), {}
+    best, numbers = deviation(cluster.loads), dict[str, float]()
     for population in populations:
         settings = GeneticSettings(population=population, attempts=500 if quick else 4_000)
         found = genetic(instance, np.asarray(cluster.node) >= 0, seed=seed, settings=settings)
