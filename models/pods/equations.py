@@ -111,6 +111,27 @@ EQUATIONS: tuple[Equation, ...] = (
         exists=lambda m: m.instance.arrays.rules.has(QUOTA),
     ),
     Equation(
+        "share",
+        r"s_q = \frac{1}{w_q} \Big(r_q + \sum_{p \in q} v_p \sum_i x_{pi}\Big) \quad \forall q",
+        "share of a queue: the worth of its pods, those that run (r) too, over its weight",
+        when="admission=fair and stage=admission",
+        exists=lambda m: m.admission == "fair" and m.stage == "admission" and bool(m.levels.weight),
+    ),
+    Equation(
+        "fair",
+        r"t_k - d_{kq} \le s_q \quad \forall k, q",
+        "the k least shares together are k t_k less the sum of d_k",
+        when="admission=fair and stage=admission",
+        exists=lambda m: m.admission == "fair" and m.stage == "admission" and bool(m.levels.weight),
+    ),
+    Equation(
+        "fair_kept",
+        r"j t_j - \sum_q d_{jq} \ge S_j \quad \forall j < k",
+        "lesser sums stay as large as they are",
+        when="only while solving",
+        exists=lambda m: False,
+    ),
+    Equation(
         "admitted",
         r"\sum_{p \in P_k} v_p \sum_i x_{pi} = A_k \quad \forall k",
         "phase 1 is kept",

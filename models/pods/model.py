@@ -31,13 +31,15 @@ from flowlex.models.pods.balance import BalanceProof, balance_outcome, settled_t
 from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.equations import EQUATIONS
+from flowlex.models.pods.fairness import FairAdmitting, least_shares
 from flowlex.models.pods.moves import fewest_moves, move_cost_of
 from flowlex.models.pods.problem.balance_program import balance_program
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.levels import Key, Levels, Ranking, Worth
+from flowlex.models.pods.problem.levels import Key, Levels, Ranking
 from flowlex.models.pods.problem.measures import MEASURES, Balance
 from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram
 from flowlex.models.pods.problem.running import check_running
+from flowlex.models.pods.problem.worth import Worth
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.validation.certificates import Certificate
@@ -85,8 +87,11 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     admission
         ``lexicographic``: the most pods of each priority in turn; running pods with a preempt_cost are stopped for more
         important ones only, the cheapest first. ``weighted``: the most worth, then the most of the pods without.
+        ``fair``: the least share of a queue as large as can be, then the next least, ...; a share is the worth of what
+        runs of the queue, over its weight; then the most of the pods without a queue.
     worth
-        What a pod is worth where admission is weighted: ``value`` (its own) or ``gpu`` (the GPUs it asks for).
+        What a pod is worth where admission is weighted or fair: ``value`` (its own), ``gpu`` (the GPUs it asks for) or
+        ``fragmentation`` (these, less what it strands on the best empty node; `flowlex.models.pods.problem.worth`).
     absolute_gap
         Stop when answer and bound of the balance are this close, as a fraction of a node's capacity, beside the
         relative ``gap`` of solving (a balance near 0 has no meaningful relative gap).
@@ -174,9 +179,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return self._balance_program() if self.stage == "balance" else self._admission_program()
 
     def _admit(self, engine: EngineName, options: SolveOptions) -> Admission:
-        return Admitting(
-            self.builder, self.instance.name, self.bounds, engine, options, direct=self.effort.admission
-        ).run()
+        kind = FairAdmitting if self.admission == "fair" else Admitting
+        name, direct = self.instance.name, self.effort.admission
+        return kind(self.builder, name, self.bounds, engine, options, direct=direct).run()
 
     def _balance_program(self) -> LinearProgram:
         """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""
@@ -201,8 +206,11 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return [math.prod(steps[k + 1 : kept]) if k < kept else 0.0 for k in range(size)]
 
     def _admission_program(self) -> LinearProgram:
-        """Phase 1 as one program."""
+        """Phase 1 as one program; where it is fair, the least share."""
         program, x = self.builder.program(f"{self.instance.name}: admission")
+        if self.admission == "fair" and self.levels.weight:
+            program.maximize(least_shares(program, self.builder, x, 1))
+            return program
         weights = np.array(self._weights())
         program.maximize((self.builder.by_level(x) * weights).sum() if len(weights) else x.sum() * 0.0)
         return program
@@ -262,6 +270,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         facts = self._facts(run) | {"gap": share_of(outcome.objective, outcome.bound)}
         if outcome.status.has_answer:
             weighted = sum(weight * units for weight, units in zip(self._weights(), there, strict=True))
+            if self.admission == "fair" and levels.weight:
+                weighted = float(min(levels.shares(there)))
             facts["stages"] = {"admission": weighted, "balance": outcome.objective}
         return PlacementSolution(
             **facts,

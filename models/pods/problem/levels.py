@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -10,13 +11,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
-from flowlex.instances.pods import Pod, PodInstance, exact_number
+from flowlex.instances.pods import PodInstance, exact_number
+from flowlex.models.pods.problem.worth import Worth, worths
 
-__all__ = ["Key", "Levels", "Ranking", "Worth"]
+__all__ = ["Key", "Levels", "Ranking"]
 
-Ranking: TypeAlias = Literal["lexicographic", "weighted"]
-Worth: TypeAlias = Literal["value", "gpu"]
-#: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted.
+Ranking: TypeAlias = Literal["lexicographic", "weighted", "fair"]
+#: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted;
+#: ``"queue q"``: fair.
 Key: TypeAlias = int | str
 
 
@@ -26,7 +28,8 @@ class Levels:
 
     Lexicographic: by priority; pods that run and may be stopped come before those of their priority that wait, so that
     only more important pods displace them, and keeping one is worth what stopping it costs. Weighted: all pods of some
-    worth, then the rest.
+    worth, then the rest. Fair: the pods of each queue, which no order ranks (`flowlex.models.pods.fairness`), then the
+    rest.
 
     Attributes
     ----------
@@ -38,25 +41,33 @@ class Levels:
         (P,) in whole units.
     unit
         By level, what one unit is.
+    start, weight
+        Of each queue, where admission is fair: the worth of what runs and goes on, and its weight.
     """
 
     keys: tuple[Key, ...]
     of: Integers
     worth: Integers
     unit: tuple[Fraction, ...]
+    start: tuple[Fraction, ...] = ()
+    weight: tuple[Fraction, ...] = ()
 
     @classmethod
     def of_instance(cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: Worth = "value") -> Levels:
         """Rank the pods of an instance; ``by`` says what they are worth where ranking is weighted."""
-        largest = max((exact_number(node.card_gb) for node in instance.nodes), default=Fraction(0))
+        queue = {each.name: k for k, each in enumerate(instance.queues)}
+        every = worths(instance, by)
         place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
-        for pod in instance.pods:
+        for pod, worth in zip(instance.pods, every, strict=True):
             stopping = None if pod.preempt_cost is None else exact_number(pod.preempt_cost)
             if pod.node is not None and stopping is None:
                 place.append(None)
-            elif ranking == "weighted":
-                worth = _worth(pod, by, largest)
-                place.append(((0, 0, "worth"), worth) if worth else ((1, 0, "rest"), Fraction(1)))
+            elif ranking == "fair" and pod.queue is not None and worth:
+                place.append(((0, queue[pod.queue], f"queue {pod.queue}"), worth))
+            elif ranking == "weighted" and worth:
+                place.append(((0, 0, "worth"), worth))
+            elif ranking != "lexicographic":
+                place.append(((1, 0, "rest"), Fraction(1)))
             elif stopping is not None:
                 place.append(((-pod.priority, 0, f"{pod.priority} running"), stopping))
             else:
@@ -69,7 +80,20 @@ class Levels:
         )
         of = np.array([-1 if each is None else number[each[0]] for each in place], np.int64)
         whole = [0 if each is None else int(each[1] / units[number[each[0]]]) for each in place]
-        return cls(tuple(rank[2] for rank in ranks), of, np.array(whole, np.int64), units)
+        keys, fair = tuple(rank[2] for rank in ranks), [rank for rank in ranks if ranking == "fair" and not rank[0]]
+        start = [Fraction(0)] * len(instance.queues)
+        for pod, worth, level in zip(instance.pods, every, of.tolist(), strict=True):
+            if level < 0 and pod.queue is not None:
+                start[queue[pod.queue]] += worth
+        weight = tuple(exact_number(instance.queues[rank[1]].weight) for rank in fair)
+        return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight)
+
+    def shares(self, units: Sequence[int]) -> tuple[Fraction, ...]:
+        """Of each queue that is treated fairly, the worth of its pods over its weight; ``units`` placed by level."""
+        return tuple(
+            (start + number * unit) / weight
+            for start, number, unit, weight in zip(self.start, units, self.unit, self.weight, strict=False)
+        )
 
     def total(self, chosen: Booleans) -> tuple[int, ...]:
         """By level, the worth of the chosen pods ((P,) booleans), in units."""
@@ -80,12 +104,3 @@ class Levels:
         """Units of a level as a number of pods, or of what they are worth."""
         value = units * self.unit[level]
         return int(value) if value.denominator == 1 else float(value)
-
-
-def _worth(pod: Pod, by: Worth, largest: Fraction) -> Fraction:
-    if by == "value":
-        return exact_number(pod.value)
-    if not pod.wants_gpu:
-        return Fraction(0)
-    share = exact_number(pod.gpu_share) or exact_number(pod.gpu_memory_gb) / (largest or 1)
-    return share * pod.gpu_cards

@@ -17,7 +17,7 @@ from flowlex.models.pods.search.state import SearchState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["place_by", "tied"]
+__all__ = ["Placing", "place_by", "tied"]
 
 
 def tied(view: PodArrays) -> Booleans:
@@ -27,82 +27,81 @@ def tied(view: PodArrays) -> Booleans:
 
 def place_by(policy: int, start: Cluster, pods: Sequence[int] | Integers, *, seed: int = 0) -> Cluster:
     """Place pods in this order, gangs whole; those that fit nowhere wait."""
-    from flowlex.models.pods.search.scoring import place_all
-
-    state, scores = SearchState.of(start), Scores.of(start, keep=policy != EVEN)
-    order, rng = np.asarray(pods, np.int64), np.random.default_rng(seed)
-    if tied(start.view).any():
-        _place_ruled(start.view, state, scores, policy, order, rng)
-    else:
-        place_all(state, scores, policy, order, rng)
-    return state.cluster(start)
+    placing = Placing(start, policy, seed)
+    placing.place(np.asarray(pods, np.int64))
+    return placing.cluster()
 
 
-def _place_ruled(
-    view: PodArrays, state: SearchState, scores: Scores, policy: int, pods: Integers, rng: np.random.Generator
-) -> None:
-    """Place pods in this order as `place_all` does, a gang when the first of its pods comes."""
-    from flowlex.models.pods.search.scoring import place_all
+class Placing:
+    """A placement that grows; what it started from stays as it is."""
 
-    alone = tied(view)
-    skewed = view.rules.members(SKEW)
-    cuts = np.flatnonzero(alone[pods])
-    begin, done = 0, set[int]()
-    for cut in cuts.tolist():
-        if cut > begin:
-            place_all(state, scores, policy, pods[begin:cut], rng)
-        begin, pod = cut + 1, int(pods[cut])
-        gang = int(view.rules.gang[pod])
-        if gang < 0:
-            if place_all(state, scores, policy, pods[cut : cut + 1], rng):
+    def __init__(self, start: Cluster, policy: int, seed: int = 0) -> None:
+        self.start, self.policy, self.view = start, policy, start.view
+        self.state, self.scores = SearchState.of(start), Scores.of(start, keep=policy != EVEN)
+        self.rng = np.random.default_rng(seed)
+        self.alone, self.skewed = tied(start.view), start.view.rules.members(SKEW)
+
+    def cluster(self) -> Cluster:
+        """What is placed now."""
+        return self.state.cluster(self.start)
+
+    def offer(self, pod: int) -> list[int]:
+        """Place one pod that waits, or its whole gang; return what was placed."""
+        gang = int(self.view.rules.gang[pod])
+        pods = np.flatnonzero(self.view.rules.gang == gang) if gang >= 0 else np.array([pod], np.int64)
+        pods = pods[self.state.node[pods] < 0]
+        self.place(pods)
+        return [int(p) for p in pods[self.state.node[pods] >= 0]]
+
+    def place(self, pods: Integers) -> None:
+        """Place pods in this order as `place_all` does, a gang when the first of its pods comes."""
+        begin, done = 0, set[int]()
+        for cut in np.flatnonzero(self.alone[pods]).tolist():
+            self._plain(pods[begin:cut])
+            begin, gang = cut + 1, int(self.view.rules.gang[pods[cut]])
+            if gang < 0:
+                if self._plain(pods[cut : cut + 1]):
+                    _refresh(self.view, self.state)
+            elif gang not in done:
+                done.add(gang)
+                self._gang(gang, pods)
+        self._plain(pods[begin:])
+
+    def _plain(self, pods: Integers) -> int:
+        from flowlex.models.pods.search.scoring import place_all
+
+        return int(place_all(self.state, self.scores, self.policy, pods, self.rng)) if len(pods) else 0
+
+    def _gang(self, gang: int, wanted: Integers) -> None:
+        """Place all pods of a gang in the tightest domain that takes them, or none."""
+        from flowlex.models.pods.search.moving import depart
+
+        view, state, rules = self.view, self.state, self.view.rules
+        members = np.flatnonzero((rules.gang == gang) & (state.node < 0))
+        if len(members) < rules.limit[gang] or not np.isin(members, wanted).all():
+            return
+        members = members[np.argsort(-view.load.most()[members], kind="stable")]
+        skewed = bool(self.skewed[members].any())
+        for d in _domains(view, state, gang, members):
+            spot = rules.offset[gang] + d
+            state.room[spot] = rules.limit[gang]
+            for k in range(len(members)):
+                if not self._plain(members[k : k + 1]):
+                    break
+                if skewed:
+                    _refresh(view, state)
+            if (state.node[members] >= 0).all():
+                return
+            depart(state, self.scores, members, np.zeros((1, len(self.scores.full)), np.bool_))
+            state.room[spot] = 0
+            if skewed:
                 _refresh(view, state)
-        elif gang not in done:
-            done.add(gang)
-            _place_gang(view, state, scores, policy, gang, pods, rng, bool(skewed[view.rules.gang == gang].any()))
-    if begin < len(pods):
-        place_all(state, scores, policy, pods[begin:], rng)
 
 
 def _refresh(view: PodArrays, state: SearchState) -> None:
     """What spreads with a skew may take follows their emptiest domain."""
     skew = (view.rules.what == SKEW)[view.rules.of]
     state.room[skew] = room(view, state.node)[skew]
-
-
-def _place_gang(
-    view: PodArrays,
-    state: SearchState,
-    scores: Scores,
-    policy: int,
-    gang: int,
-    wanted: Integers,
-    rng: np.random.Generator,
-    skewed: bool,
-) -> None:
-    """Place all pods of a gang in the tightest domain that takes them, or none."""
-    from flowlex.models.pods.search.moving import depart
-    from flowlex.models.pods.search.scoring import place_all
-
-    rules = view.rules
-    members = np.flatnonzero((rules.gang == gang) & (state.node < 0))
-    if len(members) < rules.limit[gang] or not np.isin(members, wanted).all():
-        return
-    members = members[np.argsort(-view.load.most()[members], kind="stable")]
-    none = np.zeros((1, len(scores.full)), np.bool_)
-    for d in _domains(view, state, gang, members):
-        spot = rules.offset[gang] + d
-        state.room[spot] = rules.limit[gang]
-        for k in range(len(members)):
-            if not place_all(state, scores, policy, members[k : k + 1], rng):
-                break
-            if skewed:
-                _refresh(view, state)
-        if (state.node[members] >= 0).all():
-            return
-        depart(state, scores, members, none)
-        state.room[spot] = 0
-        if skewed:
-            _refresh(view, state)
 
 
 def _domains(view: PodArrays, state: SearchState, gang: int, members: Integers) -> list[int]:

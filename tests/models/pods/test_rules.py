@@ -159,7 +159,7 @@ def test_the_most_of_all_placements_under_rules(pods: Any, within: Any, spread: 
 class BySearch(PodPlacement):
     """No integer program over pods and nodes."""
 
-    effort = Effort(admission=-1, direct=-1, branched=-1)
+    effort = Effort(admission=-1, direct=-1)
 
 
 @settings(max_examples=15, deadline=None)

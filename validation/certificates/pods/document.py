@@ -28,12 +28,12 @@ from flowlex.validation.certificates.pods.sizes import (
     TOLERANCE,
     balance_of,
     kind_of,
-    level_of,
     loads_of,
     need_of,
     size_of,
     units_of,
 )
+from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
 
@@ -168,7 +168,7 @@ def judge_placement(
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
     adds = _could_be_added(instance, where, on, options)
     checks.append(Check("nobody who waits fits what is free", not adds, len(adds), ", ".join(adds[:3])))
-    tried = all_ways(instance, options)
+    tried = all_ways(instance, options, where.tolist())
     admission, proven = _check_admission(instance, where, answer, proof, options, tried)
     checks += admission
     shown = 0.0 if tried is None else tried[1]
@@ -271,7 +271,7 @@ def count_levels(
     instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]
 ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
     """What is placed and what was wanted of every level, the most important first."""
-    levels = [level_of(instance, pod, options) for pod in instance.pods]
+    levels = levels_of(instance, options)
     order = {each.key: Fraction(0) for each in sorted((x for x in levels if x is not None), key=lambda x: x.rank)}
     placed, wanted = dict(order), dict(order)
     for level, there in zip(levels, where >= 0, strict=True):
@@ -291,9 +291,11 @@ def _check_balance(objective: float, bound: float, shown: float, proven: bool) -
 
 
 def _weighted(instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]) -> Fraction:
-    """Admission as one number: a unit counts more than all of later levels, as far as 40 bits go."""
+    """Admission as one number: a unit counts more than all of later levels, up to 40 bits; or the least share."""
     placed, wanted = count_levels(instance, where, options)
-    unit = units_of(x for x in (level_of(instance, pod, options) for pod in instance.pods) if x is not None)
+    if options.get("admission") == "fair" and (shares := QueueShares(instance, options).ordered(where.tolist())):
+        return shares[0]
+    unit = units_of(x for x in levels_of(instance, options) if x is not None)
     units = {key: wanted[key] / unit[key] for key in wanted}
     total, weight = Fraction(0), Fraction(1)
     used: list[str] = []

@@ -17,13 +17,13 @@ from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.sizes import (
     Level,
     kind_of,
-    level_of,
     machine_kind,
     need_of,
     rates_of,
     size_of,
     units_of,
 )
+from flowlex.validation.certificates.pods.worths import levels_of
 
 __all__ = ["Market", "Population", "Priced"]
 
@@ -53,7 +53,8 @@ class Population:
             groups.setdefault(kind_of(pod), []).append(pod)
         self.groups = [*groups.values()]
         self.pod = [pods[0] for pods in self.groups]
-        self.level: list[Level | None] = [level_of(instance, pod, options) for pod in self.pod]
+        of = {pod.name: level for pod, level in zip(instance.pods, levels_of(instance, options), strict=True)}
+        self.level: list[Level | None] = [of[pod.name] for pod in self.pod]
         self.unit = units_of(each for each in self.level if each is not None)
         self.node = {node.name: node for node in instance.nodes}
 

@@ -1,0 +1,139 @@
+"""Max-min fairness over queues and worth by fragmentation: by hand, and against all placements of tiny instances."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances import generate
+from flowlex.instances.pod_rules import PodGang, PodQueue
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.worth import worths
+from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
+
+NODES = (
+    PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
+    PodNode(name="b", cpu_cores=4, memory_gb=9),
+)
+
+
+def shares(solution: Any) -> list[Fraction]:
+    """Least first, as the certificate counts them."""
+    return QueueShares(solution.source, solution.to_dict()["options"]).ordered(solution.node.tolist())
+
+
+def solved(pods: Any, queues: Any, nodes: Any = NODES, **options: Any) -> Any:
+    instance = PodInstance(nodes=nodes, pods=tuple(pods), queues=tuple(queues))
+    solution = PodPlacement(instance, admission="fair", **options).solve("highs")
+    assert solution.certificate is not None and solution.certificate.ok
+    return solution
+
+
+def test_queues_share_by_weight() -> None:
+    node = (PodNode(name="a", cpu_cores=6, memory_gb=64),)
+    pods = [Pod(name=f"{q}{k}", cpu_cores=1, queue=q) for q in "uv" for k in range(6)]
+    even = solved(pods, [PodQueue(name="u"), PodQueue(name="v")], node)
+    assert even.admitted == {"queue u": (3, 6, 3), "queue v": (3, 6, 3)} and even.stages["admission"] == 3.0
+    third = solved(pods, [PodQueue(name="u", weight=2.0), PodQueue(name="v")], node)
+    assert [many for many, _, _ in third.admitted.values()] == [4, 2]
+    # What runs counts; what a queue does not want goes to the others, and then to pods of no queue.
+    runs = [Pod(name=f"r{k}", cpu_cores=1, queue="u", node="a") for k in range(2)]
+    others = [Pod(name="w", cpu_cores=1, queue="w"), Pod(name="free", cpu_cores=1)]
+    mixed = solved([*runs, *pods, *others], [PodQueue(name=q) for q in "uvw"], node)
+    assert shares(mixed) == [1, 2, 3] and mixed.admitted["rest"] == (0, 1, 0)
+
+
+queued = st.lists(
+    st.tuples(
+        st.integers(1, 5),
+        st.sampled_from([0, 0, 4, 8]),
+        st.sampled_from(["u", "v", "w", None]),
+        st.sampled_from([1.0, 1.0, 0.5, 2.25, 0.0]),
+        st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(queued, st.sampled_from(["value", "gpu", "fragmentation"]), st.sampled_from([1.0, 1.5, 3.0]))
+def test_no_placement_is_fairer(pods: Any, worth: Any, weight: float) -> None:
+    made = [
+        Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, queue=q, value=v, gang="g" if gang and q == "u" else None)
+        for k, (c, g, q, v, gang) in enumerate(pods)
+    ]
+    queues = (PodQueue(name="u", weight=weight), PodQueue(name="v"), PodQueue(name="w", gpus=0.5))
+    instance = PodInstance(nodes=NODES, pods=tuple(made), queues=queues, gangs=(PodGang(name="g"),))
+    options: dict[str, Any] = {"admission": "fair", "worth": worth}
+    solution = PodPlacement(instance, **options).solve("highs")
+    tried = all_ways(instance, options, solution.node.tolist())
+    assert tried is not None and solution.certificate.ok and str(solution.certificate.claim) == "optimal"
+    assert [float(n) for n, _, _ in solution.admitted.values()] == pytest.approx([float(n) for n in tried[0]])
+    assert solution.objective == pytest.approx(tried[1], abs=2e-6)
+
+
+class BySearch(PodPlacement):
+    """No integer program over pods and nodes."""
+
+    effort = Effort(admission=-1)
+
+
+def test_a_large_cluster_goes_in_turns() -> None:
+    nodes = tuple(PodNode(name=f"n{k}", cpu_cores=8, memory_gb=64) for k in range(10))
+    pods = [Pod(name=f"{q}{k}", cpu_cores=1 + k % 3, queue=q) for q in "uvw" for k in range(40)]
+    instance = PodInstance(nodes=nodes, pods=tuple(pods), queues=tuple(PodQueue(name=q) for q in "uvw"))
+    found = BySearch(instance, admission="fair")._admit("highs", SolveOptions())
+    assert max(found.admitted) - min(found.admitted) <= 1 and not found.proven and sum(found.admitted) > 50
+
+
+def test_fragmentation_by_hand() -> None:
+    # One node of two cards; half of the workload wants 0.6 of a card, half a whole one.
+    node = PodNode(name="a", cpu_cores=8, memory_gb=8, cards=2, card_gb=10)
+    pods = (Pod(name="part", gpu_share=0.6), Pod(name="whole", gpu_share=1.0))
+    # "part" leaves 0.4, which neither can use: worth 0.6 - 0.4; "whole" strands nothing.
+    assert worths(PodInstance(nodes=(node,), pods=pods), "fragmentation") == [Fraction(1, 5), Fraction(1)]
+    # Where 0.4 is wanted too, a third of the workload can use what is left.
+    more = (*pods, Pod(name="rest", gpu_share=0.4))
+    assert worths(PodInstance(nodes=(node,), pods=more), "fragmentation")[0] == Fraction(333, 1000)
+    solution = PodPlacement(PodInstance(nodes=(node,), pods=more), admission="weighted", worth="fragmentation").solve()
+    assert solution.certificate.ok and solution.admitted["worth"][0] == 1.533  # 0.333 + 1 + 0.2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from([0, 0.3, 0.5, 1]), st.integers(1, 2), st.sampled_from(["", "x"])),
+        max_size=8,
+    )
+)
+def test_fragmentation_is_that_of_the_certificate(pods: Any) -> None:
+    nodes = (*NODES, PodNode(name="c", cpu_cores=4, memory_gb=9, cards=4, card_gb=12, card_model="x"))
+    made = [
+        Pod(
+            name=f"p{k}", cpu_cores=c, gpu_share=g, gpu_cards=m if g else 1, card_models=(model,) if g and model else ()
+        )
+        for k, (c, g, m, model) in enumerate(pods)
+    ]
+    instance = PodInstance(nodes=nodes, pods=tuple(made))
+    told = levels_of(instance, {"admission": "weighted", "worth": "fragmentation"})
+    mine = worths(instance, "fragmentation")
+    assert [level.worth if level.key == "worth" else 0 for level in told if level is not None] == mine
+
+
+def test_fragmentation_on_pods_of_many_kinds() -> None:
+    instance: Any = generate("pods-scale", nodes=12, pods=60, seed=2)
+    told = levels_of(instance, {"admission": "weighted", "worth": "fragmentation"})
+    mine = worths(instance, "fragmentation")
+    assert [level.worth if level.key == "worth" else 0 for level in told if level is not None] == mine
+    assert len(set(mine)) > 3 and np.all(np.array(mine) >= 0)
+    assert all(a >= 0 for a, _ in itertools.pairwise(sorted(mine)))
