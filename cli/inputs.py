@@ -20,8 +20,6 @@ from pathlib import Path
 
 import typer
 
-from flowlex.instances.locations import is_url
-
 __all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
 
 _SUFFIXES = (".json", ".min", ".dimacs", ".net")
@@ -68,6 +66,8 @@ def discover(paths: Iterable[Path]) -> Inputs:
 
 
 def _exists(path: Path) -> bool:
+    from flowlex.instances.locations import is_url  # imports every kind
+
     if not is_url(path):
         return path.exists() or path.is_symlink()
     try:
@@ -129,6 +129,8 @@ def solution_name(path: Path, taken: set[str]) -> str:
 
 def _real(path: Path) -> Path:
     """The file behind all links; a link that leads in a circle stands for itself."""
+    from flowlex.instances.locations import is_url
+
     return path if is_url(path) else Path(os.path.realpath(path))
 
 

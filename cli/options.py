@@ -11,8 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from flowlex.cli.completion import settings_starting
-from flowlex.instances.errors import InstanceError
-from flowlex.instances.locations import location
 
 __all__ = [
     "Engine",
@@ -106,6 +104,9 @@ SchedulerOption = Annotated[
 
 def place(text: str) -> Path:
     """Read a PATH: a file or folder of this machine, or any URL that fsspec knows."""
+    from flowlex.instances.errors import InstanceError
+    from flowlex.instances.locations import location
+
     try:
         return location(text)
     except InstanceError as error:
