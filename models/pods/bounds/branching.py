@@ -115,7 +115,7 @@ class GapSearch:
             move_budget=move_budget,
             centre=self.mean,
             scale=self.scale,
-            tolerance=max(1e-6, min(1e-3, gap / 20)),
+            tolerance=max(1e-6, min(1e-3, gap / 80)),
             until=until,
             seed=seed,
         )

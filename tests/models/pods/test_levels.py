@@ -13,7 +13,8 @@ from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.exhaustion import all_ways, best_of_all
+from flowlex.validation.certificates.pods.market import Population
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
@@ -23,8 +24,9 @@ NODES = (
 
 def solved(instance: PodInstance, **options: Any) -> Any:
     solution = PodPlacement(instance, **options).solve("highs")
-    tried = all_ways(instance, options)
-    assert tried is not None and solution.certificate is not None and solution.certificate.ok
+    tried, compiled = all_ways(instance, options), best_of_all(Population(instance, options))
+    assert tried is not None and compiled is not None and compiled == (tried[0], pytest.approx(tried[1], abs=1e-9))
+    assert solution.certificate is not None and solution.certificate.ok
     assert [round(float(found), 9) for found, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
     assert solution.objective == pytest.approx(tried[1], abs=1e-6)
     assert str(solution.certificate.claim) == "optimal"

@@ -21,7 +21,7 @@ from flowlex.validation.certificates.contract import Claimed, Finding, Strict, V
 from flowlex.validation.certificates.numbers import exact
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.exhaustion import best_of_all
 from flowlex.validation.certificates.pods.market import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import (
@@ -168,13 +168,14 @@ def judge_placement(
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
     adds = _could_be_added(instance, where, on, options)
     checks.append(Check("nobody who waits fits what is free", not adds, len(adds), ", ".join(adds[:3])))
-    tried = all_ways(instance, options, where.tolist())
-    admission, proven = _check_admission(instance, where, answer, proof, options, tried)
+    people = Population(instance, options)
+    tried = best_of_all(people, where.tolist())
+    admission, proven = _check_admission(people, where, answer, proof, tried)
     checks += admission
     shown = 0.0 if tried is None else tried[1]
     if bound > shown + TOLERANCE and proof.balance:
         placed = count_levels(instance, where, options)[0]
-        shown = max(shown, least_balance(Population(instance, options), measure, proof.balance, placed, bound))
+        shown = max(shown, least_balance(people, measure, proof.balance, placed, bound))
     balance, claim = _check_balance(objective, bound, shown, proven)
     checks.append(balance)
     met = claim != "feasible" and objective - bound <= TOLERANCE
@@ -232,22 +233,21 @@ def _could_be_added(
 
 
 def _check_admission(
-    instance: PodInstance,
+    people: Population,
     where: NDArray[np.int64],
     answer: PlacementAnswer,
     proof: PlacementProof,
-    options: Mapping[str, Any],
     tried: tuple[list[Fraction], float] | None,
 ) -> tuple[list[Check], bool]:
     """Numbers of every level recounted, and the most of each proven or quoted."""
-    placed, wanted = count_levels(instance, where, options)
+    placed, wanted = count_levels(people.instance, where, people.options)
     told = {
         key: tuple(exact(v) for v in (each.admitted, each.wanted, each.most)) for key, each in answer.admitted.items()
     }
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
     kept: dict[str, Fraction] = {}
-    proven, people = not wrong, Population(instance, options)
+    proven = not wrong
     for i, k in enumerate(wanted):
         most, least = told[k][2] if k in told else Fraction(0), wanted[k]
         name = f"most pods of priority {k}"

@@ -1,4 +1,4 @@
-"""Tiny instances, tried in all ways."""
+"""Small instances, tried in all ways: compiled, and by a plain recursion that is its oracle in tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,91 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from flowlex.instances.pods import Pod, PodInstance, fits_wishes
+from flowlex.validation.certificates.pods.market import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
-from flowlex.validation.certificates.pods.sizes import balance_of, loads_of, need_of, size_of
+from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, loads_of, need_of, size_of
 from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
 
-__all__ = ["all_ways"]
+__all__ = ["all_ways", "best_of_all"]
+
+
+#: Placements before anything is excluded, and steps, beyond which not all is tried.
+_PLACEMENTS, _STEPS = 1e10, 30_000_000
+#: Cards of a node beyond which there are too many ways to choose some.
+_CARDS = 8
+
+
+def best_of_all(people: Population, where: Sequence[int] = ()) -> tuple[list[Fraction], float] | None:
+    """The lexicographically most by level and then the least balance, by trying all; None when that is too long.
+
+    Rules and fair shares (which ``where`` is for) are judged by `all_ways` alone.
+    """
+    instance = people.instance
+    if RuleBook(instance) or people.options.get("admission") == "fair":
+        return all_ways(instance, people.options, where)
+    cards = max(node.cards for node in instance.nodes) if people.cards else 1
+    if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(_PLACEMENTS) or cards > _CARDS:
+        return None
+    from flowlex.validation.certificates.pods.trying import choices_of_cards, try_all
+
+    found = levels_of(instance, people.options)
+    keys = [key for _, key in sorted({(each.rank, each.key) for each in found if each is not None})]
+    level = [-1 if each is None else keys.index(each.key) for each in found]
+    kinds = [repr(kind_of(pod)) for pod in instance.pods]
+    order = sorted(range(len(level)), key=lambda p: (level[p], kinds[p]))
+    sizes = _sizes(people, [instance.pods[p] for p in order], cards)
+    if sizes is None:
+        return None
+    size, need, many, may, cost, load, room, card, budget = sizes
+    units = [0 if (each := found[p]) is None else int(each.worth / people.unit[each.key]) for p in order]
+    levels, worth = np.array([level[p] for p in order], np.int64), np.array(units, np.int64)
+    like = np.array([k > 0 and kinds[p] == kinds[order[k - 1]] for k, p in enumerate(order)], np.bool_)
+    mode = ("deviation", "mean_absolute", "max_load").index(str(people.options.get("balance", "deviation")))
+    ways = choices_of_cards(cards)
+    best, value, whole = try_all(
+        size, need, many, may, cost, levels < 0, levels, worth, like, load, room, card, *ways, budget, mode, _STEPS
+    )
+    if not whole or not math.isfinite(value):
+        return None
+    return [int(n) * people.unit[key] for n, key in zip(best, keys, strict=True)], float(value)
+
+
+def _sizes(people: Population, pods: list[Pod], cards: int) -> tuple[Any, ...] | None:
+    """What `try_all` takes of sizes, in whole units; None where 60 bits do not hold them."""
+    nodes, shape = people.instance.nodes, (len(pods), len(people.instance.nodes))
+    cpu, cpu_room = _units([size_of(pod.cpu_cores) for pod in pods], [size_of(node.cpu_cores) for node in nodes])
+    gb, gb_room = _units([size_of(pod.memory_gb) for pod in pods], [size_of(node.memory_gb) for node in nodes])
+    needs = [people.need(pod, node) if pod.wants_gpu else Fraction(0) for pod in pods for node in nodes]
+    need, card = _units(needs, [people.whole(node) for node in nodes])
+    cost, budget = _units([size_of(pod.move_cost or 0.0) for pod in pods], [size_of(people.budget)])
+    if max([0, *cpu, *cpu_room, *gb, *gb_room, *need, *card, *cost, *budget]) >= 2**60:
+        return None
+    moves = [pod.node is not None and pod.node != node.name for pod in pods for node in nodes]
+    away = np.array(moves, np.bool_).reshape(shape)
+    fits = np.array([people.fits(pod, node) for pod in pods for node in nodes], np.bool_).reshape(shape)
+    pinned = np.array([people.pinned(pod) for pod in pods], np.bool_)
+    count = [node.cards if people.cards else min(1, node.cards) for node in nodes]
+    free = [[one if k < many else -1 for k in range(max(1, cards))] for one, many in zip(card, count, strict=True)]
+    return (
+        np.array([cpu, gb], np.int64).T.copy(),
+        np.array(need, np.int64).reshape(shape),
+        np.array([(pod.gpu_cards if people.cards else 1) if pod.wants_gpu else 0 for pod in pods], np.int64),
+        fits & ~(away & pinned[:, None]),
+        np.array(cost, np.int64)[:, None] * away,
+        np.array([people.load(pod, node) for pod in pods for node in nodes], np.float64).reshape(shape),
+        np.array([cpu_room, gb_room], np.int64).T.copy(),
+        np.array(free, np.int64),
+        budget[0],
+    )
+
+
+def _units(*parts: list[Fraction]) -> list[list[int]]:
+    """Numbers in their largest common whole unit."""
+    unit = math.lcm(*{value.denominator for part in parts for value in part})
+    return [[int(value * unit) for value in part] for part in parts]
 
 
 def all_ways(
