@@ -49,13 +49,21 @@ def generate(
         raise typer.BadParameter("where to? -o FILE, or -o - for standard output", param_hint="-o")
     refuse_existing(output, force)
     try:
-        instance = registry.generate(name, seed=seed, **_needed(name, files or []), **parse_settings(settings))
+        given = {"seed": seed, **_needed(name, files or []), **_settings(settings)}
+        instance = registry.generate(name, **given)
     except InstanceError:
         raise
     except (ValueError, OverflowError, MemoryError, ZeroDivisionError) as error:
         complain(f"{name}: these parameters make no instance: {error or type(error).__name__}")
         raise typer.Exit(2) from error
     write_instance_output(instance, output)
+
+
+def _settings(settings: list[str] | None) -> dict[str, Any]:
+    found = parse_settings(settings)
+    if "seed" in found:
+        raise typer.BadParameter("the seed has an option of its own: --seed N", param_hint="--set")
+    return found
 
 
 def _needed(name: str, files: list[str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ done). A folder is locked while a run writes to it, so no instance can get two l
 
 ``--resume`` counts an instance as done when its line was made from the same file (path, size and time of last
 change, as `make` and `rsync` decide: no need to read thousands of files again) with the same options, and is not
-an ``error``: an instance that failed (out of memory, file since mended) is tried again, one that ran into the
-same time limit is not.
+an ``error`` nor cut off by a kill: an instance that failed (out of memory, file since mended) is tried again, one that
+ran into the same time limit is not.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Journal:
     def done(self, file: Fingerprint, options: Mapping[str, Any]) -> Record | None:
         """The recorded result of a file under the same options, if there is one and its solution file is there."""
         record = self.records.get(file.path)
-        if record is None or record["status"] == "error":
+        if record is None or record["status"] == "error" or record.get("cut_off") == "killed":
             return None
         before = record["options"]
         self.differing |= {name for name in {*before, *options} if before.get(name) != options.get(name)}

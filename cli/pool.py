@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from flowlex.cli.record import blank
+from flowlex.cli.record import blank, cut_off
 
 __all__ = ["Crew", "Finished", "PoolError", "Unwanted", "grace_s", "solve_all"]
 
@@ -82,10 +82,11 @@ class _Worker:
         self.task: dict[str, Any] | None = None
         self.stage = ""
         self.reply: dict[str, Any] = {}
+        self.answer: dict[str, Any] | None = None
         self.deadline = time.monotonic() + _START_S
 
     def give(self, task: dict[str, Any]) -> None:
-        self.task, self.stage, self.reply = task, "", {}
+        self.task, self.stage, self.reply, self.answer = task, "", {}, None
         self._restart_clock()
         self.log.truncate(0)
         with contextlib.suppress(BrokenPipeError):  # it ended just now, which reading from it will tell
@@ -244,6 +245,8 @@ class _Pool:
                     task, worker.task, worker.deadline = worker.task, None, float("inf")
                     assert task is not None  # it answers only when asked
                     yield Finished(task, event["record"], event["display"], event["usage"])
+                elif event["event"] == "answer":
+                    worker.answer = event["record"]
                 elif event["event"] == "stage":
                     self.stillborn = 0
                     worker.begin(event)
@@ -279,6 +282,8 @@ class _Pool:
         record = worker.reply.get("record") or blank(task["instance"], task["engine"])
         if worker.stage == "comparing":  # the instance itself is solved
             record["comparison"] = {"message": message}
+        elif worker.answer is not None:
+            record = cut_off(worker.answer, "time limit" if status == "time_limit" else "killed", message)
         else:
             record |= {"status": status, "message": message}
         return Finished(task, record, worker.reply.get("display", {}))

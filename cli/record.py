@@ -20,6 +20,7 @@ key              value
 ``metrics``      the figures of the model's answer
 ``comparison``   with ``--compare``: ``rows`` or ``message``
 ``solution``     name of the solution file in the folder of results, or null
+``cut_off``      what ended solving with the best answer so far: ``time limit``, ``memory limit``, ``killed``; or null
 ``options``      options that may change the answer
 ``input``        path, size and time of change of the file
 ===============  =====================================================================================
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flowlex.models.base import Solution
 
-__all__ = ["SOLVED", "blank", "fill", "plain"]
+__all__ = ["SOLVED", "blank", "cut_off", "fill", "plain"]
 
 #: Statuses that come with an answer.
 SOLVED = ("optimal", "feasible", "simulated", "measured")
@@ -57,7 +58,13 @@ def blank(instance: str, engine: str) -> dict[str, Any]:
         "explanation": None,
         "metrics": {},
         "solution": None,
+        "cut_off": None,
     }
+
+
+def cut_off(answer: dict[str, Any], by: str, message: str) -> dict[str, Any]:
+    """The record of the best answer so far, of an instance whose solving was ended by something."""
+    return answer | {"cut_off": by, "message": f"{message.rstrip('.')}; this is the best answer so far"}
 
 
 def fill(record: dict[str, Any], solution: Solution, building_s: float) -> None:

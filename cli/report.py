@@ -27,8 +27,8 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 def trouble(record: dict[str, Any]) -> str:
-    """What is wrong with an instance, for standard error; empty when it is solved."""
-    if record["status"] in SOLVED:
+    """What is wrong with an instance, for standard error; empty when it is solved and nothing cut that off."""
+    if record["status"] in SOLVED and not record.get("cut_off"):
         return ""
     message = (record["explanation"] or {}).get("message") or record["message"]
     named = message.startswith(record["instance"])
@@ -59,7 +59,7 @@ def _print_one(item: Finished, out: Any) -> None:
     if record["explanation"]:
         facts["why"] = record["explanation"]["message"]
         facts |= {key: _few(names) for key, names in record["explanation"].items() if key != "message" and names}
-    elif record["message"] and record["status"] not in SOLVED:
+    elif record["message"] and (record["status"] not in SOLVED or record.get("cut_off")):
         facts["message"] = record["message"]
     seconds = {key: value for key, value in record["seconds"].items() if value is not None}
     facts["seconds"] = ", ".join(f"{key} {value:.3f}" for key, value in seconds.items()) or None

@@ -1,13 +1,15 @@
 """A worker process: solves one instance after the other, each named by a line of JSON on standard input.
 
 It answers on what was its standard output with lines of JSON: ``ready`` once, ``stage`` when a stage of an instance
-begins (with what is known so far, so that a stopped instance still tells its kind), ``done`` with the record.
+begins (with what is known so far, so that a stopped instance still tells its kind), ``answer`` with the record of the
+best answer so far (in its solution file already, so that a killed one leaves it), ``done`` with the record.
 Whatever libraries print goes to standard error. It dies with the process that started it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import importlib
 import json
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from flowlex.cli.options import Engine, solver_options
-from flowlex.cli.record import blank, fill, plain
+from flowlex.cli.record import blank, cut_off, fill, plain
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -104,7 +106,7 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
         themselves were wrong).
     """
     record = blank(task["instance"], task["engine"])
-    reply: dict[str, Any] = {"record": record, "display": {}, "usage": False}
+    reply: dict[str, Any] = {"record": record, "display": {}, "usage": False, "answer": None}
     limit_mb = task.get("memory_limit_mb")
     try:
         with memory_limit(limit_mb):
@@ -112,8 +114,13 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     except MemoryError:
         message = "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
         record |= {"status": "error", "message": message}
+        if reply["answer"] is not None:
+            record |= cut_off(reply["answer"], "memory limit", message)
     except Exception as error:  # a batch goes on whatever one instance does
         record |= {"status": "error", "message": explained(error)}
+        if reply["answer"] is not None and task["solution"] is not None:
+            Path(task["solution"]).unlink(missing_ok=True)  # an answer on the way to a defect
+    del reply["answer"]
     return reply
 
 
@@ -160,8 +167,20 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     engine = Engine(task["engine"])
     given = {name: task.get(name) for name in ("gap", "solver", "threads", "seed", "log")}
     solver = solver_options(engine, spare_threads=task["spare_threads"], time_limit_s=left, **given)
-    solution = model.solve(engine.value, **solver)
+
+    def note(found: Solution) -> None:
+        """Write an answer down before the end, so that a killed run leaves it."""
+        fill(so_far := copy.deepcopy(record), found, built - loaded)
+        if task["solution"] is not None:
+            so_far["solution"] = _write_solution(task, instance, found)
+        reply["answer"] = so_far
+        channel.send("answer", record=so_far)
+
+    solution = model.solve(engine.value, report=note, **solver)
     fill(record, solution, built - loaded)
+    if str(solution.status) == "time_limit" and reply["answer"] is not None:
+        record |= cut_off(reply["answer"], "time limit", solution.message)
+        return
     if task["display"]:
         reply["display"] = _display(solution)
     if task["solution"] is not None and solution.certificate is not None:

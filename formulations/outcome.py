@@ -77,6 +77,9 @@ class SolveOptions:
     solver
         Another PuLP solver (``pulp`` engine only): by its PuLP name, such as ``"COIN_CMD"``, or as an object with its
         own options, such as ``pulp.GUROBI(msg=False, timeLimit=60)``; other options are then refused.
+    offer
+        Set by ``Model.solve(report=...)``: where a model with stages or a search offers answers as it comes by them.
+        Engines do not look at it.
     """
 
     time_limit_s: float | None = None
@@ -87,6 +90,7 @@ class SolveOptions:
     log: bool = False
     algorithm: Algorithm = "auto"
     solver: Any = None
+    offer: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
@@ -108,7 +112,8 @@ class SolveOptions:
     def changed(self) -> list[str]:
         """Names of the options that differ from their defaults."""
         default = SolveOptions()
-        return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(default, name)]
+        compared = (name for name, each in self.__dataclass_fields__.items() if each.compare)
+        return [name for name in compared if getattr(self, name) != getattr(default, name)]
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from typing_extensions import TypeVar
 from flowlex.formulations.engines import solve, solve_options
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.base import Instance
 from flowlex.models.answer import Dual, ModelError, Seconds, Solution
+from flowlex.models.incumbents import Offers
 from flowlex.models.mathematics import Equation, Symbol, docstring, equation_table, html_table, latex
 from flowlex.models.options import check_option, option_types, plain_options
 from flowlex.validation.certificates import (
@@ -196,7 +197,14 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver."""
         return self.formulation.to_pulp()
 
-    def solve(self, engine: EngineName = "pulp", *, certify: bool = True, **options: Any) -> SolutionT:
+    def solve(
+        self,
+        engine: EngineName = "pulp",
+        *,
+        certify: bool = True,
+        report: Callable[[SolutionT], None] | None = None,
+        **options: Any,
+    ) -> SolutionT:
         """Solve to a certified answer.
 
         Parameters
@@ -206,6 +214,9 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         certify
             False: believe the engine and recompute nothing. The solution then has no certificate and its message says
             so; saved, ``flowlex verify`` can still judge it. For simulations that solve thousands of times.
+        report
+            Called with the best answer so far, certified, while solving goes on (models with stages or a search; about
+            once a second, and between stages).
         options
             See `flowlex.formulations.SolveOptions`.
 
@@ -217,6 +228,8 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
             The engine cannot solve this model or honour an option.
         """
         chosen = solve_options(options)
+        if report is not None:
+            chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started)))
         started = time.perf_counter()
         self._prepare()
         compiled = time.perf_counter()
@@ -230,6 +243,14 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
             solution = replace(solution, message=f"{solution.message} {UNCERTIFIED}".lstrip())
         done = time.perf_counter()
         return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
+
+    def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float) -> None:
+        """Report an answer on the way; one that no certificate supports stays unsaid."""
+        found = time.perf_counter()
+        solution = self._interpret(run)
+        certificate = self._certify(run, solution) if solution.status is Status.FEASIBLE else None
+        if certificate is not None and certificate.ok:
+            report(solution.finished(certificate, Seconds(solve=found - started, check=time.perf_counter() - found)))
 
     def _prepare(self) -> None:
         """Build what solving needs; a model that is not solved as one program builds less."""

@@ -7,7 +7,8 @@ leaves a network again: every stage is solved in exact integers, without weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,16 +44,28 @@ def optimal_face(network: FlowNetwork, outcome: Outcome) -> FlowNetwork:
 
 
 def solve_lexicographic(
-    network: FlowNetwork, costs: Sequence[Integers], engine: EngineName = "network", options: SolveOptions | None = None
+    network: FlowNetwork,
+    costs: Sequence[Integers],
+    engine: EngineName = "network",
+    options: SolveOptions | None = None,
+    seen: Callable[[list[Stage]], None] | None = None,
 ) -> list[Stage]:
-    """Minimise ``costs[0]``, then ``costs[1]`` among its optima, and so on; stops at a stage without an optimum."""
+    """Minimise ``costs[0]``, then ``costs[1]`` among its optima, and so on; stops at a stage without an optimum.
+
+    A time limit is one for all stages. ``seen`` is told of the stages so far before each further one.
+    """
     stages: list[Stage] = []
-    face = network
+    face, wanted = network, options or SolveOptions()
+    until = None if wanted.time_limit_s is None else time.perf_counter() + wanted.time_limit_s
     for cost in costs:
         if stages:
+            if seen is not None:
+                seen(list(stages))
             face = optimal_face(face, stages[-1].outcome)
         face = replace(face, cost=np.asarray(cost, np.int64))
-        outcome = solve(face, engine, options)
+        if until is not None:
+            wanted = replace(wanted, time_limit_s=max(until - time.perf_counter(), 0.001))
+        outcome = solve(face, engine, wanted)
         stages.append(Stage(face, outcome))
         if outcome.status is not Status.OPTIMAL:
             break

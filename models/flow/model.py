@@ -25,7 +25,7 @@ from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
-from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.flow.goals import Goal, Preset, preset
@@ -38,6 +38,7 @@ from flowlex.models.flow.places import placements
 from flowlex.models.flow.proof import Prices, combined_stages, prices_of
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.incumbents import offer
 
 __all__ = ["FlowScheduling"]
 
@@ -243,14 +244,29 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             return FlowRun(solve(self.formulation, engine, options))
         if engine != "network":
             raise EngineError("strict orders by phases are solved in exact integers; use engine='network'")
-        stages = solve_lexicographic(self.schedule.network, list(self._stage_costs.values()), "network", options)
+
+        def so_far(stages: list[Stage]) -> FlowRun:
+            done, open_ones = (", ".join(names) for names in (list(costs)[: len(stages)], list(costs)[len(stages) :]))
+            message = f"least {done}, in this order; not looked at: {open_ones}"
+            found = stages[-1].outcome
+            value = exact_dot(list(costs.values())[-1], self._flow(found))
+            last = replace(found, status=Status.FEASIBLE, objective=value, bound=None, message=message)
+            return FlowRun(last, tuple(stages))
+
+        def seen(stages: list[Stage]) -> None:
+            offer(options, lambda: so_far(stages))
+
+        costs = self._stage_costs
+        stages = solve_lexicographic(self.schedule.network, list(costs.values()), "network", options, seen)
+        if len(stages) > 1 and stages[-1].outcome.status is Status.TIME_LIMIT:
+            return so_far(stages[:-1])
         return FlowRun(stages[-1].outcome, tuple(stages))
 
     def _interpret(self, run: FlowRun) -> FlowSolution:
         outcome = run.outcome
-        values = {
-            name: stage.outcome.objective or 0 for name, stage in zip(self._stage_costs, run.stages, strict=False)
-        }
+        values = {}
+        if run.stages and outcome.status.has_answer:
+            values = {name: exact_dot(cost, self._flow(outcome)) for name, cost in self._stage_costs.items()}
         base = FlowSolution(
             **self._facts(run),
             method=self._solved_by[1],
@@ -260,8 +276,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         )
         if not outcome.status.has_answer:
             return base
-        assert outcome.values is not None
-        flow = np.rint(outcome.values).astype(np.int64)
+        flow = self._flow(outcome)
         machine_of = placements(self.schedule, self.instance, flow)
         views = task_views(self.instance)
         before = {view.task.name: view.machine for view in views}
@@ -281,6 +296,12 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             slots={m.name: m.slots for m in self.instance.machines},
             job_of={view.task.name: view.job for view in views},
         )
+
+    @staticmethod
+    def _flow(outcome: Outcome) -> Integers:
+        assert outcome.values is not None
+        flow: Integers = np.rint(outcome.values).astype(np.int64)
+        return flow
 
     def _duals(self, prices: Prices, flow: Integers, machine_of: dict[str, str]) -> dict[str, Dual]:
         """Prices of machines and unscheduled vertices, and what each task costs with them."""

@@ -19,6 +19,7 @@ from flowlex.models.gpu.network import AssignmentNetwork, build_paper
 from flowlex.models.gpu.round import Policy, Round, plan_round
 from flowlex.models.gpu.search import GpuRun, Leaf, search
 from flowlex.models.gpu.ties import Ties
+from flowlex.models.incumbents import offer
 
 __all__ = ["Rounds"]
 
@@ -91,7 +92,10 @@ class Rounds:
                 return outcome
             return self.leaf_of(plan, built, outcome, stopped)
 
-        best, node, proven = search(solve_round, len(root.view.task_job))
+        def seen(leaf: Leaf) -> None:
+            offer(options, lambda: GpuRun(leaf.outcome, leaf))
+
+        best, node, proven = search(solve_round, len(root.view.task_job), seen)
         if isinstance(best, Outcome):
             return GpuRun(best)
         return GpuRun(best.outcome, best, node, proven)

@@ -76,8 +76,13 @@ class GpuRun(Run):
     proven: bool = False
 
 
-def search(solve_round: SolveRound, tasks: int) -> tuple[Leaf | Outcome, Node | None, bool]:
-    """Best leaf, search tree, and whether it is proven best; an outcome when the first round has no answer."""
+def search(
+    solve_round: SolveRound, tasks: int, seen: Callable[[Leaf], None]
+) -> tuple[Leaf | Outcome, Node | None, bool]:
+    """Best leaf, search tree, and whether it is proven best; an outcome when the first round has no answer.
+
+    ``seen`` is told of every better answer that keeps the rule.
+    """
     nobody = np.zeros(tasks, bool)
     first = solve_round(nobody, nobody)
     assert first is not None, "the first round keeps and stops nobody by force"
@@ -85,7 +90,7 @@ def search(solve_round: SolveRound, tasks: int) -> tuple[Leaf | Outcome, Node | 
         return first, None, False
     root, work = Node(first), first.built.shape.arc_count
     queue: list[tuple[Any, int, Node, Leaf]] = [(first.value, 0, root, first)]  # of equal bounds the latest first
-    number = 0
+    number, best = 0, None
     while True:
         _, _, node, leaf = heapq.heappop(queue)
         wrong = leaf.unruly()
@@ -94,12 +99,15 @@ def search(solve_round: SolveRound, tasks: int) -> tuple[Leaf | Outcome, Node | 
         near = _dive(solve_round, leaf)
         if isinstance(near, Leaf) and near.value <= leaf.value:
             return near, root, True
-        if work > MOST_ARCS:
-            return near, root, False
+        if isinstance(near, Leaf) and (best is None or near.value < best.value):
+            best = near
+            seen(best)
+        if work > MOST_ARCS or isinstance(near, Outcome):
+            return best or near, root, False
         work += leaf.built.shape.arc_count
         parts = [solve_round(kept, stopped) for kept, stopped in _split(leaf, wrong)]
         if any(isinstance(part, Outcome) for part in parts):
-            return near, root, False
+            return best or near, root, False
         node.task, node.parts = wrong, tuple(Node(part) for part in parts if not isinstance(part, Outcome))
         for part_node in node.parts:
             if part_node.leaf is not None:

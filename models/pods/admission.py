@@ -8,6 +8,7 @@ closes what is left.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,7 @@ class Admitting:
         self.can &= ~((gang >= 0) & np.isin(gang, gang[~placeable[groups.of]]))  # all or none
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
+        self.better: Callable[..., None] = lambda first, *, often=False: None
 
     @property
     def late(self) -> bool:
@@ -111,10 +113,12 @@ class Admitting:
         best = None if start is None else self._fill(self._first(start))
         most = list(self.wanted)
         if best is not None:
+            self.better(lambda: self._told(best, most))
             found = self.count(best)
             most = self._bound(found)
             if found != tuple(most) and not self.late:
                 best = self._fill(self._put_back(self._improve(best, most)))
+                self.better(lambda: self._told(best, list(self.wanted), {}))
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
         if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
@@ -125,8 +129,10 @@ class Admitting:
             return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
         return self._told(best, most)
 
-    def _told(self, cluster: Cluster, most: list[int]) -> Admission:
-        return Admission(self.count(cluster), tuple(most), self.prices, self.bounds, cluster)
+    def _told(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
+        return Admission(
+            self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, self.bounds, cluster
+        )
 
     def _first(self, start: Cluster) -> Cluster:
         """The best of all policies; at once the even one when it places everything."""
@@ -181,6 +187,7 @@ class Admitting:
                 break
             if self.late:
                 break
+            self.better(lambda: self._told(state.cluster(cluster), list(self.wanted), {}), often=True)
         return state.cluster(cluster)
 
     def _fill(self, cluster: Cluster) -> Cluster:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -79,15 +79,17 @@ def balance_outcome(
     absolute_gap: float,
     effort: Effort,
     until: float | None,
+    better: Callable[..., None],
 ) -> BalanceOutcome:
     """Even the loads out: search for an answer, bound it by relaxations, close the gap by integer programs.
 
     Status is ``optimal`` when bound and answer meet, ``feasible`` when a gap that was asked for or a budget ended the
-    work before.
+    work before. ``better`` is told of clusters and the bound on the way, with ``often`` in loops.
     """
     phase = _Phase2(instance, builder, measure, cluster, admitted, engine, options)
     phase.relaxation = relaxation
     phase.aggregate, phase.absolute_gap, phase.effort, phase.until = aggregate, absolute_gap, effort, until
+    phase.better = better
     return phase.run()
 
 
@@ -126,6 +128,7 @@ class _Phase2:
         self.aggregate, self.absolute_gap = True, 0.0
         self.effort = Effort()
         self.until: float | None = None
+        self.better: Callable[..., None] = lambda cluster, bound, proof, *, often=False: None
         self.size = len(instance.nodes)
         self.best, self.bound, self.points = cluster, 0.0, tangents(self.size)
         self.iterations, self.started = 0, time.perf_counter()
@@ -190,6 +193,7 @@ class _Phase2:
             self.points.append((cluster.loads - cluster.loads.mean()) * SCALE)
         if self.measure.value(cluster.loads) < self.value:
             self.best = cluster
+            self.better(self.best, self.bound, self.proof, often=True)
 
     def _decompose(self, points: list[Floats]) -> None:
         """Anneal, and close the gap to the relaxation by node patterns."""
@@ -198,6 +202,7 @@ class _Phase2:
             return
         found = self._even()
         self.best = found[0]
+        self.better(self.best, self.bound, self.proof)
         if self.closed or self.late or len(demand.pod) > self.effort.kinds:
             return
         means, outside = self._means(points)
@@ -207,7 +212,10 @@ class _Phase2:
             usual = min(self.effort.polish, 500 * len(cluster.node))
             warm, steps = (3e-4, 5 * usual) if k else (1e-4, usual)
             mild = anneal_cluster(cluster, self.measure, seed=seed + k, steps=steps, until=self.until, heat=warm)
-            return mild if k else min(cluster, mild, key=lambda each: self.measure.value(each.loads))
+            found = min(cluster, mild, key=lambda each: self.measure.value(each.loads))
+            if self.measure.value(found.loads) < self.value:
+                self.better(found, self.bound, self.proof, often=True)
+            return mild if k else found
 
         closed = GapSearch(
             self.instance,

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
@@ -25,7 +26,8 @@ import numpy as np
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
-from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
+from flowlex.models.base import Equation, Model, ModelError, Symbol
+from flowlex.models.incumbents import offer
 from flowlex.models.pods.admission import Admission, Admitting
 from flowlex.models.pods.balance import BalanceProof, balance_outcome, settled_tangents
 from flowlex.models.pods.bounds.relaxation import Relaxation
@@ -41,6 +43,7 @@ from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram
 from flowlex.models.pods.problem.running import check_running
 from flowlex.models.pods.problem.worth import Worth
 from flowlex.models.pods.proof import proof_document
+from flowlex.models.pods.run import PlacementRun, so_far
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.pods import PlacementAnswer, PlacementProof, judge_placement
@@ -54,15 +57,6 @@ Stage: TypeAlias = Literal["admission", "balance"]
 _EXACT = 2.0**40
 #: Columns beyond which the program over single nodes is of no use, but takes gigabytes.
 LARGEST = 1_000_000
-
-
-@dataclass(frozen=True)
-class PlacementRun(Run):
-    """The outcome with the cluster it leaves and what phase 1 found."""
-
-    admission: Admission = field(default_factory=Admission)
-    proof: BalanceProof = field(default_factory=BalanceProof, repr=False)
-    cluster: Cluster | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,9 +173,14 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return self._balance_program() if self.stage == "balance" else self._admission_program()
 
     def _admit(self, engine: EngineName, options: SolveOptions) -> Admission:
+        def better(first: Callable[[], Admission], *, often: bool = False) -> None:
+            offer(options, lambda: so_far(engine, MEASURES[self.balance], first()), often=often)
+
         kind = FairAdmitting if self.admission == "fair" else Admitting
         name, direct = self.instance.name, self.effort.admission
-        return kind(self.builder, name, self.bounds, engine, options, direct=direct).run()
+        phase = kind(self.builder, name, self.bounds, engine, options, direct=direct)
+        phase.better = better
+        return phase.run()
 
     def _balance_program(self) -> LinearProgram:
         """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""
@@ -233,6 +232,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if first.cluster is None:
             assert first.failed is not None
             return PlacementRun(first.failed)
+
+        def better(cluster: Cluster, bound: float, proof: BalanceProof, *, often: bool = False) -> None:
+            found = replace(first, cluster=cluster)
+            offer(options, lambda: so_far(engine, MEASURES[self.balance], found, bound, proof), often=often)
+
+        better(first.cluster, 0.0, BalanceProof())
         found = balance_outcome(
             self.instance,
             self.builder,
@@ -246,6 +251,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             absolute_gap=self.absolute_gap,
             effort=self.effort,
             until=until,
+            better=better,
         )
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted

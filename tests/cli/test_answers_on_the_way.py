@@ -1,0 +1,116 @@
+"""A killed, stopped or starved instance leaves its best answer so far, which `flowlex verify` accepts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowlex.cli.worker import solve_task
+from flowlex.formulations.lexicographic import network
+from flowlex.formulations.outcome import Status
+from flowlex.instances import generate, write_instance
+from flowlex.models.flow.model import FlowScheduling
+
+OPTIONS = {"engine": "network", "settings": {"method": "phases"}, "gap": 0.0, "compare": False, "time_limit_s": None}
+
+
+class Listener:
+    """What a worker tells its parent."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def send(self, event: str, **content: Any) -> None:
+        self.said.append((event, json.loads(json.dumps(content))))
+
+
+def solved(tmp_path: Path) -> tuple[dict[str, Any], Listener]:
+    write_instance(generate("flow-random", seed=3), tmp_path / "a.json")
+    task = {"path": str(tmp_path / "a.json"), "instance": "a.json", "solution": str(tmp_path / "a.solution.json")}
+    listener = Listener()
+    more = {"spare_threads": False, "log": False, "display": False}
+    return solve_task({**OPTIONS, **task, **more}, listener)["record"], listener  # type: ignore[arg-type]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Flow scheduling by phases comes to all its stages, then fails."""
+    run = FlowScheduling._run
+
+    def broken(self: FlowScheduling, *arguments: Any) -> Any:
+        run(self, *arguments)
+        raise error
+
+    monkeypatch.setattr(FlowScheduling, "_run", broken)
+
+
+def test_answers_on_the_way_are_written_as_they_come(tmp_path, run):
+    record, listener = solved(tmp_path)
+    answers = [content["record"] for event, content in listener.said if event == "answer"]
+    assert [answer["status"] for answer in answers] == ["feasible"] * len(answers) and answers
+    assert answers[0]["message"].startswith("least shortfall, in this order; not looked at: waiting_")
+    assert (record["status"], record["cut_off"]) == ("optimal", None)
+
+
+def test_an_instance_that_needs_too_much_memory_leaves_its_best_answer(tmp_path, run, monkeypatch):
+    failing(monkeypatch, MemoryError())
+    record, _ = solved(tmp_path)
+    assert (record["status"], record["cut_off"]) == ("feasible", "memory limit")
+    assert record["message"] == "not enough memory; this is the best answer so far"
+    assert run("verify", "a.solution.json", "a.json").exit_code == 0
+
+
+def test_an_answer_on_the_way_to_a_defect_is_none(tmp_path, monkeypatch):
+    failing(monkeypatch, AssertionError("a defect"))
+    record, _ = solved(tmp_path)
+    assert (record["status"], record["objective"], record["solution"]) == ("error", None, None)
+    assert not (tmp_path / "a.solution.json").exists()
+
+
+def test_a_killed_instance_leaves_its_best_answer_and_is_solved_again(start, run, tmp_path):
+    write_instance(generate("pods-scale", nodes=40, pods=300), tmp_path / "pods.json")
+    process, found = start("solve", "pods.json", "-o", "out", "--json"), tmp_path / "out" / "pods.solution.json"
+    while not found.exists() and process.poll() is None:
+        time.sleep(0.02)
+    for worker in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        os.kill(int(worker), signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=100)
+    record = json.loads(stdout)
+    assert process.returncode == 0, stderr
+    assert (record["status"], record["cut_off"]) == ("feasible", "killed")
+    assert record["bound"] <= record["objective"] and record["certificate"]["ok"]
+    assert record["message"].endswith("SIGKILL (out of memory?); this is the best answer so far")
+    document = json.loads(found.read_text())
+    assert (document["objective"], document["status"]) == (record["objective"], Status.FEASIBLE)
+    accepted = run("verify", "out/pods.solution.json", "pods.json")
+    assert accepted.exit_code == 0 and accepted.stdout.startswith("out/pods.solution.json: bounded")
+    line = json.loads((tmp_path / "out" / "results.jsonl").read_text())
+    assert line["cut_off"] == "killed"
+    assert run("solve", "pods.json", "-o", "out", "--resume", "--time-limit", 0.001).exit_code == 1  # not skipped
+
+
+def test_a_time_limit_between_stages_leaves_the_stages_before(monkeypatch):
+    model = FlowScheduling(generate("flow-random", seed=3), method="phases")
+    full, met = model.solve("network"), list[Any]()
+    assert full.status is Status.OPTIMAL and len(full.stages) == 5
+    model.solve("network", report=met.append)
+    for known, answer in enumerate(met, start=1):
+        names = list(full.stages)[:known]
+        assert {name: answer.stages[name] for name in names} == {name: full.stages[name] for name in names}
+    solve, calls = network.solve, list[float]()
+
+    def slow(program: Any, engine: Any, options: Any) -> Any:
+        calls.append(options.time_limit_s)
+        found = solve(program, engine)
+        return found if len(calls) < 4 else replace(found, status=Status.TIME_LIMIT, values=None)
+
+    monkeypatch.setattr(network, "solve", slow)
+    stopped = model.solve("network", time_limit_s=100)
+    assert stopped.status is Status.FEASIBLE and stopped.stages == met[2].stages
+    assert calls == sorted(calls, reverse=True) and calls[-1] < 100  # one limit for all
