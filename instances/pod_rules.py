@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from flowlex.instances.base import Name, NonNegative, Part, Positive, read_only
-from flowlex.instances.pod_sizes import Pairs, exact_number, in_units
+from flowlex.instances.exact import rational
+from flowlex.instances.pod_sizes import Pairs, in_units
 
 __all__ = ["GANG", "MOST", "QUOTA", "SKEW", "PodGang", "PodQueue", "PodSpread", "SideRules", "side_rules"]
 
@@ -211,14 +212,14 @@ def _spreads(instance: Any) -> list[_Rule]:
 
 def _quotas(instance: Any) -> list[_Rule]:
     found = []
-    largest = max((exact_number(node.card_gb) for node in instance.nodes), default=Fraction(0)) or Fraction(1)
+    largest = max((rational(node.card_gb) for node in instance.nodes), default=Fraction(0)) or Fraction(1)
     for queue in instance.queues:
         pods = [p for p, pod in enumerate(instance.pods) if pod.queue == queue.name]
         for field in ("gpus", "cpu_cores", "memory_gb", "pods"):
             if (limit := getattr(queue, field)) is None:
                 continue
             asked = [_asked(instance.pods[p], field, largest) for p in pods]
-            units, held, _ = in_units(asked, [exact_number(limit), sum(asked, Fraction(0))])
+            units, held, _ = in_units(asked, [rational(limit), sum(asked, Fraction(0))])
             mine = [(p, u) for p, u in zip(pods, units, strict=True) if u]
             name = f"{field} of queue {queue.name!r}"
             found.append(_Rule(QUOTA, name, "", held[0], [p for p, _ in mine], [u for _, u in mine]))
@@ -230,6 +231,6 @@ def _asked(pod: Any, field: str, largest: Fraction) -> Fraction:
     if field == "pods":
         return Fraction(1)
     if field != "gpus":
-        return exact_number(getattr(pod, field))
-    share: Fraction = exact_number(pod.gpu_share) + exact_number(pod.gpu_memory_gb) / largest
+        return rational(getattr(pod, field))
+    share: Fraction = rational(pod.gpu_share) + rational(pod.gpu_memory_gb) / largest
     return share * int(pod.gpu_cards)

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.base import read_only
+from flowlex.instances.exact import rational
 
-__all__ = ["ExactSizes", "Pairs", "exact_number", "exact_sizes", "in_units"]
+__all__ = ["ExactSizes", "Pairs", "exact_sizes", "in_units"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,16 +83,11 @@ def in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list
     return [min(math.ceil(v * scale), 2**62) for v in wanted], [math.floor(v * scale) for v in held], True
 
 
-def exact_number(value: float) -> Fraction:
-    """The rational that a number's decimal text says: 0.1 is one tenth."""
-    return Fraction(repr(value))
-
-
 def exact_sizes(
     pods: Sequence[Any], nodes: Sequence[Any], row: NDArray[np.int64], column: NDArray[np.int64]
 ) -> ExactSizes:
     """Sizes of one pod and one node of each kind, for all pods (``row``) and nodes (``column``)."""
-    of = exact_number
+    of = rational
     cpu, node_cpu, rounded = in_units([of(p.cpu_cores) for p in pods], [of(n.cpu_cores) for n in nodes])
     memory, node_memory, also = in_units([of(p.memory_gb) for p in pods], [of(n.memory_gb) for n in nodes])
     cards = [of(n.card_gb) for n in nodes]

@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread, SideRules, side_rules
-from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_number, exact_sizes
+from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
-__all__ = ["ExactSizes", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "exact_number", "fits_wishes"]
+__all__ = ["ExactSizes", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]
 
 Labels = Annotated[dict[Name, str], Field(max_length=100)]
 

@@ -14,9 +14,10 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.base import InstanceError
+from flowlex.instances.exact import rational
 from flowlex.instances.generators.registry import generator
 from flowlex.instances.importers.openb import read_openb
-from flowlex.instances.pods import Pod, PodInstance, exact_number
+from flowlex.instances.pods import Pod, PodInstance
 
 __all__ = ["openb_arrivals"]
 
@@ -41,10 +42,10 @@ def openb_arrivals(
     """
     trace = read_openb(nodes, pods)
     rng = np.random.default_rng(seed)
-    asked = [exact_number(pod.gpu_share) * pod.gpu_cards for pod in trace.pods]
+    asked = [rational(pod.gpu_share) * pod.gpu_cards for pod in trace.pods]
     if not any(asked):
         raise InstanceError("no pod asks for a GPU, so no share of all GPUs is ever reached", path=pods)
-    target, total = exact_number(load) * sum(node.cards for node in trace.nodes), Fraction(0)
+    target, total = rational(load) * sum(node.cards for node in trace.nodes), Fraction(0)
     shuffled = iter(rng.permutation(len(trace.pods)).tolist())
     made: list[Pod] = []
     while total < target:

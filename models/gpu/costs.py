@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -21,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
+from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.base import ModelError
 
-__all__ = ["LEVELS", "Penalties", "TransferCosts", "exact"]
+__all__ = ["LEVELS", "Penalties", "TransferCosts"]
 
 #: Where a shard is read from, nearest first.
 LEVELS = ("node", "rack", "between")
@@ -88,7 +88,7 @@ class TransferCosts:
         view, rates = instance.arrays, _rates(instance, penalties)
         size, per_mb = _whole_sizes(view.shard_size_mb)
         dearest = int(_summed(view, size).max(initial=0)) * rates[2] / per_mb
-        waiting = exact(penalties.waiting) * dearest
+        waiting = rational(penalties.waiting) * dearest
         return cls(view, size, per_mb, rates, waiting, _largest_unit([_largest_unit(rates) / per_mb, waiting]))
 
     @property
@@ -182,16 +182,11 @@ class TransferCosts:
         return tasks, where, total + (self.remote[tasks] if base is None else base)
 
 
-def exact(number: float) -> Fraction:
-    """The rational number that a float's decimal text writes."""
-    return Fraction(Decimal(repr(number)))
-
-
 def _rates(instance: GpuInstance, penalties: Penalties) -> tuple[Fraction, Fraction, Fraction]:
     disk, rack, between = (
-        exact(speed) for speed in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
+        rational(speed) for speed in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
     )
-    within, across = exact(penalties.rack), exact(penalties.between_racks)
+    within, across = rational(penalties.rack), rational(penalties.between_racks)
     return 1 / disk, within / rack, across / between
 
 
@@ -225,6 +220,6 @@ def _decimal_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
             break
         if (scaled / 10.0**digits == size_mb).all():
             return scaled.astype(np.int64), 10**digits
-    numbers = [exact(size) for size in size_mb.tolist()]
+    numbers = [rational(size) for size in size_mb.tolist()]
     parts = math.lcm(*(number.denominator for number in numbers))
     return np.array([int(number * parts) for number in numbers], dtype=object), parts

@@ -33,7 +33,7 @@ def test_a_number_is_what_its_text_says(number: object, meant: Fraction) -> None
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), "x", Decimal("nan"), "1/0"])
 def test_what_is_no_number_is_refused(number: object) -> None:
-    with pytest.raises(ValueError, match="is no finite number"):
+    with pytest.raises(ValueError, match="is no number"):
         rational(number)  # type: ignore[arg-type]
 
 

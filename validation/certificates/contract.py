@@ -26,8 +26,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from flowlex.instances.base import Instance
+from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
-from flowlex.validation.certificates.numbers import Number, agrees, exact
+from flowlex.validation.certificates.numbers import Number, agrees
 
 __all__ = [
     "Claimed",
@@ -68,7 +69,7 @@ _ROUNDING = 1e-9
 def _number(value: object) -> Number:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError("a number is expected, or its text such as '3/2'")
-    exact(value)
+    rational(value)
     return value
 
 
@@ -310,7 +311,7 @@ def _figure(name: str, stated: Number | None, found: Fraction | int | None, tole
     if stated is None or found is None:
         return Check(name, stated is None and found is None, detail=f"stated {stated}, recomputed {found}")
     ok = agrees(stated, found, tolerance)
-    worst = 0 if ok else _size(exact(stated) - found)
+    worst = 0 if ok else _size(rational(stated) - found)
     return Check(name, ok, worst, f"{_short(found)}" if ok else f"stated {stated}, recomputed {_short(found)}")
 
 
@@ -321,15 +322,15 @@ def _bound(document: Document, finding: Finding) -> Check:
         return Check("bound", document.status != "optimal" or finding.objective is None, detail="none stated")
     if finding.claim == "optimal" or found is None:
         return _figure("bound", stated, found, finding.tolerance)
-    ok = exact(stated) <= found or agrees(stated, found, finding.tolerance)
-    return Check("bound", ok, 0 if ok else _size(exact(stated) - found), f"stated {stated}, shown {_short(found)}")
+    ok = rational(stated) <= found or agrees(stated, found, finding.tolerance)
+    return Check("bound", ok, 0 if ok else _size(rational(stated) - found), f"stated {stated}, shown {_short(found)}")
 
 
 def _gap(document: Document, finding: Finding) -> Check:
     if document.objective is None or document.bound is None:
         return Check("gap", document.gap is None, detail=f"stated {document.gap}")
-    objective = exact(document.objective)
-    usual = abs(objective - exact(document.bound)) / max(Fraction(1), abs(objective))
+    objective = rational(document.objective)
+    usual = abs(objective - rational(document.bound)) / max(Fraction(1), abs(objective))
     gap = usual if finding.gap is None else Fraction(finding.gap)
     ok = document.gap is not None and agrees(document.gap, gap, _ROUNDING)
     return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
@@ -344,7 +345,7 @@ def _metrics(document: Document, finding: Finding) -> Check:
         if isinstance(found, str) or isinstance(stated, (str, bool)) or not isinstance(stated, (int, float)):
             right = stated == found
         else:
-            right = agrees(stated, exact(found) if isinstance(found, float) else found, _ROUNDING)
+            right = agrees(stated, rational(found) if isinstance(found, float) else found, _ROUNDING)
         if not right:
             wrong.append(f"{name} is {_short(found)} (stated {stated})")
     silent = [name for name in document.metrics if name not in finding.metrics]

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs
 from flowlex.validation.certificates.gpu_search import GpuProof, SearchProof
-from flowlex.validation.certificates.numbers import exact
 
 __all__ = ["VERIFIER"]
 
@@ -70,7 +70,7 @@ def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fr
         raise ValueError(f"policy {policy!r} is none of FSP, FS, FSU")
     if waiting not in ("least", "priced") or (waiting == "priced" and policy == "FSU"):
         raise ValueError(f"waiting {waiting!r} is neither least nor (FSP, FS) priced")
-    a1, a2, a3 = (exact(penalties[name]) for name in ("rack", "between_racks", "waiting"))
+    a1, a2, a3 = (rational(penalties[name]) for name in ("rack", "between_racks", "waiting"))
     if min(a1, a2, a3) < 0:
         raise ValueError("penalties must not be negative")
     return policy, (a1, a2, a3), waiting == "priced"

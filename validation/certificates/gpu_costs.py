@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.validation.certificates.numbers import exact
 
 __all__ = ["Costs", "largest_unit"]
 
@@ -76,7 +76,7 @@ class Costs:
         racks = {node.rack: 0 for node in instance.nodes}
         racks = {rack: i for i, rack in enumerate(racks)}
         disk, within, between = map(
-            exact, (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
+            rational, (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
         )
         rate = 1 / disk, weights[0] / within, weights[1] / between
         by_task = np.zeros(len(tasks), dtype=size.dtype)
@@ -231,7 +231,7 @@ def _decimal_sizes(sizes: Floats) -> tuple[Whole, int]:
             break
         if np.array_equal(whole / 10.0**digits, sizes):
             return whole.astype(np.int64), 10**digits
-    numbers = [exact(size) for size in sizes.tolist()]
+    numbers = [rational(size) for size in sizes.tolist()]
     parts = math.lcm(*(number.denominator for number in numbers))
     return np.array([number.numerator * (parts // number.denominator) for number in numbers], dtype=object), parts
 

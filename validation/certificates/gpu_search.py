@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs, largest_unit
 from flowlex.validation.certificates.gpu_shares import Limits, fair_limits
-from flowlex.validation.certificates.numbers import exact, whole
+from flowlex.validation.certificates.numbers import whole
 
 __all__ = ["GpuProof", "SearchProof"]
 
@@ -69,7 +70,7 @@ class SearchProof:
         steps = int(np.count_nonzero(~running)) + 1 if self.priced else 1
         kept = running if self.policy == "FSP" else np.zeros(len(running), bool)
         sound = proof.factor >= 1 and proof.base >= 1 and all(k >= proof.base * steps for k in keep[kept].tolist())
-        unit = exact(proof.unit_s)
+        unit = rational(proof.unit_s)
         checks = [
             none("weights of tasks of this instance", wrong),
             Check(

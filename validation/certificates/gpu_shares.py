@@ -18,9 +18,9 @@ from math import ceil, floor
 
 import numpy as np
 
+from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.numbers import exact
 
 __all__ = ["Limits", "fair_limits"]
 
@@ -66,7 +66,7 @@ def fair_limits(cluster: Cluster, policy: str, stated: dict[str, str]) -> tuple[
     checks = [none("a fair share for every job", wrong)]
     if wrong:
         return checks, None
-    level = [exact(stated[name]) for name in cluster.job]
+    level = [rational(stated[name]) for name in cluster.job]
     offenders = list(_unfair(cluster, policy, level))
     checks.append(none("shares are fair", offenders))
     if offenders:

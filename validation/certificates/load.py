@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.instances.exact import rational
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Numeric, Strict, Verifier
-from flowlex.validation.certificates.numbers import agrees, exact, whole, wide
+from flowlex.validation.certificates.numbers import agrees, whole, wide
 
 __all__ = ["VERIFIER"]
 
@@ -41,15 +42,15 @@ class LoadProof(Strict):
 def _capacity(node: LoadNode, evaluation: str) -> Fraction:
     """The capacity by its name, from the figures of the node."""
     if evaluation == "cpu_load":
-        return min(Fraction(1), exact(node.cpu_free or 0) / exact(node.cpu_required))
+        return min(Fraction(1), rational(node.cpu_free or 0) / rational(node.cpu_required))
     if evaluation == "history":
-        return sum((exact(r.items) for r in node.history), Fraction(0)) / sum(
-            (exact(r.seconds) for r in node.history), Fraction(0)
+        return sum((rational(r.items) for r in node.history), Fraction(0)) / sum(
+            (rational(r.seconds) for r in node.history), Fraction(0)
         )
     found = {"configuration": node.configuration, "performance": node.performance}[evaluation]
     if found is None:
         raise ValueError(f"node {node.name!r} has no {evaluation}")
-    return exact(found)
+    return rational(found)
 
 
 def _quotas(capacity: Sequence[Fraction], total: int) -> list[int]:
@@ -82,7 +83,7 @@ class _Moves:
         cls, instance: LoadPartitionInstance, place: dict[str, int], level: str, prices: Sequence[Fraction]
     ) -> _Moves:
         """In a unit of which the prices are multiples as well."""
-        usual, links = exact(instance.seconds_per_item), [exact(link.seconds_per_item) for link in instance.links]
+        usual, links = rational(instance.seconds_per_item), [rational(link.seconds_per_item) for link in instance.links]
         per_s = math.lcm(*(x.denominator for x in (usual, *links, *prices)))
         cost = np.full((len(place), len(place)), int(usual * per_s), dtype=object)
         for link, seconds in zip(instance.links, links, strict=True):
@@ -108,7 +109,7 @@ def _judge(claimed: Claimed) -> Finding:
     names = [node.name for node in instance.nodes]
     place, block = {name: i for i, name in enumerate(names)}, {b.name: k for k, b in enumerate(instance.blocks)}
     stated_prices = claimed.proof.node_price_s
-    prices = None if stated_prices is None else {node: exact(price) for node, price in stated_prices.items()}
+    prices = None if stated_prices is None else {node: rational(price) for node, price in stated_prices.items()}
     moves = _Moves.of(instance, place, options["level"], list((prices or {}).values()))
     share = {(block[b], place[n]): items for b, split in answer.blocks.items() for n, items in split.items()}
     after, of_block = _sums(share, len(names), len(block))
@@ -162,7 +163,7 @@ def _finishes(instance: LoadPartitionInstance, evaluation: str, after: list[int]
     """When the first and the last node end, by capacity and by true speed; a node without items ends at once."""
     speeds = {"_finish": [_capacity(node, evaluation) for node in instance.nodes]}
     if all(node.true_items_per_s is not None for node in instance.nodes):
-        speeds["_true_finish_s"] = [exact(node.true_items_per_s or 0) for node in instance.nodes]
+        speeds["_true_finish_s"] = [rational(node.true_items_per_s or 0) for node in instance.nodes]
     found: dict[str, Any] = {}
     for name, speed in speeds.items():
         ends = [items / c if items else Fraction(0) for items, c in zip(after, speed, strict=True)]

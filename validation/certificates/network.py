@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import Outcome, Status
+from flowlex.instances.exact import rational
 from flowlex.instances.network import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.numbers import dot, exact, whole, wide
+from flowlex.validation.certificates.numbers import dot, whole, wide
 
 __all__ = ["VERIFIER", "certify_network", "certify_network_infeasible"]
 
@@ -300,7 +301,7 @@ def _stated_duals(
     checks = [Check("duals of nodes and flows", not strange, len(strange), ", ".join(strange)[:60])]
     for name in true.keys() & duals.keys():
         stated, wanted = list(duals[name].values()), true[name].tolist()
-        same = stated == wanted or list(map(exact, stated)) == wanted
+        same = stated == wanted or list(map(rational, stated)) == wanted
         labels = list(network.node_names) if name == "node" else list(map(str, range(len(reduced))))
         same = same and list(duals[name]) == labels
         checks.append(Check(f"duals of {name}", same, detail="" if same else "not those of the potentials, in order"))

@@ -1,52 +1,28 @@
-"""Numbers of documents, read exactly: a decimal text is the rational number that it writes."""
+"""Exact arithmetic on numbers of documents, and comparison of those with what is true."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable
-from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Number", "agrees", "dot", "exact", "text", "times", "total", "whole", "wide"]
+from flowlex.instances.exact import rational
+
+__all__ = ["Number", "agrees", "dot", "text", "times", "total", "whole", "wide"]
 
 #: A number of a document: whole numbers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
 
-_TEXT = re.compile(r"-?\d{1,4000}(/\d{1,4000}|(\.\d{1,4000})?([eE][-+]?\d{1,3})?)")
 #: Sums and differences of fewer than four numbers below this stay within 64 bits.
 _SAFE = 2**60
 
 
-def exact(value: Number) -> Fraction:
-    """The rational number that a number of a document writes.
-
-    Raises
-    ------
-    ValueError
-        It is none, such as NaN, ``1/0`` or a word.
-
-    Examples
-    --------
-    >>> exact(0.1), exact("6063/5"), exact(2**53 + 1)
-    (Fraction(1, 10), Fraction(6063, 5), Fraction(9007199254740993, 1))
-    """
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"{value} is no number")
-        return Fraction(Decimal(repr(value)))
-    if isinstance(value, str) and (not _TEXT.fullmatch(value) or re.search(r"/0+$", value)):
-        raise ValueError(f"{value[:60]!r} is no number: write 12, 1.5 or 3/2")
-    return Fraction(value)
-
-
 def agrees(stated: Number, true: Fraction | int, tolerance: float = 0.0) -> bool:
     """Whether a stated number is the true one: itself, the 64-bit float nearest to it, or within a tolerance."""
-    number = exact(stated)
+    number = rational(stated)
     if number == true:
         return True
     if tolerance and abs(number - true) <= Fraction(tolerance) * (abs(Fraction(true)) + 1):

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowTask, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.layout import Layout
 
-__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView", "exact"]
+__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView"]
 
 
 class Spot(NamedTuple):
@@ -86,7 +86,7 @@ class Scale(NamedTuple):
             return self._within(value * self.factor, value, what)
         if value != value or value in (float("inf"), float("-inf")):
             raise ModelError(f"{what} is {value}; a cost must be a finite number")
-        units = exact(value) * self.factor
+        units = rational(value) * self.factor
         if units.denominator != 1:
             raise ModelError(
                 f"{what} = {value!r} is no whole number of 1/{self.factor}; pass "
@@ -100,12 +100,6 @@ class Scale(NamedTuple):
                 f"{what} is {value!r}, more than {LARGEST_COST} units of 1/{self.factor}; use a larger unit of cost"
             )
         return units
-
-
-@lru_cache(maxsize=2**12)
-def exact(value: float) -> Fraction:
-    """The number as it is written in decimals."""
-    return Fraction(repr(float(value)))
 
 
 @dataclass

@@ -6,13 +6,13 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from math import inf
 
+from flowlex.instances.exact import rational
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView, exact
+from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
 
@@ -57,7 +57,7 @@ class DataLocality(Goal):
 
     @cached_property
     def _threshold(self) -> tuple[int, int]:
-        return exact(self.threshold).as_integer_ratio()
+        return rational(self.threshold).as_integer_ratio()
 
     def _best(self, held: dict[str, int], enough: int) -> list[str]:
         best = [machine for machine, size in held.items() if size >= enough]
@@ -199,7 +199,7 @@ class Continuity(Goal):
     @cached_property
     def ages_s(self) -> tuple[float, ...]:
         """Elapsed seconds at which the credit grows, each the nearest float to the exact ``unit * (2**k - 1)``."""
-        unit = Fraction(repr(float(self.unit_s)))
+        unit = rational(self.unit_s)
         return tuple(float(unit * (2**k - 1)) for k in range(_OLDEST + 1))
 
     def age(self, elapsed_s: float) -> int:

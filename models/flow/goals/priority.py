@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Literal
 
+from flowlex.instances.exact import rational
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal, Scale, TaskView, exact
+from flowlex.models.flow.goals.base import Goal, Scale, TaskView
 
 __all__ = ["LOWEST", "Priority"]
 
@@ -82,5 +83,5 @@ class Priority(Goal):
                 raise ModelError(f"Priority: pass limits={{{name!r}: ...}}, the demand that stands for omega")
             if demand > self.limits[name]:
                 raise ModelError(f"task {task.task.name!r} demands {demand:g} {name}, beyond {self.limits[name]:g}")
-            total -= weight * floor(self.omega * exact(demand) / exact(self.limits[name]))
+            total -= weight * floor(self.omega * rational(demand) / rational(self.limits[name]))
         return total * scale.factor * self.weight

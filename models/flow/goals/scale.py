@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from math import lcm
 
+from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import Goal
@@ -33,7 +33,7 @@ def common_scale(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float
         if value != value or value in (float("inf"), float("-inf")):
             raise ModelError(f"{what} is {value}; a cost must be a finite number")
         seen.add(value)
-        factor = lcm(factor, Fraction(repr(float(value))).denominator)
+        factor = lcm(factor, rational(value).denominator)
         if factor > _MOST:
             raise ModelError(
                 f"{what} = {value!r} would need costs to be scaled by {factor}, beyond {_MOST}; round it to "

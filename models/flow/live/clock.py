@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from math import inf, nextafter
 
-from flowlex.models.flow.goals.base import Goal, exact
+from flowlex.instances.exact import rational
+from flowlex.models.flow.goals.base import Goal
 from flowlex.models.flow.goals.costs import Continuity
 
 __all__ = ["Clock", "elapsed_s"]
@@ -14,7 +15,7 @@ __all__ = ["Clock", "elapsed_s"]
 
 def elapsed_s(started_s: float, now_s: float) -> float:
     """Seconds between two times, exact in the decimals they are written in: 128.2 is 60 s after 68.2."""
-    return float(exact(now_s) - exact(started_s))
+    return float(rational(now_s) - rational(started_s))
 
 
 class Clock:

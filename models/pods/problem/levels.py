@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
-from flowlex.instances.pods import PodInstance, exact_number
+from flowlex.instances.exact import rational
+from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.worth import Worth, worths
 
 __all__ = ["Key", "Levels", "Ranking"]
@@ -59,7 +60,7 @@ class Levels:
         every = worths(instance, by)
         place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
         for pod, worth in zip(instance.pods, every, strict=True):
-            stopping = None if pod.preempt_cost is None else exact_number(pod.preempt_cost)
+            stopping = None if pod.preempt_cost is None else rational(pod.preempt_cost)
             if pod.node is not None and stopping is None:
                 place.append(None)
             elif ranking == "fair" and pod.queue is not None and worth:
@@ -85,7 +86,7 @@ class Levels:
         for pod, worth, level in zip(instance.pods, every, of.tolist(), strict=True):
             if level < 0 and pod.queue is not None:
                 start[queue[pod.queue]] += worth
-        weight = tuple(exact_number(instance.queues[rank[1]].weight) for rank in fair)
+        weight = tuple(rational(instance.queues[rank[1]].weight) for rank in fair)
         return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight)
 
     def shares(self, units: Sequence[int]) -> tuple[Fraction, ...]:

@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.pods import Pod, PodInstance, exact_number
+from flowlex.instances.exact import rational
+from flowlex.instances.pods import Pod, PodInstance
 
 __all__ = ["Worth", "worths"]
 
@@ -24,12 +25,12 @@ Worth: TypeAlias = Literal["value", "gpu", "fragmentation"]
 def worths(instance: PodInstance, by: Worth) -> list[Fraction]:
     """What each pod is worth, exactly."""
     if by == "value":
-        return [exact_number(pod.value) for pod in instance.pods]
+        return [rational(pod.value) for pod in instance.pods]
     if by == "fragmentation":
         rows = instance.arrays.load.row
         value = {row: _less_stranded(instance, row) for row in np.unique(rows).tolist()}
         return [value[row] for row in rows.tolist()]
-    largest = max((exact_number(node.card_gb) for node in instance.nodes), default=Fraction(0))
+    largest = max((rational(node.card_gb) for node in instance.nodes), default=Fraction(0))
     return [_gpus(pod, largest or Fraction(1)) for pod in instance.pods]
 
 
@@ -37,7 +38,7 @@ def _gpus(pod: Pod, card: Fraction) -> Fraction:
     """GPUs that a pod asks for, of cards of this size."""
     if not pod.wants_gpu:
         return Fraction(0)
-    return (exact_number(pod.gpu_share) or exact_number(pod.gpu_memory_gb) / card) * pod.gpu_cards
+    return (rational(pod.gpu_share) or rational(pod.gpu_memory_gb) / card) * pod.gpu_cards
 
 
 def _less_stranded(instance: PodInstance, row: int) -> Fraction:

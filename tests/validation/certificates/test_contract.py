@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowlex.instances import generate
+from flowlex.instances.exact import rational
 from flowlex.instances.files import read_instance, read_json
 from flowlex.models import solve
 from flowlex.validation.certificates import Certificate, Check, SolutionError, contract, solution_schema, verify
-from flowlex.validation.certificates.numbers import agrees, exact
+from flowlex.validation.certificates.numbers import agrees
 
 DOCUMENTS = Path(__file__).parent / "documents" / "min-cost-flow"
 #: File in ``refused``: the check that must fail.
@@ -88,7 +89,7 @@ def test_untrue_documents_are_refused(name: str) -> None:
         ({"kind": "tea-solution"}, "'tea-solution' has no verifier; those that have one: .*min-cost-flow-solution"),
         ({"kind": "min-cost-flow"}, "'min-cost-flow' has no verifier"),
         ({"status": "perfect"}, "status: Input should be 'optimal'"),
-        ({"objective": float("nan")}, "objective: Value error, nan is no number"),
+        ({"objective": float("nan")}, "objective: Value error, 'nan' is no number"),
         ({"answer": {}}, "answer.flow: Field required"),
         ({"answer": {"flow": [1, 1, "1"]}}, r"answer.flow.2: Input should be a valid integer"),
         ({"answer": {"flow": [1, 1, 1.0]}}, r"answer.flow.2: Input should be a valid integer"),
@@ -188,10 +189,10 @@ def test_verifying_imports_no_model_and_no_solver() -> None:
 
 
 def test_numbers_are_those_that_are_written() -> None:
-    assert exact(0.1) == exact("0.1") == exact("1/10") == Fraction(1, 10)
-    assert exact("1e-3") == Fraction(1, 1000)
+    assert rational(0.1) == rational("0.1") == rational("1/10") == Fraction(1, 10)
+    assert rational("1e-3") == Fraction(1, 1000)
     assert agrees(0.1, Fraction(1, 10)) and agrees(1 / 3, Fraction(1, 3)) and not agrees("0.333", Fraction(1, 3))
     assert not agrees(2**53, 2**53 + 1) and agrees(2.0**53, 2**53 + 1)  # the nearest float says what it can
     for nonsense in ("nan", "1/0", "", "0x1", "1_0", "9" * 5000, float("inf")):
         with pytest.raises(ValueError, match="is no number"):
-            exact(nonsense)
+            rational(nonsense)

@@ -127,7 +127,7 @@ def test_prices_that_are_no_prices_are_refused(name: str) -> None:
     [
         ({"version": 7}, "version: 7 is unknown to this flowlex"),
         ({"kind": "tea-solution"}, "kind: 'tea-solution' has no verifier; those that have one: "),
-        ({"objective": float("nan")}, "objective: Value error, nan is no number"),
+        ({"objective": float("nan")}, "objective: Value error, 'nan' is no number"),
         ({"answer": {}}, r"answer\.\w+: Field required"),
         ({"proof": {"hunch": 1}}, "proof.hunch: Extra inputs are not permitted"),
     ],

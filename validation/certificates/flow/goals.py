@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.instances.exact import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
 from flowlex.validation.certificates.flow.locality import Blocks, Locality, Reach
-from flowlex.validation.certificates.numbers import Number, exact, times, whole, wide
+from flowlex.validation.certificates.numbers import Number, times, whole, wide
 
 __all__ = ["Goals", "Problem", "Task", "fairest"]
 
@@ -158,7 +159,7 @@ class Problem:
         """A cost in units of ``1/scale``, which must be whole."""
         if isinstance(value, int):
             return value * self.scale
-        units = exact(value) * self.scale
+        units = rational(value) * self.scale
         if units.denominator != 1:
             raise ValueError(f"a cost of {value} is no whole number of 1/{self.scale}")
         return units.numerator
@@ -182,9 +183,9 @@ class Problem:
         for task in self.tasks:
             worth.append(gap * (lowest - jobs[task.job].priority + 1))
             for name, share in goal["weights"].items():
-                demand = exact(task.task.demands.get(name, 0))
+                demand = rational(task.task.demands.get(name, 0))
                 if demand:
-                    worth[-1] -= share * math.floor(omega * demand / exact(goal["limits"][name]))
+                    worth[-1] -= share * math.floor(omega * demand / rational(goal["limits"][name]))
         rank, priced = self.goals.rank("Priority"), times(whole(worth), weight)
         found[rank] = wide(found[rank]) + wide(priced) if rank in found else priced
         return found
@@ -252,7 +253,7 @@ class Problem:
             machines,
         )
         far, near = (self.units(goal[name]) * int(goal["weight"]) for name in ("cluster_cost", "rack_cost"))
-        reach = Reach(exact(goal["threshold"]), int(goal["most"]))
+        reach = Reach(rational(goal["threshold"]), int(goal["most"]))
         return Locality.of(blocks, self.rack, list(self.machine), len(self.tasks), (far, min(far, near)), reach)
 
     def _named(self, constraints: tuple[Constraint, ...]) -> tuple[list[int], list[int]]:
@@ -273,7 +274,7 @@ class Problem:
         goal = self.goals.by_kind.get("Continuity")
         if goal is None:
             return np.zeros(len(self.tasks), np.int64)
-        unit, weight = exact(goal["unit_s"]), int(goal["weight"])
+        unit, weight = rational(goal["unit_s"]), int(goal["weight"])
         ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the doubles next to them
         worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
         running = (task.task.running for task in self.tasks)

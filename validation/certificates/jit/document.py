@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
@@ -83,7 +84,7 @@ def _judge(claimed: Claimed) -> Finding:
     largest = Fraction(largest_load(instance, schedule)) if counts else Fraction(0)
     bound = largest
     if certificate.claim == "feasible" and document.bound is not None:
-        bound = Fraction(str(document.bound))
+        bound = rational(document.bound)
         checks.append(Check("bound on the largest load, from windows", True, how="quoted"))
     stages: dict[str, Fraction | int] = {f"level_{s}": Fraction(n) for s, n in counts.items()}
     stages["lateness"] = Fraction(schedule.lateness)

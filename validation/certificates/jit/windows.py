@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance
 
 __all__ = ["TransferWindows", "latest_offsets", "planned_as_stated", "transfer_windows"]
@@ -49,8 +50,8 @@ class TransferWindows:
 
 def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
     """Recompute the windows: exact rationals for what the instance gives, floats for what its DAGs add up to."""
-    slot = Fraction(str(instance.slot_s))
-    arrivals = [Fraction(str(job.arrival_s)) for job in instance.jobs]
+    slot = rational(instance.slot_s)
+    arrivals = [rational(job.arrival_s) for job in instance.jobs]
     origin = min((a // slot for a in arrivals), default=0)
     latest = latest_offsets(instance, rule)
     start, due, firm = [], [], []
@@ -61,16 +62,16 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
         for transfer in job.transfers:
             key = (number, transfer.ready_s)
             if key not in seen:
-                seen[key] = -int((_WHOLE - base - Fraction(str(transfer.ready_s)) / slot) // 1)
+                seen[key] = -int((_WHOLE - base - rational(transfer.ready_s) / slot) // 1)
             start.append(seen[key])
             if transfer.deadline_s is not None:
-                end = base + Fraction(str(transfer.deadline_s)) / slot + _WHOLE
+                end = base + rational(transfer.deadline_s) / slot + _WHOLE
             else:
                 steps = float(latest[position]) / instance.slot_s
                 end = base + Fraction(steps) + _WHOLE * max(Fraction(1), Fraction(steps))
             due.append(int(end // 1))
             last = transfer.firm_s
-            firm.append(NEVER if last is None else int((base + Fraction(str(last)) / slot + _WHOLE) // 1))
+            firm.append(NEVER if last is None else int((base + rational(last) / slot + _WHOLE) // 1))
             position += 1
     arrays = instance.arrays
     first, until = np.array(start, np.int64), np.array(due, np.int64)

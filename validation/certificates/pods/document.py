@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance, fits_wishes
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.numbers import exact
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.exhaustion import best_of_all
@@ -184,9 +184,9 @@ def judge_placement(
     return Finding(
         claim,
         tuple(checks),
-        exact(objective),
-        exact(bound),
-        {"admission": _weighted(instance, where, options), "balance": exact(objective)},
+        rational(objective),
+        rational(bound),
+        {"admission": _weighted(instance, where, options), "balance": rational(objective)},
         _metrics(instance, where, objective, bound, measure),
         tolerance=TOLERANCE,
         gap=(objective - bound) / objective if objective - bound > TOLERANCE + 1e-11 else 0.0,
@@ -242,7 +242,8 @@ def _check_admission(
     """Numbers of every level recounted, and the most of each proven or quoted."""
     placed, wanted = count_levels(people.instance, where, people.options)
     told = {
-        key: tuple(exact(v) for v in (each.admitted, each.wanted, each.most)) for key, each in answer.admitted.items()
+        key: tuple(rational(v) for v in (each.admitted, each.wanted, each.most))
+        for key, each in answer.admitted.items()
     }
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
@@ -333,7 +334,7 @@ def _judge(claimed: Claimed) -> Finding:
     document = claimed.document
     if document.status not in ("optimal", "feasible"):
         return Finding("feasible", (Check("an answer", False, detail=f"status {document.status}: nothing to judge"),))
-    objective, bound = (float(exact(0 if v is None else v)) for v in (document.objective, document.bound))
+    objective, bound = (float(rational(0 if v is None else v)) for v in (document.objective, document.bound))
     return judge_placement(claimed.instance, claimed.answer, claimed.proof, document.options, objective, bound)
 
 

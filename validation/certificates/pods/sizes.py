@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.instances.exact import rational
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.validation.certificates.numbers import exact
 
 __all__ = [
     "TOLERANCE",
@@ -36,7 +36,7 @@ TOLERANCE = 1e-6
 @lru_cache(maxsize=100_000)
 def size_of(value: float) -> Fraction:
     """A size as the decimal that it is written as."""
-    return exact(value)
+    return rational(value)
 
 
 def need_of(pod: Pod, machine: PodNode) -> Fraction:
