@@ -13,38 +13,32 @@ Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where that paper ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats
-from flowlex.formulations.engines import solve
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.parts import Bounded, Part, combined, divided, part_of
-from flowlex.models.allocation.policies import (
-    FinishTimes,
-    Step,
-    fill,
-    finish_times,
-    pace_of,
-    prices_of,
-    quickest,
-)
-from flowlex.models.allocation.program import Base, base_program, equal_throughput, raised_program, run_columns
-from flowlex.models.allocation.solution import AllocationSolution
+from flowlex.models.allocation.parts import combined, divided, part_of
+from flowlex.models.allocation.policies import Step, prices_of, quickest
+from flowlex.models.allocation.pricing import PairPrices, can_price
+from flowlex.models.allocation.program import Columns, raised_program
+from flowlex.models.allocation.solution import AllocationSolution, row_labels
+from flowlex.models.allocation.task import TOTALS, AllocationTask, unit_of
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.models.parallel import side_by_side
 
 __all__ = ["Allocation", "AllocationSolution", "Policy"]
 
 Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
-_TOTALS = ("max_throughput", "min_cost")
+#: From here on pairs are priced.
+_MANY_PAIRS = 20_000
 _RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
 
 
@@ -54,6 +48,7 @@ class AllocationRun(Run):
 
     steps: tuple[Step, ...] = ()
     level: Floats | None = None
+    columns: Columns = field(default_factory=Columns.none)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,6 +69,9 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         Whether deadlines are kept; by default under ``max_throughput`` and ``min_cost``.
     tolerance
         ``finish_time``: relative gap between the answer and its proven bound.
+    pricing
+        Let pairs become columns only where prices ask for them (column generation; always by HiGHS): the same optimum
+        without writing all pairs down. By default where there are more than 20 000.
     parts
         Divide jobs and GPUs at random into so many parts and solve each alone (POP): faster, ``feasible`` instead of
         ``optimal``, with a proven bound (of the least level only). Not for ``hierarchical`` and ``finish_time``.
@@ -99,6 +97,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     sharing: bool = True
     deadlines: bool | None = None
     tolerance: float = 1e-6
+    pricing: bool | None = None
     parts: int = 1
     seed: int = 0
 
@@ -189,6 +188,8 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             for job in self.instance.jobs:
                 if job.steps_left is None:
                     raise ModelError(f"job {job.name!r} has no steps_left; policy {self.policy!r} needs it")
+        if self.pricing and not can_price(self.instance):
+            raise ModelError("a limit of an entity counts the GPUs of a pair once, prices of jobs twice; drop pricing")
         self._check_parts()
         floors = any(limit.least_gpus for limit in self.instance.limits)
         if self.policy == "min_cost" and not (self.keeps_deadlines or floors):
@@ -209,121 +210,62 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return wanted and any(job.deadline_s is not None for job in self.instance.jobs)
 
     @cached_property
-    def base(self) -> Base:
-        """The constraints that all policies share."""
-        columns = run_columns(self.instance.arrays, sharing=self.sharing)
-        return base_program(self.instance, columns, self.declared(), deadlines=self.keeps_deadlines)
+    def task(self) -> AllocationTask:
+        """What is to be solved, whole; not yet how."""
+        unit = unit_of(self.instance, self.policy, aware=self.aware)
+        kept: Any = {"deadlines": self.keeps_deadlines, "sharing": self.sharing, "tolerance": self.tolerance}
+        return AllocationTask(self.instance, self.policy, self.declared(), unit=unit, **kept)
 
     @cached_property
     def _labels(self) -> list[str]:
         return [job.name for job in self.instance.jobs]
 
-    def _pace(self, instance: AllocationInstance, full: Booleans) -> Floats:
-        if self.policy == "makespan":
-            return np.where(full, 0.0, 1.0)
-        return pace_of(instance, full, hierarchical=self.policy == "hierarchical")
-
     def _formulate(self) -> LinearProgram:
-        base, none = self.base, np.zeros(len(self._labels))
-        if self.policy in _TOTALS:
-            return self._total(base, self.instance)
+        task, none = self.task, np.zeros(len(self._labels))
+        base = task.base()
+        if self.policy in TOTALS:
+            return task.total(base)
         if self.policy == "finish_time":
-            needed = self._times.needed(self._least_ratio)
+            needed = task.times.needed(task.least_ratio)
             return raised_program(base, base.throughput, needed / needed.max(), none, self._labels)
-        return raised_program(
-            base, self._gain(base, self._unit), self._pace(self.instance, none > 0), none, self._labels
-        )
-
-    def _total(self, base: Base, instance: AllocationInstance) -> LinearProgram:
-        """Throughput or (negative) cost, added up."""
-        program, view, columns = base.program.copy(), instance.arrays, base.columns
-        if self.policy == "max_throughput":
-            program.maximize(base.throughput.sum())
-        else:
-            program.maximize((base.share * (-view.scale[columns.first] * view.price[columns.gpu])).sum())
-        return program
-
-    @cached_property
-    def _unit(self) -> Floats | None:
-        """(n,) gain per step/s; None where gain is time."""
-        view = self.instance.arrays
-        if self.policy == "makespan":
-            return np.asarray(quickest(self.instance) / view.steps)
-        return 1 / equal_throughput(view) if self.aware else None
-
-    @staticmethod
-    def _gain(base: Base, unit: Floats | None) -> Any:
-        return base.time if unit is None else base.throughput * unit
-
-    @cached_property
-    def _times(self) -> FinishTimes:
-        return FinishTimes.of(self.instance.arrays)
-
-    @cached_property
-    def _least_ratio(self) -> float:
-        """No job ends earlier than at the highest speed that it has anywhere."""
-        columns = self.base.columns
-        best = np.zeros(len(self._labels))
-        np.maximum.at(best, columns.first, columns.speed[:, 0])
-        np.maximum.at(best, columns.second[columns.paired], columns.speed[columns.paired, 1])
-        return float(self._times.ratio(best).max())
+        return raised_program(base, task.gain(base), task.pace(none > 0), none, self._labels)
 
     def _prepare(self) -> None:
-        _ = self.base
+        _ = self.task  # the formulation holds all pairs, which a solve need not
+
+    def _prices_pairs(self, instance: AllocationInstance, options: SolveOptions) -> bool:
+        """Whether pairs become columns only where prices ask for them."""
+        plain = options.solver is None and options.max_steps is None and options.algorithm == "auto"
+        if self.pricing and not plain:
+            raise EngineError("pricing=True needs HiGHS's simplex method; leave out solver, max_steps, algorithm")
+        if self.pricing is not None or not self.sharing:
+            return bool(self.pricing) and self.sharing
+        return plain and can_price(instance) and PairPrices(instance).count > _MANY_PAIRS
 
     def _run(self, engine: EngineName, options: SolveOptions) -> AllocationRun:
-        def run(program: LinearProgram) -> Outcome:
-            return solve(program, engine, options)
-
-        if self.parts > 1:
-            return self._run_parts(run)
-        if self.policy == "finish_time":
-            raised = finish_times(self.base, self._times, run, self._labels, self._least_ratio, self.tolerance)
-            if raised.level is None:
-                return AllocationRun(self._named(raised.outcome))
-            return AllocationRun(raised.outcome, raised.steps, raised.level)
-        return self._run_on(self.instance, self.base, self._unit, run)
-
-    def _run_on(
-        self, instance: AllocationInstance, base: Base, unit: Floats | None, run: Callable[[LinearProgram], Outcome]
-    ) -> AllocationRun:
-        """The whole or a part."""
-        if self.policy in _TOTALS:
-            program = self._total(base, instance)
-            outcome = run(program)
-            if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
-                return AllocationRun(self._named(outcome))
-            none = np.zeros(len(instance.jobs), bool)
-            return AllocationRun(outcome, (Step(float(outcome.objective), prices_of(program, outcome.duals), none),))
-        labels, once = [job.name for job in instance.jobs], self.policy in ("max_min", "makespan")
-        raised = fill(base, self._gain(base, unit), partial(self._pace, instance), run, labels, once=once)
-        if raised.level is None:
-            return AllocationRun(self._named(raised.outcome))
-        return AllocationRun(raised.outcome, raised.steps, raised.level)
-
-    def _run_parts(self, run: Callable[[LinearProgram], Outcome]) -> AllocationRun:
-        unit, view, none = self._unit, self.instance.arrays, np.zeros(len(self._labels), bool)
-
-        def solve_part(part: Part) -> tuple[Outcome, tuple[Step, ...]]:
-            base = base_program(part.instance, part.columns, self.declared(), deadlines=self.keeps_deadlines)
-            ran = self._run_on(part.instance, base, None if unit is None else unit[part.jobs], run)
-            return ran.outcome, ran.steps
-
-        total = self.policy in _TOTALS
-        whole = Bounded(
-            self.instance,
-            self.base.columns,
-            [*self.base.program.constraint_blocks, *([] if total else ["level"])],
-            unit,
-            None if total else self._pace(self.instance, none),
-            view.price if self.policy == "min_cost" else np.zeros(len(view.count)),
-        )
-        division = divided(self.instance, self.parts, self.seed)
-        parts = [part_of(self.instance, self.base.columns, *part) for part in division]
-        return AllocationRun(*combined(whole, parts, solve_part))
+        how: Any = {"engine": engine, "options": options}
+        if self.parts == 1:
+            answer = replace(self.task, **how, priced=self._prices_pairs(self.instance, options)).solve()
+            return AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)
+        parts = [part_of(self.instance, *part) for part in divided(self.instance, self.parts, self.seed)]
+        unit = self.task.unit
+        tasks = [
+            replace(
+                self.task,
+                **how,
+                instance=part.instance,
+                unit=None if unit is None else unit[part.jobs],
+                priced=self._prices_pairs(part.instance, options),
+            )
+            for part in parts
+        ]
+        answer = combined(self.task, parts, side_by_side(AllocationTask.solve, tasks))
+        return AllocationRun(answer.outcome, answer.steps, None, answer.columns)
 
     def _named(self, outcome: Outcome) -> Outcome:
         """An outcome without answer; where deadlines are the reason, by the names of their jobs."""
+        if outcome.status is Status.OPTIMAL:
+            return outcome
         if outcome.status.has_answer:  # a program of a sequence that stopped at a limit proves nothing
             raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
         why = outcome.infeasibility
@@ -335,11 +277,11 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return replace(outcome, message=message, infeasibility=replace(why, message=message))
 
     def _interpret(self, run: AllocationRun) -> AllocationSolution:
-        outcome, columns = run.outcome, self.base.columns
+        outcome, columns = run.outcome, run.columns
         facts = self._facts(run)
         if run.steps and outcome.values is not None:
             share = np.maximum(outcome.values[: columns.count], 0.0)
-            objective, bound = self._values(run, share)
+            objective, bound = self._values(run)
             gap = abs(objective - bound) / max(1.0, abs(objective))
             facts |= {
                 "status": Status.OPTIMAL if self.parts == 1 else Status.FEASIBLE,
@@ -356,32 +298,31 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             rows = prices_of(program, outcome.infeasibility.farkas)
             steps = (Step(0.0, {name: row for name, row in rows.items() if name != "level"}, share > 0),)
         prices = run.steps[0].prices if run.steps else {}
-        blocks = self.base.program.constraint_blocks
-        duals = {name: Dual.of_block(blocks[name], price) for name, price in prices.items() if name in blocks}
-        if "level" in prices:
-            duals["level"] = Dual(prices["level"], self._labels)
+        labels = row_labels(self.instance)
+        duals = {name: Dual(price, labels[name]) for name, price in prices.items()}
         return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=steps, level=run.level)
 
-    def _reached(self, share: Floats) -> float:
+    def _reached(self, columns: Columns, share: Floats) -> float:
         """How high all gains are raised, or what is added up."""
-        columns, view, n = self.base.columns, self.instance.arrays, len(self._labels)
+        view, n = self.instance.arrays, len(self._labels)
         throughput = columns.per_job(share, n)
         if self.policy == "max_throughput":
             return float(throughput.sum())
         if self.policy == "min_cost":
             return -float((share * view.scale[columns.first] * view.price[columns.gpu]).sum())
-        gain = columns.per_job(share, n, speed=False) if self._unit is None else throughput * self._unit
-        return float((gain / self._pace(self.instance, np.zeros(n, bool))).min())
+        unit = self.task.unit
+        gain = columns.per_job(share, n, speed=False) if unit is None else throughput * unit
+        return float((gain / self.task.pace(np.zeros(n, bool))).min())
 
-    def _values(self, run: AllocationRun, share: Floats) -> tuple[float, float]:
+    def _values(self, run: AllocationRun) -> tuple[float, float]:
         """Objective and bound in the policy's units."""
         first = run.steps[0].value
         if self.parts > 1:
-            reached = self._reached(share)
+            assert run.outcome.values is not None  # there are steps
+            reached = self._reached(run.columns, run.outcome.values)
             if self.policy == "makespan":
-                return quickest(self.instance) / reached if reached > 0 else float("inf"), quickest(
-                    self.instance
-                ) / first
+                shortest = quickest(self.instance)
+                return shortest / reached if reached > 0 else float("inf"), shortest / first
             return (-reached, -first) if self.policy == "min_cost" else (reached, first)
         if self.policy == "makespan":
             seconds = quickest(self.instance) / first if first > 0 else float("inf")
@@ -390,5 +331,5 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             return -first, -first
         if self.policy == "finish_time":
             assert run.level is not None
-            return float(self._times.ratio(run.level).max()), run.steps[-1].value
+            return float(self.task.times.ratio(run.level).max()), run.steps[-1].value
         return first, first

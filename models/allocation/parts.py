@@ -12,41 +12,31 @@ the bound is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
-from flowlex.formulations.outcome import EngineError, Outcome, Status
+from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policies import Step
-from flowlex.models.allocation.program import Columns, limited
+from flowlex.models.allocation.pricing import PairPrices
+from flowlex.models.allocation.program import Columns
+from flowlex.models.allocation.task import TOTALS, AllocationTask, Answer
 from flowlex.models.base import ModelError
 
-__all__ = ["Bounded", "Part", "combined", "divided", "part_of"]
+__all__ = ["Part", "combined", "divided", "part_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the jobs and GPUs.
-
-    Attributes
-    ----------
-    jobs, limits
-        Of the whole, that are in the part.
-    instance
-        The part as an instance of its own.
-    chosen, columns
-        (C,) which of the whole's columns run in the part, and these with the part's own numbers of jobs.
-    """
+    """Some of the jobs and GPUs: which ``jobs`` and ``limits`` of the whole, and these as an instance of their own."""
 
     jobs: Integers
     limits: list[int]
     instance: AllocationInstance
-    chosen: Booleans
-    columns: Columns
 
 
 def divided(instance: AllocationInstance, parts: int, seed: int) -> list[tuple[Integers, Integers]]:
@@ -92,8 +82,8 @@ def _check_sizes(instance: AllocationInstance, jobs: Integers, count: Integers) 
         )
 
 
-def part_of(instance: AllocationInstance, columns: Columns, jobs: Integers, count: Integers) -> Part:
-    """Some jobs and GPUs as an instance, and what of the whole may run there."""
+def part_of(instance: AllocationInstance, jobs: Integers, count: Integers) -> Part:
+    """Some jobs and GPUs as an instance."""
     names = {instance.jobs[m].name for m in jobs}
     limits = [k for k, limit in enumerate(instance.limits) if limit.job in names]
     whole = {name: getattr(instance, name) for name in ("name", "job_types", "pairs", "entities")}
@@ -103,133 +93,83 @@ def part_of(instance: AllocationInstance, columns: Columns, jobs: Integers, coun
         jobs=tuple(instance.jobs[m] for m in jobs),
         limits=tuple(instance.limits[k] for k in limits),
     )
-    number = np.full(len(instance.jobs) + 1, -1)
-    number[jobs] = np.arange(len(jobs))  # the last entry stays -1: that of a job alone
-    inside = (number[columns.first] >= 0) & (~columns.paired | (number[columns.second] >= 0))
-    chosen = inside & (instance.arrays.scale[columns.first] <= count[columns.gpu])
-    first, second = number[columns.first[chosen]], number[columns.second[chosen]]
-    own = Columns(first, second, columns.gpu[chosen], columns.speed[chosen])
-    return Part(jobs, limits, part, chosen, own)
+    return Part(jobs, limits, part)
 
 
-def combined(
-    whole: Bounded, parts: list[Part], solve: Callable[[Part], tuple[Outcome, tuple[Step, ...]]]
-) -> tuple[Outcome, tuple[Step, ...]]:
-    """Solve part after part: an outcome with the fractions of the whole, and one step, whose prices bound the whole.
+def combined(whole: AllocationTask, parts: list[Part], answers: Iterable[Answer]) -> Answer:
+    """The fractions of all parts as an answer to the whole, with one step, whose prices bound the whole.
 
     Raises
     ------
     EngineError
         A part has no answer; the whole may have one.
     """
-    columns, instance = whole.columns, whole.instance
-    share, n, limits = np.zeros(columns.count), len(instance.jobs), instance.limits
+    n, limits = len(whole.instance.jobs), whole.instance.limits
     capped = [k for k, limit in enumerate(limits) if limit.most_gpus is not None]
     floors = [k for k, limit in enumerate(limits) if limit.least_gpus > 0]
-    owed = np.flatnonzero(np.isfinite(instance.arrays.deadline))
-    sizes = {"level": n, "deadline": n, "gpus": len(instance.gpu_types), "most": len(limits), "least": len(limits)}
+    owed = np.flatnonzero(np.isfinite(whole.instance.arrays.deadline))
+    sizes = {
+        "level": n,
+        "deadline": n,
+        "gpus": len(whole.instance.gpu_types),
+        "most": len(limits),
+        "least": len(limits),
+    }
     found: list[dict[str, Floats]] = []
-    for number, part in enumerate(parts):
-        outcome, steps = solve(part)
-        if not steps or outcome.values is None:
+    shares, columns = [], []
+    for number, (part, answer) in enumerate(zip(parts, answers, strict=True)):
+        outcome, own = answer.outcome, answer.columns
+        if not answer.steps or outcome.values is None:
             raise EngineError(
                 f"part {number + 1} of {len(parts)} has no answer ({outcome.status}); the whole may have one: "
                 f"ask for fewer parts or another seed. {outcome.message}"
             )
-        share[part.chosen] = np.maximum(outcome.values[: part.columns.count], 0.0)
+        shares.append(np.maximum(outcome.values[: own.count], 0.0))
+        second = np.where(own.paired, part.jobs[own.second], -1)
+        columns.append(Columns(part.jobs[own.first], second, own.gpu, own.speed))
         prices = {name: np.zeros(size) for name, size in sizes.items()}
         places: dict[str, Any] = {"level": part.jobs, "gpus": slice(None)}
         places |= {"deadline": np.intersect1d(part.jobs, owed), "most": [k for k in part.limits if k in capped]}
         places["least"] = [k for k in part.limits if k in floors]
-        for name in places.keys() & steps[0].prices.keys():
-            prices[name][places[name]] = steps[0].prices[name]
+        for name in places.keys() & answer.steps[0].prices.keys():
+            prices[name][places[name]] = answer.steps[0].prices[name]
         found.append(prices)
-    value, bounding = whole.bound(found)
+    value, bounding = _bound(whole, found)
     rows: dict[str, Any] = {"most": capped, "least": floors, "deadline": owed}
-    kept = {name: bounding[name][rows[name]] if name in rows else bounding[name] for name in whole.rows}
+    rows = {name: places for name, places in rows.items() if len(places) and (name != "deadline" or whole.deadlines)}
+    kept = {name: bounding[name][rows[name]] for name in rows}
+    kept |= {name: bounding[name] for name in ("time", "gpus", *(() if whole.policy in TOTALS else ("level",)))}
     step = Step(value, kept, np.zeros(n, bool))
-    return replace(outcome, status=Status.FEASIBLE, values=share, duals=None, objective=None, bound=None), (step,)
+    share = np.concatenate(shares)
+    outcome = replace(outcome, status=Status.FEASIBLE, values=share, duals=None, objective=None, bound=None)
+    return Answer(outcome, (step,), None, Columns.joined(columns))
 
 
-@dataclass(frozen=True, eq=False)
-class Bounded:
-    """What prices prove of a whole.
+def _bound(whole: AllocationTask, parts: list[dict[str, Floats]]) -> tuple[float, dict[str, Floats]]:
+    """What no allocation exceeds, by the best found mixture of the parts' prices, made to fit the whole."""
+    k, goal = len(parts), whole.goal
+    pairs = PairPrices(whole.instance, sharing=whole.sharing)
 
-    Attributes
-    ----------
-    rows
-        Names of the rows that have prices.
-    unit
-        (n,) gain per step/s; None where gain is time.
-    pace
-        (n,) how fast gains rise together; None where throughput or cost is added up.
-    cost
-        (J,) cost of a GPU where that counts, else zero.
-    """
+    def most(prices: dict[str, Floats]) -> tuple[float, Floats]:
+        return pairs.bound(prices, goal)
 
-    instance: AllocationInstance
-    columns: Columns
-    rows: list[str]
-    unit: Floats | None
-    pace: Floats | None
-    cost: Floats
-
-    @property
-    def total(self) -> bool:
-        """Whether throughput or cost is added up."""
-        return self.pace is None
-
-    def bound(self, parts: list[dict[str, Floats]]) -> tuple[float, dict[str, Floats]]:
-        """What no allocation exceeds, by the best found mixture of the parts' prices, made to fit the whole."""
-        k = len(parts)
-        if self.pace is None:
-            mixtures = [np.full(k, part) for part in (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)]
-        else:
-            mixtures = [np.full(k, 1 / k), *np.eye(k)]
-        best, prices = min(
-            ((self._most(mixed, mixed["gpus"])[0], mixed) for mixed in (_mixed(parts, m) for m in mixtures)),
-            key=lambda one: one[0],
-        )
-        gpus, step, time = prices["gpus"].copy(), 0.25, self._most(prices, prices["gpus"])[1]
-        for _ in range(12):
-            for j in range(len(gpus)):
-                for factor in (1 + step, 1 / (1 + step)):
-                    moved = gpus.copy()
-                    moved[j] *= factor
-                    value, needed = self._most(prices, moved)
-                    if value < best:
-                        best, time, gpus = value, needed, moved
-            step /= 1.6
-        return best, {**prices, "gpus": gpus, "time": time}
-
-    def _most(self, prices: dict[str, Floats], gpus: Floats) -> tuple[float, Floats]:
-        """The bound, and (n,) what a job's time must cost so that nothing earns more than it pays."""
-        columns, view, limits = self.columns, self.instance.arrays, self.instance.limits
-        level = prices["level"] if self.pace is not None else np.zeros(len(view.scale))
-        speed = level * self.unit if self.unit is not None else np.zeros(len(level))
-        if self.pace is None and not self.cost.any():
-            speed = np.ones(len(level))
-        pull, flat = speed + prices["deadline"], level if self.unit is None else np.zeros(len(level))
-        rent = gpus[columns.gpu] + self.cost[columns.gpu]
-        for k in np.flatnonzero(prices["most"] + prices["least"]).tolist():
-            rent = rent + (prices["most"][k] - prices["least"][k]) * limited(self.instance, limits[k], columns)
-        one, pair = columns.first, columns.paired
-        earned = pull[one] * columns.speed[:, 0] + flat[one] - view.scale[one] * rent
-        time = np.zeros(len(level))
-        np.maximum.at(time, one[~pair], earned[~pair])
-        first, second = one[pair], columns.second[pair]
-        over = earned[pair] + pull[second] * columns.speed[pair, 1] + flat[second] - time[first] - time[second]
-        more = np.zeros(len(level))
-        np.maximum.at(more, first, over)
-        alike = view.kind[first] == view.kind[second]  # raised for both: the certificate looks at pairs in any order
-        np.maximum.at(more, second[alike], over[alike])
-        time += more
-        most = np.array([limit.most_gpus or 0.0 for limit in limits])
-        least = np.array([limit.least_gpus for limit in limits])
-        owed = np.where(prices["deadline"] > 0, view.steps / view.deadline, 0.0)
-        value = gpus @ view.count + time.sum() + prices["most"] @ most
-        value -= prices["least"] @ least + prices["deadline"] @ owed
-        return float(value / (level @ self.pace) if self.pace is not None else value), time
+    if goal.pace is None:
+        mixtures = [np.full(k, part) for part in (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)]
+    else:
+        mixtures = [np.full(k, 1 / k), *np.eye(k)]
+    tried = (_mixed(parts, mixture) for mixture in mixtures)
+    best, prices = min(((most(mixed)[0], mixed) for mixed in tried), key=lambda one: one[0])
+    step, time = 0.25, most(prices)[1]
+    for _ in range(12):
+        for j in range(len(prices["gpus"])):
+            for factor in (1 + step, 1 / (1 + step)):
+                moved = prices["gpus"].copy()
+                moved[j] *= factor
+                value, needed = most({**prices, "gpus": moved})
+                if value < best:
+                    best, time, prices = value, needed, {**prices, "gpus": moved}
+        step /= 1.6
+    return best, {**prices, "time": time}
 
 
 def _mixed(parts: list[dict[str, Floats]], weight: Floats) -> dict[str, Floats]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -33,11 +34,66 @@ from flowlex.formulations.outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
 from flowlex.models.allocation.program import Base, raised_program
 
-__all__ = ["FinishTimes", "Raise", "Step", "fill", "finish_times", "pace_of", "quickest"]
+__all__ = [
+    "FinishTimes",
+    "Goal",
+    "Master",
+    "Raise",
+    "Step",
+    "WholeMaster",
+    "fill",
+    "finish_times",
+    "pace_of",
+    "prices_of",
+    "quickest",
+]
 
 #: A price of a level counts as positive from this fraction of the largest (a full job missed here is found later).
 _POSITIVE = 1e-7
-Solver = Callable[[LinearProgram], Outcome]
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What is maximised: the rise of all gains, or a sum.
+
+    Attributes
+    ----------
+    unit
+        (n,) gain per step/s; None where gain is time. Only where gains are raised.
+    speed, cost
+        What a step/s of any job earns, (J,) what a GPU costs; where a sum is maximised.
+    pace, level
+        (n,) of the program that raises gains; None where a sum is maximised.
+    """
+
+    unit: Floats | None = None
+    speed: float = 0.0
+    cost: Floats | None = None
+    pace: Floats | None = None
+    level: Floats | None = None
+
+
+class Master(Protocol):
+    """Who solves the programs of a sequence over the same constraints; ``base`` may grow with every solve."""
+
+    base: Base
+
+    def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
+        """Solve what ``make`` states over the constraints; the outcome and the program that it is of."""
+        ...
+
+
+@dataclass(eq=False)
+class WholeMaster:
+    """All columns, by any engine."""
+
+    base: Base
+    run: Callable[[LinearProgram], Outcome]
+
+    def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
+        """Solve it as it is."""
+        program = make(self.base)
+        return self.run(program), program
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +151,12 @@ def prices_of(program: LinearProgram, duals: Floats) -> dict[str, Floats]:
 
 
 def fill(
-    base: Base,
-    gain: Expression,
+    master: Master,
+    gain: Callable[[Base], Expression],
     pace: Callable[[Booleans], Floats],
-    solve: Solver,
     labels: list[str],
     *,
+    unit: Floats | None,
     once: bool = False,
 ) -> Raise:
     """Raise all jobs until each is full (``once``: until the first is), each step a linear program.
@@ -109,13 +165,15 @@ def fill(
     ----------
     pace
         From (n,) full jobs to (n,) paces, zero for full jobs.
+    unit
+        (n,) gain per step/s; None where gain is time.
     """
     level, full = np.zeros(len(labels)), np.zeros(len(labels), bool)
     steps: list[Step] = []
     while True:
         speed = pace(full)
-        program = raised_program(base, gain, speed, level, labels)
-        outcome = solve(program)
+        rise_all = _raising(gain, speed, level, labels)
+        outcome, program = master.solve(rise_all, Goal(unit, pace=speed, level=level))
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
             return Raise(outcome, tuple(steps))
         prices = prices_of(program, outcome.duals)
@@ -129,6 +187,12 @@ def fill(
         steps.append(Step(rise, prices, found))
         if once or full.all():
             return Raise(outcome, tuple(steps), level)
+
+
+def _raising(
+    gain: Callable[[Base], Expression], pace: Floats, level: Floats, labels: list[str]
+) -> Callable[[Base], LinearProgram]:
+    return lambda base: raised_program(base, gain(base), pace, level, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +239,7 @@ class FinishTimes:
         return low
 
 
-def finish_times(base: Base, times: FinishTimes, solve: Solver, labels: list[str], start: float, gap: float) -> Raise:
+def finish_times(master: Master, times: FinishTimes, labels: list[str], start: float, gap: float) -> Raise:
     """The least rho, by cuts: the prices of a program at one rho prove the next lower bound.
 
     At rho the program raises all jobs in proportion to what they need. If it ends below 1, rho is too small; its
@@ -188,12 +252,13 @@ def finish_times(base: Base, times: FinishTimes, solve: Solver, labels: list[str
     for _ in range(100):
         needed = times.needed(rho)
         unit = needed.max()
-        program = raised_program(base, base.throughput, needed / unit, np.zeros(len(labels)), labels)
-        outcome = solve(program)
+        goal = Goal(np.ones(len(labels)), pace=needed / unit)
+        raising = _raising(lambda base: base.throughput, needed / unit, np.zeros(len(labels)), labels)
+        outcome, program = master.solve(raising, goal)
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
             return Raise(outcome, tuple(steps))
         prices = prices_of(program, outcome.duals)
-        throughput = base.throughput.evaluate(outcome.values[: base.columns.count])
+        throughput = master.base.throughput.evaluate(outcome.values[: master.base.columns.count])
         reached = float(times.ratio(throughput).max())
         most = float(outcome.values[-1])  # what the prices allow, by strong duality
         bound = max(rho, times.least(prices["level"], most)) if most < unit else rho

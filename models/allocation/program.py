@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,17 @@ class Columns:
     def paired(self) -> Booleans:
         """(C,) whether two jobs run."""
         return self.second >= 0
+
+    @classmethod
+    def none(cls) -> Columns:
+        """Nothing."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Columns]) -> Columns:
+        """All of several."""
+        names = ("first", "second", "gpu", "speed")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def per_job(self, values: Floats, jobs: int, *, speed: bool = True) -> Floats:
         """(n,) throughput of every job, or with ``speed=False`` the fraction of time that it runs."""

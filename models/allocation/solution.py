@@ -111,17 +111,7 @@ class AllocationSolution(Solution):
 
     def _proof(self) -> dict[str, Any]:
         """The prices of every program that was solved, by the instance's own names."""
-        jobs = [job.name for job in self.source.jobs]
-        types = [t.name for t in self.source.gpu_types]
-        limits = self.source.limits
-        labels: dict[str, list[str]] = {
-            "time": jobs,
-            "level": jobs,
-            "gpus": types,
-            "most": [str(k) for k, limit in enumerate(limits) if limit.most_gpus is not None],
-            "least": [str(k) for k, limit in enumerate(limits) if limit.least_gpus > 0],
-            "deadline": [job.name for job in self.source.jobs if job.deadline_s is not None],
-        }
+        jobs, labels = [job.name for job in self.source.jobs], row_labels(self.source)
         steps = []
         for step in self.steps:
             prices = {
@@ -136,3 +126,16 @@ class AllocationSolution(Solution):
 
         title = f"{self.instance}: {self.options['policy']}"
         return draw_allocation(self.to_frame(), [t.name for t in self.source.gpu_types], title, ax)
+
+
+def row_labels(instance: AllocationInstance) -> dict[str, list[str]]:
+    """By the name of an equation, what its rows are called."""
+    jobs, limits = [job.name for job in instance.jobs], instance.limits
+    return {
+        "time": jobs,
+        "level": jobs,
+        "gpus": [t.name for t in instance.gpu_types],
+        "most": [str(k) for k, limit in enumerate(limits) if limit.most_gpus is not None],
+        "least": [str(k) for k, limit in enumerate(limits) if limit.least_gpus > 0],
+        "deadline": [job.name for job in instance.jobs if job.deadline_s is not None],
+    }

@@ -1,0 +1,134 @@
+"""Linear programs whose columns are too many to write down: solved over a few, and prices say which others to add.
+
+A restricted program is kept hot in HiGHS. After each solve the prices of its rows go to a pricing function, which knows
+all columns without making them: it returns those worth adding, and a bound that these prices prove of the whole. When
+value and bound meet, or no column is worth adding, the restricted optimum is that of the whole.
+
+Source: Gilmore and Gomory (1961); the bound is Farley's and Lasdon's: prices made feasible for every column.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from scipy import sparse
+
+from flowlex.formulations.arrays import Floats, LinearProgramArrays
+from flowlex.formulations.convert import to_highs
+from flowlex.formulations.engines.highs import quiet, run
+from flowlex.formulations.outcome import EngineError, Status
+
+__all__ = ["Generated", "Priced", "generate_columns"]
+
+#: Primal simplex: after columns came, the last answer is still one.
+_PRIMAL = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """What a pricing function returns.
+
+    Attributes
+    ----------
+    cost, matrix
+        (k,) objective coefficients and (rows, k) coefficients of columns to add, from 0 up without bound; none: k = 0.
+    bound
+        No answer of the whole program is better than this.
+    """
+
+    cost: Floats
+    matrix: sparse.csc_array
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """The outcome of column generation.
+
+    Attributes
+    ----------
+    status
+        ``optimal``, that of the restricted program if it has no answer, or ``time_limit``.
+    values, duals
+        Of the first columns, then those that were added, in order; of the rows. Empty without answer.
+    objective, bound
+        Of the restricted program; the best bound that was proven of the whole.
+    rounds
+        Programs solved.
+    """
+
+    status: Status
+    values: Floats
+    duals: Floats
+    objective: float
+    bound: float
+    rounds: int
+
+
+def generate_columns(
+    first: LinearProgramArrays,
+    price: Callable[[Floats], Priced],
+    *,
+    gap: float = 1e-9,
+    time_limit_s: float | None = None,
+    seed: int = 0,
+    log: bool = False,
+    max_rounds: int = 10_000,
+) -> Generated:
+    """Solve a linear program over growing columns.
+
+    Parameters
+    ----------
+    first
+        The restricted program to begin with; it must have an answer.
+    price
+        From (rows,) duals to columns worth adding and a bound; it never returns a column twice.
+    gap
+        Stop when bound and value are within ``gap * max(1, |value|)``.
+
+    Raises
+    ------
+    EngineError
+        HiGHS fails on a restricted program, or there are more than ``max_rounds``.
+    """
+    began, sign = time.monotonic(), 1.0 if first.maximize else -1.0
+    highs = quiet(threads=1, random_seed=seed, output_flag=log)
+    highs.passModel(to_highs(first, "restricted", (), ()))
+    best = np.inf
+    for rounds in range(1, max_rounds + 1):
+        left = np.inf if time_limit_s is None else time_limit_s - (time.monotonic() - began)
+        if left <= 0:
+            return Generated(Status.TIME_LIMIT, np.zeros(0), np.zeros(0), np.nan, sign * best, rounds)
+        if not run(highs):
+            raise EngineError("HiGHS failed on a restricted program; solve it with all columns")
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            infeasible = highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible
+            status = Status.INFEASIBLE if infeasible else Status.ERROR
+            return Generated(status, np.zeros(0), np.zeros(0), np.nan, sign * np.inf, rounds)
+        solution, value = highs.getSolution(), float(highs.getInfo().objective_function_value)
+        duals = np.array(solution.row_dual)
+        priced = price(duals)
+        best = min(best, sign * priced.bound)
+        if not len(priced.cost) or best - sign * value <= gap * max(1.0, abs(value)):
+            return Generated(Status.OPTIMAL, np.array(solution.col_value), duals, value, sign * best, rounds)
+        _add(highs, priced)
+        highs.setOptionValue("simplex_strategy", _PRIMAL)
+    raise EngineError(f"column generation did not end in {max_rounds} rounds; solve the program with all columns")
+
+
+def _add(highs: highspy.Highs, priced: Priced) -> None:
+    k, matrix = len(priced.cost), priced.matrix
+    highs.addCols(
+        k,
+        priced.cost,
+        np.zeros(k),
+        np.full(k, highspy.kHighsInf),
+        matrix.nnz,
+        matrix.indptr[:-1].astype(np.int32),
+        matrix.indices.astype(np.int32),
+        matrix.data,
+    )

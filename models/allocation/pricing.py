@@ -1,0 +1,288 @@
+r"""Which pairs of jobs are worth a column, without making all of them.
+
+At prices of time u, of GPUs p and of gains y, a pair of jobs a and b on type j earns
+
+    v_a + v_b - s p_j,    v_m = (y_m g_m + d_m) T_m - u_m - s q_m    (g: gain per step/s, d: deadline, q: limits of m)
+
+so the best partner of a job in a pair of job types is the best of the other type. Everything is a sum over *halves*: a
+job on one side of a pair of job types on a GPU type. There are n K J of them for K job types, where pairs are n n J.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.column_generation import Priced, generate_columns
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.policies import Goal
+from flowlex.models.allocation.program import Base, Columns
+
+__all__ = ["PairPrices", "PricedMaster", "can_price"]
+
+#: Columns added per job and round.
+_FEW = 3
+#: A pair earns something from here on, relative to the largest price.
+_EARNS = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Halves of one side of all pairs of job types, sorted by pair."""
+
+    pair: Integers
+    job: Integers
+    speed: Floats
+    many: Integers
+
+    @classmethod
+    def of(cls, kind: Integers, kinds: Integers, speed: Floats) -> _Side:
+        order = np.argsort(kind, kind="stable")
+        size = np.bincount(kind, minlength=int(max(kind.max(), kinds.max(initial=0))) + 1)
+        begin, many = np.cumsum(size) - size, size[kinds]
+        pair = np.repeat(np.arange(len(kinds)), many)
+        inside = np.arange(len(pair)) - (np.cumsum(many) - many)[pair]
+        return cls(pair, order[begin[kinds][pair] + inside], speed[pair], many)
+
+    def best(self, value: Floats) -> tuple[Floats, Integers]:
+        """Per pair of job types the best value and its half; minus infinity and -1 where nobody is."""
+        most, which = np.full(len(self.many), -np.inf), np.full(len(self.many), -1)
+        some = self.many > 0
+        if len(value):
+            most[some] = np.maximum.reduceat(value, (np.cumsum(self.many) - self.many)[some])
+            hit = np.flatnonzero(value == most[self.pair])
+            which[self.pair[hit[::-1]]] = hit[::-1]
+        return most, which
+
+    def among(self, pairs: Booleans, value: Floats) -> tuple[Any, Any, Integers]:
+        """Halves of some pairs of job types: (P, most) job and value by rank, padded with -1 and minus infinity."""
+        of = np.flatnonzero(pairs[self.pair])
+        of = of[np.lexsort((-value[of], self.pair[of]))]
+        row = np.cumsum(pairs)[self.pair[of]] - 1
+        rank = np.arange(len(of)) - np.searchsorted(row, row)
+        shape = (int(pairs.sum()), int(self.many[pairs].max(initial=0)))
+        job, ranked = np.full(shape, -1), np.full(shape, -np.inf)
+        job[row, rank], ranked[row, rank] = self.job[of], value[of]
+        return job, ranked, self.many[pairs]
+
+
+def can_price(instance: AllocationInstance) -> bool:
+    """Whether a limit may not count both jobs of a pair (it would count their GPUs once)."""
+    return all(limit.entity is None for limit in instance.limits)
+
+
+class PairPrices:
+    """All pairs of an instance, for pricing."""
+
+    def __init__(self, instance: AllocationInstance, *, sharing: bool = True) -> None:
+        view = instance.arrays
+        self.instance, self.view = instance, view
+        kinds, speed = view.pair_kind[: None if sharing else 0], view.pair_speed[: None if sharing else 0]
+        self.gpu: Integers = view.pair_gpu[: len(kinds)]
+        self.one, self.other = (_Side.of(view.kind, kinds[:, side], speed[:, side]) for side in (0, 1))
+        self.alike: Booleans = kinds[:, 0] == kinds[:, 1]
+        scale = np.zeros(int(max(view.kind.max(), view.pair_kind.max(initial=0))) + 1, np.int64)
+        scale[view.kind] = view.scale
+        self.scale: Integers = scale[kinds[:, 0]]
+        self._index = [job.name for job in instance.jobs], [t.name for t in instance.gpu_types]
+
+    @property
+    def count(self) -> int:
+        """How many pairs there are."""
+        both = np.where(self.alike, self.one.many * (self.one.many - 1) // 2, self.one.many * self.other.many)
+        return int(both.sum())
+
+    def _rent(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats]:
+        """(J,) what a GPU costs any job, (n, J) and this job beyond."""
+        jobs, types = self._index
+        rent = prices["gpus"] if goal.cost is None else prices["gpus"] + goal.cost
+        own = np.zeros((len(jobs), len(types)))
+        rent = rent.copy()
+        for k, limit in enumerate(self.instance.limits):
+            on = slice(None) if limit.gpu_type is None else types.index(limit.gpu_type)
+            if limit.job is None:
+                rent[on] += prices["most"][k] - prices["least"][k]
+            else:
+                own[jobs.index(limit.job), on] += prices["most"][k] - prices["least"][k]
+        return rent, own
+
+    def bound(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Floats]:
+        """What prices prove that no allocation exceeds, and (n,) the prices of time that prove it.
+
+        Parameters
+        ----------
+        prices
+            By name of rows, none negative: ``level`` and ``deadline`` (n,), ``gpus`` (J,), ``most`` and ``least`` by
+            limit, and optionally ``time`` (n,).
+        """
+        time = self._halves(prices, goal)[0]
+        return self._value(prices, goal, time), time
+
+    def look(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Columns]:
+        """The bound that prices prove, and pairs worth a column."""
+        time, a, b, charge, earned = self._halves(prices, goal)
+        size = max(float(prices["level"].max(initial=0.0)), float(np.abs(time).max(initial=0.0)), 1e-300)
+        live = np.zeros(len(charge), bool)
+        live[self.one.pair[earned > _EARNS * size]] = True
+        return self._value(prices, goal, time), self._worth(live, a, b, charge, _EARNS * size)
+
+    def _halves(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """(n,) prices of time so that nobody earns more; of the halves of both sides what they earn; what a pair pays;
+        and per half of the first side what it earns with its best partner, at the prices that were given.
+        """
+        view, n = self.view, len(self.view.kind)
+        level = prices["level"]
+        pull = prices["deadline"] + goal.speed + (0.0 if goal.unit is None else level * goal.unit)
+        flat = level if goal.unit is None and goal.pace is not None else np.zeros(n)
+        rent, own = self._rent(prices, goal)
+        alone = pull[:, None] * view.speed + flat[:, None] - view.scale[:, None] * (rent + own)
+        time = np.maximum(prices.get("time", 0.0), np.where(view.speed > 0, alone, 0.0).max(axis=1))
+        worth, one, other = flat - time, self.one, self.other
+        a, b = (
+            pull[s.job] * s.speed + worth[s.job] - self.scale[s.pair] * own[s.job, self.gpu[s.pair]]
+            for s in (one, other)
+        )
+        charge = self.scale * rent[self.gpu]
+        best, at = other.best(b)
+        rest = b.copy()
+        rest[at[at >= 0]] = -np.inf
+        best_rest = other.best(rest)[0]  # for a job that would be its own partner
+        partner = at[one.pair]
+        itself = (partner >= 0) & (other.job[partner] == one.job) if len(b) else np.zeros(len(a), bool)
+        earned = a + np.where(itself, best_rest[one.pair], best[one.pair]) - charge[one.pair]
+        over = np.zeros(n)
+        np.maximum.at(over, one.job, earned)
+        return time + over, a, b, charge, earned
+
+    def _value(self, prices: dict[str, Floats], goal: Goal, time: Floats) -> float:
+        view, limits = self.view, self.instance.limits
+        most = np.array([limit.most_gpus or 0.0 for limit in limits])
+        least = np.array([limit.least_gpus for limit in limits])
+        owed = np.where(prices["deadline"] > 0, view.steps / view.deadline, 0.0)
+        value = prices["gpus"] @ view.count + time.sum() + prices["most"] @ most
+        value -= prices["least"] @ least + prices["deadline"] @ owed
+        if goal.pace is None:
+            return float(value)
+        lifted = prices["level"] @ goal.pace
+        before = 0.0 if goal.level is None else prices["level"] @ goal.level
+        return float((value - before) / lifted) if lifted > 0 else np.inf
+
+    def _worth(self, live: Booleans, a: Floats, b: Floats, charge: Floats, least: float) -> Columns:
+        """Pairs by rank (first with first, second with second), then each with the best; a few per job."""
+        job_a, rank_a, many_a = self.one.among(live, a)
+        job_b, rank_b, many_b = self.other.among(live, b)
+        pairs, alike = np.flatnonzero(live), self.alike[live]
+        found: list[tuple[Integers, Integers, Integers, Floats]] = []
+        for shift, (jobs, values, partners, worth, many, mine) in (
+            (False, (job_a, rank_a, job_b, rank_b, many_b, np.ones(len(pairs), bool))),
+            (True, (job_b, rank_b, job_a, rank_a, many_a, ~alike)),
+        ):
+            row, rank = np.nonzero((jobs >= 0) & mine[:, None])
+            for to in (rank % np.maximum(many[row], 1), np.zeros_like(rank)):
+                to = np.where(alike[row], np.where(to == rank, rank ^ 1, to), to)
+                fits = to < many[row]
+                r, k, t = row[fits], rank[fits], to[fits]
+                first, second = (partners[r, t], jobs[r, k]) if shift else (jobs[r, k], partners[r, t])
+                found.append((first, second, pairs[r], values[r, k] + worth[r, t] - charge[pairs[r]]))
+        first, second, pair, value = (np.concatenate(column) for column in zip(*found, strict=True))
+        good = np.flatnonzero((value > least) & (first != second))
+        good = good[np.lexsort((-value[good], first[good]))]
+        good = good[np.arange(len(good)) - np.searchsorted(first[good], first[good]) < _FEW]
+        first, second, pair = first[good], second[good], pair[good]
+        turned = self.alike[pair] & (first > second)
+        first, second = np.where(turned, second, first), np.where(turned, first, second)
+        n = len(self.view.kind)
+        key = np.unique((pair * n + first) * n + second)
+        pair = key // (n * n)
+        return Columns(key // n % n, key % n, self.view.pair_gpu[pair], self.view.pair_speed[pair])
+
+
+class PricedMaster:
+    """The shared constraints over jobs alone and the pairs that were worth it so far.
+
+    Parameters
+    ----------
+    build
+        From columns to the constraints over them.
+    """
+
+    def __init__(self, pairs: PairPrices, base: Base, build: Callable[[Columns], Base], options: SolveOptions) -> None:
+        self.pairs, self.base, self._build, self._options = pairs, base, build, options
+        self.rounds = 0
+
+    def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
+        """The outcome over all columns that there are now, and the program over them."""
+        program = make(self.base)
+        state = [program]
+
+        def price(duals: Floats) -> Priced:
+            bound, found = self.pairs.look(self._prices(program, duals), goal)
+            new = _unknown(self.base.columns, found)
+            held = self.base.columns.count
+            if new.count:
+                self.base = self._build(Columns.joined([self.base.columns, new]))
+                state[0] = make(self.base)
+            arrays = state[0].arrays()
+            added = slice(held, held + new.count)
+            return Priced(arrays.cost[added], arrays.matrix[:, added], bound)
+
+        before, options = self.base, self._options
+        given: Any = {"time_limit_s": options.time_limit_s, "seed": options.seed, "log": options.log}
+        got = generate_columns(program.arrays(), price, **given)
+        self.rounds += got.rounds
+        if got.status is Status.TIME_LIMIT:
+            raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
+        last = state[0]
+        if got.status is not Status.OPTIMAL:
+            return Outcome(got.status, "highs"), last
+        first, many, rest = before.columns.count, self.base.columns.count - before.columns.count, program.column_count
+        added = np.zeros(many)
+        added[: len(got.values) - rest] = got.values[rest:]  # those of the last round did not enter
+        values = np.concatenate([got.values[:first], added, got.values[first:rest]])
+        about = {"algorithm": "columns", "iterations": got.rounds}
+        return Outcome(
+            Status.OPTIMAL,
+            "highs",
+            got.objective,
+            got.bound,
+            values,
+            got.duals,
+            None,
+            **about,  # type: ignore[arg-type]
+        ), last
+
+    def _prices(self, program: LinearProgram, duals: Floats) -> dict[str, Floats]:
+        """Prices of all rows there could be, by job, type and limit."""
+        view, limits = self.pairs.view, self.pairs.instance.limits
+        n = len(view.kind)
+        found = {name: np.abs(values) for name, values in program.split_rows(duals).items()}
+        rows: dict[str, tuple[int, Any]] = {
+            "most": (len(limits), [k for k, limit in enumerate(limits) if limit.most_gpus is not None]),
+            "least": (len(limits), [k for k, limit in enumerate(limits) if limit.least_gpus > 0]),
+            "deadline": (n, np.flatnonzero(np.isfinite(view.deadline))),
+            "level": (n, slice(None)),
+        }
+        for name, (size, places) in rows.items():
+            spread = np.zeros(size)
+            if name in found:
+                spread[places] = found[name]
+            found[name] = spread
+        return found
+
+
+def _unknown(known: Columns, found: Columns) -> Columns:
+    """Those found that are not known (a solver's tolerance lets known ones seem worth it)."""
+
+    def key(columns: Columns) -> Integers:
+        most = int(max(known.first.max(initial=0), known.second.max(initial=0), found.second.max(initial=0))) + 2
+        types = int(max(known.gpu.max(initial=0), found.gpu.max(initial=0))) + 1
+        return np.asarray((columns.first * most + columns.second + 1) * types + columns.gpu)
+
+    new = ~np.isin(key(found), key(known))
+    return Columns(found.first[new], found.second[new], found.gpu[new], found.speed[new])

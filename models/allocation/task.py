@@ -1,0 +1,163 @@
+"""A policy on an instance, ready to be solved: the whole, or a part of it, here or in another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats
+from flowlex.formulations.engines import solve
+from flowlex.formulations.expression import Expression
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.policies import (
+    FinishTimes,
+    Goal,
+    Master,
+    Raise,
+    Step,
+    WholeMaster,
+    fill,
+    finish_times,
+    pace_of,
+    prices_of,
+    quickest,
+)
+from flowlex.models.allocation.pricing import PairPrices, PricedMaster
+from flowlex.models.allocation.program import Base, Columns, base_program, equal_throughput, run_columns
+
+__all__ = ["TOTALS", "AllocationTask", "Answer", "unit_of"]
+
+#: Policies that add up throughput or cost; the others raise gains.
+TOTALS = ("max_throughput", "min_cost")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The last outcome, the steps that led to it, where every gain ended, and what its values are of."""
+
+    outcome: Outcome
+    steps: tuple[Step, ...]
+    level: Floats | None
+    columns: Columns
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationTask:
+    """What is to be solved.
+
+    Attributes
+    ----------
+    rows
+        Names that rows may have.
+    deadlines, sharing
+        Whether deadlines are kept, whether two jobs may share GPUs.
+    unit
+        (n,) gain per step/s; None where gain is time.
+    priced
+        Whether pairs become columns only where prices ask for them.
+    """
+
+    instance: AllocationInstance
+    policy: str
+    rows: frozenset[str]
+    deadlines: bool
+    sharing: bool
+    unit: Floats | None
+    tolerance: float = 1e-6
+    priced: bool = False
+    engine: EngineName = "pulp"
+    options: SolveOptions = field(default_factory=SolveOptions)
+
+    def build(self, columns: Columns) -> Base:
+        """The constraints that all policies share, over some columns."""
+        return base_program(self.instance, columns, self.rows, deadlines=self.deadlines)
+
+    def base(self) -> Base:
+        """The same over all columns, or over jobs alone where pairs are priced."""
+        return self.build(run_columns(self.instance.arrays, sharing=self.sharing and not self.priced))
+
+    def pace(self, full: Booleans) -> Floats:
+        """(n,) how fast gains rise while the jobs in ``full`` stand still."""
+        if self.policy == "makespan":
+            return np.where(full, 0.0, 1.0)
+        return pace_of(self.instance, full, hierarchical=self.policy == "hierarchical")
+
+    def gain(self, base: Base) -> Expression:
+        """(n,) what is raised."""
+        return base.time if self.unit is None else base.throughput * self.unit
+
+    def total(self, base: Base) -> LinearProgram:
+        """Throughput or (negative) cost, added up."""
+        program, view, columns = base.program.copy(), self.instance.arrays, base.columns
+        if self.policy == "max_throughput":
+            program.maximize(base.throughput.sum())
+        else:
+            program.maximize((base.share * (-view.scale[columns.first] * view.price[columns.gpu])).sum())
+        return program
+
+    @property
+    def goal(self) -> Goal:
+        """What is maximised first, for prices."""
+        view = self.instance.arrays
+        if self.policy in TOTALS:
+            cheap = self.policy == "min_cost"
+            return Goal(speed=0.0 if cheap else 1.0, cost=view.price if cheap else None)
+        return Goal(self.unit, pace=self.pace(np.zeros(len(view.scale), bool)))
+
+    @cached_property
+    def times(self) -> FinishTimes:
+        """What finish-time fairness compares."""
+        return FinishTimes.of(self.instance.arrays)
+
+    @cached_property
+    def least_ratio(self) -> float:
+        """No job ends earlier than at the highest speed that it has anywhere."""
+        view = self.instance.arrays
+        best = view.speed.max(axis=1)
+        if self.sharing:
+            by_kind = np.zeros(int(max(view.kind.max(), view.pair_kind.max(initial=0))) + 1)
+            np.maximum.at(by_kind, view.pair_kind.ravel(), view.pair_speed.ravel())
+            best = np.maximum(best, by_kind[view.kind])
+        return float(self.times.ratio(best).max())
+
+    def solve(self) -> Answer:
+        """Solve it: with all pairs where those that prices chose leave no answer (deadlines, floors)."""
+        answer = self._solved(self._master())
+        if self.priced and answer.outcome.status is Status.INFEASIBLE:
+            return replace(self, priced=False).solve()
+        return answer
+
+    def _master(self) -> Master:
+        if not self.priced:
+            return WholeMaster(self.base(), lambda program: solve(program, self.engine, self.options))
+        return PricedMaster(PairPrices(self.instance), self.base(), self.build, self.options)
+
+    def _solved(self, master: Master) -> Answer:
+        labels = [job.name for job in self.instance.jobs]
+        if self.policy in TOTALS:
+            outcome, program = master.solve(self.total, self.goal)
+            if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
+                return Answer(outcome, (), None, master.base.columns)
+            prices = prices_of(program, outcome.duals)
+            step = Step(float(outcome.objective), prices, np.zeros(len(labels), bool))
+            return Answer(outcome, (step,), None, master.base.columns)
+        raised: Raise
+        if self.policy == "finish_time":
+            raised = finish_times(master, self.times, labels, self.least_ratio, self.tolerance)
+        else:
+            once = self.policy in ("max_min", "makespan")
+            raised = fill(master, self.gain, self.pace, labels, unit=self.unit, once=once)
+        steps = raised.steps if raised.level is not None else ()
+        return Answer(raised.outcome, steps, raised.level, master.base.columns)
+
+
+def unit_of(instance: AllocationInstance, policy: str, *, aware: bool) -> Floats | None:
+    """(n,) gain per step/s; None where gain is time."""
+    view = instance.arrays
+    if policy == "makespan":
+        return np.asarray(quickest(instance) / view.steps)
+    return 1 / equal_throughput(view) if aware else None

@@ -1,0 +1,128 @@
+"""Pairs as columns only where prices ask for them: the same optimum, and no pair forgotten."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from flowlex import generate
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError
+from flowlex.models.allocation.model import Allocation
+from flowlex.models.allocation.policies import Goal
+from flowlex.models.allocation.pricing import PairPrices
+from flowlex.models.allocation.program import run_columns
+from flowlex.models.base import ModelError
+from tests.models.allocation.cases import random_instance
+
+POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughput", "hierarchical")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_priced_pairs_give_the_optimum_of_all_pairs(policy):
+    for seed in range(12):
+        instance = random_instance(seed, jobs=8, limits=False)
+        limits = [limit for limit in random_instance(seed, jobs=8).limits if limit.entity is None]
+        instance = instance.model_copy(update={"limits": tuple(limits) if seed % 2 else ()})
+        whole = Allocation(instance, policy=policy, pricing=False).solve("highs")
+        priced = Allocation(instance, policy=policy, pricing=True).solve("highs")
+        assert priced.status == whole.status
+        assert priced.objective == pytest.approx(whole.objective, rel=1e-6)
+        if policy in ("water_filling", "hierarchical"):
+            assert priced.level == pytest.approx(whole.level, rel=1e-5)
+
+
+def test_deadlines_that_jobs_alone_miss_are_kept_by_pairs():
+    found = []
+    for seed in range(12):
+        instance = random_instance(seed, jobs=8, limits=False, tight=0.6)
+        for policy in ("max_throughput", "min_cost"):
+            if any(job.deadline_s for job in instance.jobs):
+                whole, priced = (Allocation(instance, policy=policy, pricing=p).solve("highs") for p in (False, True))
+                assert priced.status == whole.status
+                if whole.objective is not None:
+                    assert priced.objective == pytest.approx(whole.objective, rel=1e-6)
+                found.append(whole.status)
+    assert len(set(found)) == 2  # some can be kept, some cannot
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_prices_look_at_every_pair(seed):
+    """Each pair by itself: none earns more than its jobs' time costs at the end, and those found are worth it."""
+    rng = np.random.default_rng(seed)
+    instance = random_instance(seed, jobs=9, limits=False, tight=0.6)
+    view, n = instance.arrays, len(instance.jobs)
+    goal = Goal(1 / view.speed.max(axis=1), pace=np.ones(n))
+    prices = {"level": rng.random(n), "gpus": rng.random(len(view.count)) * 0.3, "time": rng.random(n) * 0.3}
+    dear = np.where(np.isfinite(view.deadline), rng.random(n) * 0.01, 0.0)
+    prices |= {"deadline": dear, "most": np.zeros(0), "least": np.zeros(0)}
+    pairs = PairPrices(instance)
+    columns = run_columns(view)
+    assert pairs.count == columns.paired.sum()
+    pull = dear + prices["level"] * goal.unit
+    earned = pull[columns.first] * columns.speed[:, 0] - view.scale[columns.first] * prices["gpus"][columns.gpu]
+    earned = earned + np.where(columns.paired, pull[columns.second] * columns.speed[:, 1], 0.0)
+    value, time = pairs.bound(prices, goal)
+    cost = time[columns.first] + np.where(columns.paired, time[columns.second], 0.0)
+    assert (earned <= cost + 1e-12).all()
+    owed = np.where(np.isfinite(view.deadline), view.steps / view.deadline, 0.0) @ dear
+    assert value == pytest.approx((prices["gpus"] @ view.count + time.sum() - owed) / prices["level"].sum())
+    alone = np.zeros(n)
+    np.maximum.at(alone, columns.first[~columns.paired], earned[~columns.paired])
+    own = np.maximum(prices["time"], alone)
+    gain = earned - own[columns.first] - np.where(columns.paired, own[columns.second], 0.0)
+    worth = {key(columns, c) for c in np.flatnonzero(columns.paired & (gain > 1e-9))}
+    _, found = pairs.look(prices, goal)
+    chosen = {key(found, c) for c in range(found.count)}
+    assert chosen <= worth
+    assert len(chosen) == found.count
+    assert bool(chosen) == bool(worth)
+
+
+def key(columns, c):
+    return frozenset((int(columns.first[c]), int(columns.second[c]))), int(columns.gpu[c])
+
+
+def test_pairs_never_all_exist(monkeypatch):
+    """A solve of many pairs states no program with all of them."""
+    instance = generate("gavel-like", jobs=240, gpus=24, sharing=True, seed=3)
+    pairs = PairPrices(instance).count
+    assert pairs > 20_000
+    largest = []
+    arrays = LinearProgram.arrays
+    monkeypatch.setattr(LinearProgram, "arrays", lambda self: largest.append(self.column_count) or arrays(self))
+    priced = Allocation(instance).solve()
+    assert max(largest) < pairs / 5
+    assert priced.certificate.claim == "optimal"
+    whole = Allocation(instance, pricing=False).solve("highs")
+    assert priced.objective == pytest.approx(whole.objective, rel=1e-8)
+    assert max(largest) > pairs
+
+
+def test_a_forgotten_pair_is_refused(monkeypatch):
+    """Pricing that overlooks half of the pairs ends below the optimum, and the certificate says so."""
+    instance = generate("gavel-like", jobs=30, sharing=True, seed=2)
+    honest = Allocation(instance, pricing=True).solve("highs")
+    look = PairPrices.look
+
+    def careless(self, prices, goal):
+        bound, found = look(self, prices, goal)
+        kept = np.zeros(found.count, bool)
+        return bound - 1.0, dataclasses.replace(
+            found, first=found.first[kept], second=found.second[kept], gpu=found.gpu[kept], speed=found.speed[kept]
+        )
+
+    monkeypatch.setattr(PairPrices, "look", careless)
+    with pytest.raises(Exception, match="no step could end higher"):
+        Allocation(instance, pricing=True).solve("highs")
+    assert honest.certificate.ok
+
+
+def test_what_pricing_cannot_do_is_refused():
+    limited = random_instance(1)
+    with pytest.raises(ModelError, match="a limit of an entity counts the GPUs of a pair once"):
+        Allocation(limited, pricing=True)
+    with pytest.raises(EngineError, match="leave out solver, max_steps, algorithm"):
+        Allocation(random_instance(1, limits=False), pricing=True).solve("highs", max_steps=5)
