@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, 
 from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread, SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
-__all__ = ["ExactSizes", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]
+__all__ = ["ExactSizes", "LoadReading", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]
 
+LoadReading: TypeAlias = Literal["normalised", "raw", "equal", "cluster"]
 Labels = Annotated[dict[Name, str], Field(max_length=100)]
 
 
@@ -129,7 +130,7 @@ class PodArrays:
         (N,) number and size of cards.
     weight
         (N, 3) share of the cluster's total that the node has of each resource, normalised to sum to 1
-        (reconstructed).
+        (reconstructed; other readings as `PodInstance.load_reading` says).
     cpu, memory, gpu_cards
         (P,) cores, GB, number of cards.
     gpu
@@ -184,6 +185,10 @@ class PodInstance(Instance):
     """Rules that keep pods apart."""
     queues: tuple[PodQueue, ...] = ()
     """Users or queues, with their quotas."""
+    load_reading: LoadReading = "normalised"
+    """How the load of a node counts its resources: ``normalised`` used share of the node, weighted by the node's share
+    of the cluster, weights normalised; ``raw`` weights not normalised (a third of them); ``equal`` weights; or
+    ``cluster``, used share of the cluster's total, by normalised weights."""
 
     @model_validator(mode="after")
     def _known_nodes(self) -> Self:
@@ -239,11 +244,11 @@ class PodInstance(Instance):
             [cards * card_gb, np.array([n.cpu_cores for n in nodes]), np.array([n.memory_gb for n in nodes])], axis=1
         )
         totals = capacity.sum(axis=0)
-        weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
-        weight /= weight.sum(axis=1, keepdims=True)
+        weight = _weights(capacity, self.load_reading)
         gpu = np.array([[p.gpu_memory_gb + p.gpu_share * n.card_gb for n in node] for p in pod], np.float64)
         gpu = gpu.reshape(len(pod), len(node))
-        rate = np.divide(weight, capacity, out=np.zeros_like(weight), where=capacity > 0)
+        whole = np.broadcast_to(totals, capacity.shape) if self.load_reading == "cluster" else capacity
+        rate = np.divide(weight, whole, out=np.zeros_like(weight), where=capacity > 0)
         rate = rate[np.unique(column, return_index=True)[1]]
         size = np.array([[p.gpu_cards, p.cpu_cores, p.memory_gb] for p in pod], np.float64).reshape(len(pod), 3)
         load = gpu * size[:, :1] * rate[:, 0] + size[:, 1:2] * rate[:, 1] + size[:, 2:] * rate[:, 2]
@@ -287,6 +292,16 @@ class PodInstance(Instance):
             "cores asked for of": f"{view.cpu.sum():.6g} of {view.capacity[:, 1].sum():.6g}",
             "memory asked for of": f"{view.memory.sum():.6g} of {view.capacity[:, 2].sum():.6g} GB",
         }
+
+
+def _weights(capacity: NDArray[np.float64], reading: LoadReading) -> NDArray[np.float64]:
+    """(N, 3) weights of resources on nodes; the paper's formula is lost, and these are its readings."""
+    if reading == "equal":
+        has: NDArray[np.float64] = (capacity > 0).astype(np.float64)
+        return has / has.sum(axis=1, keepdims=True)
+    totals = capacity.sum(axis=0)
+    share = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
+    return share / (3.0 if reading == "raw" else share.sum(axis=1, keepdims=True))
 
 
 def fits_wishes(pod: Pod, node: PodNode) -> bool:

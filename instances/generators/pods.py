@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,12 +14,26 @@ __all__ = ["kubeflow_testbed", "pods_scale"]
 
 
 @generator("kubeflow-testbed")
-def kubeflow_testbed(*, seed: int = 0, pods: Annotated[int, Field(ge=1, le=1000)] = 12) -> PodInstance:
+def kubeflow_testbed(
+    *,
+    seed: int = 0,
+    pods: Annotated[int, Field(ge=1, le=1000)] = 12,
+    draws: Literal["mixed", "digits"] = "mixed",
+) -> PodInstance:
     """Three unlike nodes and about a dozen pods with priorities that overflow them.
 
     The paper's own sizes are lost; those here are ours, drawn so that some pods have to wait.
+
+    Parameters
+    ----------
+    draws
+        ``mixed``: requests of usual sizes (cores run out first). ``digits``: single-digit integers on nodes that are
+        scarce of GPU memory, as the paper says; GPU pods want the label and CPU pods tolerate the taint that set GPU
+        and CPU nodes apart.
     """
     rng = np.random.default_rng(seed)
+    if draws == "digits":
+        return _digits(rng, f"kubeflow-testbed-digits-{seed}", pods)
     nodes = (
         PodNode(name="node-1", cpu_cores=32, memory_gb=128, cards=2, card_gb=24, card_model="RTX3090"),
         PodNode(name="node-2", cpu_cores=16, memory_gb=64, cards=2, card_gb=11, card_model="RTX2080Ti"),
@@ -39,6 +53,23 @@ def kubeflow_testbed(*, seed: int = 0, pods: Annotated[int, Field(ge=1, le=1000)
             )
         )
     return PodInstance(name=f"kubeflow-testbed-{seed}", nodes=nodes, pods=tuple(made))
+
+
+def _digits(rng: np.random.Generator, name: str, pods: int) -> PodInstance:
+    """Nodes scarce of GPU memory, requests of one digit, priorities at random."""
+    gpu, cpu = {"accelerator": "gpu"}, {"accelerator": "none"}
+    nodes = (
+        PodNode(name="node-1", cpu_cores=32, memory_gb=32, cards=2, card_gb=9, labels=gpu),
+        PodNode(name="node-2", cpu_cores=24, memory_gb=24, cards=1, card_gb=9, labels=gpu),
+        PodNode(name="node-3", cpu_cores=24, memory_gb=24, labels=cpu, taints=("no-gpu",)),
+    )
+    made = []
+    for i, (cores, memory, gb, priority) in enumerate(rng.integers(1, (10, 10, 10, 4), (pods, 4)).tolist()):
+        wishes: dict[str, Any] = {"gpu_memory_gb": gb, "node_labels": gpu}
+        if i % 4 == 3:
+            wishes = {"tolerations": ("no-gpu",)}
+        made.append(Pod(name=f"pod-{i + 1}", cpu_cores=cores, memory_gb=memory, priority=priority, **wishes))
+    return PodInstance(name=name, nodes=nodes, pods=tuple(made))
 
 
 #: Cores, memory, cards, GB per card, model, and how often.

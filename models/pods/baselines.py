@@ -1,42 +1,77 @@
-"""Baselines of pod placement: policies that place one pod after another, and the paper's genetic algorithm."""
+"""Baselines of pod placement: policies that place one pod after another, and the paper's genetic algorithm.
+
+Beside the policies, ``priority-queue`` is the paper's rule (the most important pod goes first, where it evens the loads
+out; one that does not fit waits, and the next that fits goes) and ``whole-cards`` Kubernetes without sharing (pods in
+the order of submission, whole cards, no priority; who finds no idle card stays pending).
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.outcome import EngineName
-from flowlex.instances.pods import PodInstance
+from flowlex.instances.pods import LoadReading, PodInstance
 from flowlex.models.base import ModelError
+from flowlex.models.pods.genetic import Evolution, GeneticSettings, genetic
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.placing import place_by
-from flowlex.models.pods.search.policies import POLICIES, by_priority
+from flowlex.models.pods.search.policies import EVEN, POLICIES, by_priority
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["POLICIES", "Evolution", "GeneticSettings", "compare", "genetic", "place"]
+__all__ = ["BASELINES", "POLICIES", "Evolution", "GeneticSettings", "compare", "genetic", "place", "sensitivity"]
+
+BASELINES = (*POLICIES, "priority-queue", "whole-cards")
 
 
 def place(instance: PodInstance, policy: str, *, cards: bool = True, seed: int = 0) -> Cluster:
-    """Place pods by priority, then as listed, each where a policy says (`POLICIES`); what does not fit waits.
+    """Place pods by priority, then as listed, each where a baseline says (`BASELINES`); what does not fit waits.
 
     Raises
     ------
     ModelError
         There is no such policy, or the running pods do not pack on their cards.
     """
-    if policy not in POLICIES:
-        raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
+    if policy not in BASELINES:
+        raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(BASELINES)}")
+    if policy == "whole-cards":
+        return _whole_cards(instance, cards)
     start = _running(instance, cards)
-    return place_by(POLICIES[policy], start, by_priority(instance.arrays), seed=seed)
+    return place_by(POLICIES.get(policy, EVEN), start, by_priority(instance.arrays), seed=seed)
+
+
+def _whole_cards(instance: PodInstance, cards: bool) -> Cluster:
+    """Pods as submitted, each on the node with the best of Kubernetes' scores, alone on its cards."""
+    view, cluster = instance.arrays, _running(instance, True)
+    size, whole = view.exact.card, view.exact.node.astype(np.float64)
+    waiting = np.flatnonzero(view.running < 0)
+    created = np.array([instance.pods[p].created_s or 0.0 for p in waiting.tolist()])
+    for pod in waiting[np.argsort(created, kind="stable")].tolist():
+        many = int(view.gpu_cards[pod])
+        idle = (cluster.card_free == size[:, None]) & (size[:, None] > 0)
+        fits = cluster.fits(pod) & (idle.sum(axis=1) >= many)
+        if not fits.any():
+            continue
+        asked = np.array([view.exact.cpu[pod], view.exact.memory[pod]])
+        node = int(np.argmax(np.where(fits, _kubernetes(whole, cluster.free - asked), -1.0)))
+        cluster.add(pod, node, np.flatnonzero(idle[node])[:many])
+    if broken := broken_rules(view, cluster.node):
+        raise ModelError(f"{broken[0]} cannot be kept by the baseline whole-cards, which knows no rules over pods")
+    return cluster if cards else Cluster.of(view, cluster.node, {}, cards=False)
+
+
+def _kubernetes(whole: Floats, free: Floats) -> Floats:
+    """(N,) LeastAllocated and BalancedAllocation, each 0 to 100, for what would be left of cores and memory."""
+    left = free / whole
+    points: Floats = np.floor(100 * left).sum(axis=1) // 2 + np.floor(100 * (1 - np.abs(left[:, 0] - left[:, 1]) / 2))
+    return points
 
 
 def _running(instance: PodInstance, cards: bool) -> Cluster:
@@ -46,131 +81,82 @@ def _running(instance: PodInstance, cards: bool) -> Cluster:
     return start
 
 
-@dataclass(frozen=True)
-class GeneticSettings:
-    """Sizes of the genetic algorithm; the paper's are lost, these are ours."""
-
-    population: int = 40
-    generations: int = 60
-    mutation: float = 0.1
-    attempts: int = 8_000
-
-
-@dataclass(frozen=True)
-class Evolution:
-    """What the genetic algorithm found.
-
-    Attributes
-    ----------
-    cluster
-        The best chromosome's placement; None when no feasible one was met.
-    curve
-        (G,) least deviation after each generation.
-    tried
-        Chromosomes made, infeasible ones included.
-    """
-
-    cluster: Cluster | None
-    curve: Floats = field(repr=False)
-    tried: int
-
-    @property
-    def deviation(self) -> float:
-        """The least deviation; infinite without a feasible chromosome."""
-        return deviation(self.cluster.loads) if self.cluster is not None else float("inf")
-
-
-def genetic(
-    instance: PodInstance,
-    admitted: NDArray[np.bool_] | None = None,
-    *,
-    seed: int = 0,
-    cards: bool = True,
-    settings: GeneticSettings | None = None,
-) -> Evolution:
-    """The paper's genetic algorithm: a chromosome is a node for each admitted pod.
-
-    Random population, infeasible ones thrown away; the better half stays; multi-point crossover and mutation;
-    children that overflow a node are thrown away.
-
-    Parameters
-    ----------
-    admitted
-        (P,) which pods to place; by default those that first fit admits.
-    """
-    settings, rng = settings or GeneticSettings(), np.random.default_rng(seed)
-    view = instance.arrays
-    if admitted is None:
-        admitted = place(instance, "first-fit", cards=cards).node >= 0
-    pods = np.flatnonzero(admitted & (view.running < 0))
-    base = _running(instance, cards)
-    choices = [np.flatnonzero(view.allowed[pod] & ((view.gpu_cards[pod] == 0) | (view.cards > 0))) for pod in pods]
-    tried = 0
-    pool: dict[tuple[int, ...], float] = {}
-    while len(pool) < settings.population and tried < settings.attempts and all(len(c) for c in choices):
-        tried += 1
-        _admit_chromosome(pool, base, pods, tuple(int(rng.choice(c)) for c in choices))
-    curve = []
-    for _ in range(settings.generations if pool else 0):
-        parents = sorted(pool, key=lambda c: (pool[c], c))[: max(2, settings.population // 2)]
-        pool = {parent: pool[parent] for parent in parents}
-        for _ in range(settings.population - len(parents)):
-            tried += 1
-            a, b = (parents[int(i)] for i in rng.integers(len(parents), size=2))
-            child = np.where(rng.random(len(pods)) < 0.5, a, b)
-            for g in np.flatnonzero(rng.random(len(pods)) < settings.mutation):
-                child[g] = rng.choice(choices[g])
-            _admit_chromosome(pool, base, pods, tuple(int(n) for n in child))
-        curve.append(min(pool.values()))
-    best = min(pool, key=lambda c: (pool[c], c), default=None)
-    cluster = None if best is None else _place(base, pods, best)
-    return Evolution(cluster, np.array(curve), tried)
-
-
-def _admit_chromosome(
-    pool: dict[tuple[int, ...], float], base: Cluster, pods: Integers, chromosome: tuple[int, ...]
-) -> None:
-    cluster = _place(base, pods, chromosome)
-    if cluster is not None:
-        pool[chromosome] = deviation(cluster.loads)
-
-
-def _place(base: Cluster, pods: Integers, chromosome: tuple[int, ...]) -> Cluster | None:
-    """Place the pods, the largest GPU pods first; None when one does not fit."""
-    view = base.view
-    cluster = base.copy()
-    nodes = np.array(chromosome, np.int64)
-    need = view.gpu[pods, nodes] * view.gpu_cards[pods] if len(pods) else np.zeros(0)
-    for k in np.argsort(-need, kind="stable").tolist():
-        if not cluster.fits_node(int(pods[k]), int(nodes[k])):
-            return None
-        cluster.add(int(pods[k]), int(nodes[k]))
-    return None if broken_rules(view, cluster.node) else cluster
-
-
 def compare(
     instance: PodInstance, *, engine: EngineName = "highs", time_limit_s: float = 60.0, seed: int = 0
 ) -> pd.DataFrame:
     """Admitted pods, balance and seconds of the proven optimum and of every baseline.
 
-    The genetic algorithm places the pods that the optimum admits, so that the two balances compare.
+    Balances compare at equal admission only: beside each stands the least that was found for the same pods
+    (``sigma, same pods``), which for large instances ends after a twentieth of the time. The genetic algorithm places
+    the pods that the optimum admits.
     """
     import pandas as pd
 
     from flowlex.models.pods.model import PodPlacement
 
-    rows = []
+    rows, known = [], dict[bytes, float]()
+
+    def least(cluster: Cluster | None) -> float | None:
+        if cluster is None:
+            return None
+        placed = cluster.node >= 0
+        if placed.tobytes() not in known:
+            some = tuple(pod for pod, there in zip(instance.pods, placed.tolist(), strict=True) if there)
+            alone = PodPlacement(instance.model_copy(update={"pods": some}))
+            answer = alone.solve(engine, time_limit_s=max(1.0, time_limit_s / 20))
+            all_there = answer.status.has_answer and bool((answer.node >= 0).all())
+            known[placed.tobytes()] = min(
+                deviation(cluster.loads), float(answer.objective or 0.0) if all_there else np.inf
+            )
+        return known[placed.tobytes()]
+
     started = time.perf_counter()
     solution = PodPlacement(instance).solve(engine, time_limit_s=time_limit_s)
     solution.require_answer()
+    known[(solution.node >= 0).tobytes()] = float(solution.objective or 0.0)
     rows.append(_row(instance, f"optimum ({solution.status})", solution.cluster, started))
     started = time.perf_counter()
     evolution = genetic(instance, solution.node >= 0, seed=seed)
     rows.append(_row(instance, "genetic algorithm", evolution.cluster, started))
-    for policy in POLICIES:
+    clusters = [solution.cluster, evolution.cluster]
+    for policy in BASELINES:
         started = time.perf_counter()
-        rows.append(_row(instance, policy, place(instance, policy, seed=seed), started))
-    return pd.DataFrame(rows).set_index("method")
+        clusters.append(place(instance, policy, seed=seed))
+        rows.append(_row(instance, policy, clusters[-1], started))
+    table = pd.DataFrame(rows).set_index("method")
+    table.insert(table.columns.get_loc("sigma") + 1, "sigma, same pods", [least(cluster) for cluster in clusters])
+    return table
+
+
+def sensitivity(instance: PodInstance, *, engine: EngineName = "highs", **options: Any) -> pd.DataFrame:
+    """What depends on how the paper's lost formula of the load is read: a row per reading (`LoadReading`).
+
+    Columns: status, sigma and bound in that reading, pods that wait, the sigma of its placement in the first reading
+    (``normalised``), and how many pods are elsewhere than there.
+    """
+    import pandas as pd
+
+    from flowlex.models.pods.model import PodPlacement
+
+    rows: list[dict[str, Any]] = []
+    first: Any = None
+    for reading in get_args(LoadReading):
+        solution = PodPlacement(instance.model_copy(update={"load_reading": reading})).solve(engine, **options)
+        solution.require_answer()
+        first = first or solution
+        loads = Cluster.of(first.source.arrays, solution.node, {}, cards=False).loads
+        rows.append(
+            {
+                "reading": reading,
+                "status": str(solution.status),
+                "sigma": solution.objective,
+                "bound": solution.bound,
+                "waiting": int((solution.node < 0).sum()),
+                "sigma, normalised": deviation(loads),
+                "elsewhere": int((solution.node != first.node).sum()),
+            }
+        )
+    return pd.DataFrame(rows).set_index("reading")
 
 
 def _row(

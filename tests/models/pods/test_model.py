@@ -14,7 +14,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
-from flowlex.models.pods.baselines import POLICIES, GeneticSettings, compare, genetic
+from flowlex.models.pods.baselines import BASELINES, POLICIES, GeneticSettings, compare, genetic
 from flowlex.models.pods.baselines import place as place_by_policy
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, deviation
@@ -357,7 +357,7 @@ def test_table_frames_picture_and_latex() -> None:
     mpl.use("Agg")
     instance: Any = generate("kubeflow-testbed", seed=0)
     table = compare(instance)
-    assert list(table.index) == ["optimum (optimal)", "genetic algorithm", *POLICIES]
+    assert list(table.index) == ["optimum (optimal)", "genetic algorithm", *BASELINES]
     solution = PodPlacement(instance).solve("highs")
     assert solution.node_frame()["load"].std(ddof=0) == pytest.approx(deviation(solution.loads))
     assert solution.to_frame()["queue"].notna().sum() == len(solution.queue)

@@ -57,9 +57,16 @@ def rates_of(instance: PodInstance) -> NDArray[np.float64]:
     """(N, 3) what a GB of GPU memory, a core and a GB of memory add to the load of each node."""
     capacity = np.array([[m.cards * m.card_gb, m.cpu_cores, m.memory_gb] for m in instance.nodes])
     totals = capacity.sum(axis=0)
-    weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
-    weight /= weight.sum(axis=1, keepdims=True)
-    rates: NDArray[np.float64] = np.divide(weight, capacity, out=np.zeros_like(weight), where=capacity > 0)
+    rates = np.zeros_like(capacity)
+    for n, has in enumerate(capacity):
+        part = [has[r] / totals[r] if totals[r] else 0.0 for r in range(3)]
+        for r in range(3):
+            if has[r] and instance.load_reading == "raw":
+                rates[n, r] = 1 / (3 * totals[r])
+            elif has[r] and instance.load_reading == "equal":
+                rates[n, r] = 1 / (np.count_nonzero(has) * has[r])
+            elif has[r]:
+                rates[n, r] = part[r] / sum(part) / (totals[r] if instance.load_reading == "cluster" else has[r])
     return rates
 
 
