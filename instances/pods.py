@@ -297,11 +297,12 @@ class PodInstance(Instance):
 def _weights(capacity: NDArray[np.float64], reading: LoadReading) -> NDArray[np.float64]:
     """(N, 3) weights of resources on nodes; the paper's formula is lost, and these are its readings."""
     if reading == "equal":
-        has: NDArray[np.float64] = (capacity > 0).astype(np.float64)
-        return has / has.sum(axis=1, keepdims=True)
-    totals = capacity.sum(axis=0)
-    share = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
-    return share / (3.0 if reading == "raw" else share.sum(axis=1, keepdims=True))
+        weight = (capacity > 0).astype(np.float64)
+    else:
+        totals = capacity.sum(axis=0)
+        weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
+    weight /= 3.0 if reading == "raw" else weight.sum(axis=1, keepdims=True)
+    return weight
 
 
 def fits_wishes(pod: Pod, node: PodNode) -> bool:

@@ -124,7 +124,7 @@ def compare(
         clusters.append(place(instance, policy, seed=seed))
         rows.append(_row(instance, policy, clusters[-1], started))
     table = pd.DataFrame(rows).set_index("method")
-    table.insert(table.columns.get_loc("sigma") + 1, "sigma, same pods", [least(cluster) for cluster in clusters])
+    table.insert(list(table.columns).index("sigma") + 1, "sigma, same pods", [least(cluster) for cluster in clusters])
     return table
 
 
