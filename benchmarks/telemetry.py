@@ -30,17 +30,20 @@ ROWS = int(os.environ.get("FLOWLEX_BENCH_ROWS", "1000000"))
 
 Row = dict[str, object]
 
-#: Agents write side by side, so that their commits share flushes to disk.
+#: Agents write side by side, so that their commits share flushes to disk; a light client, as it shares the machine.
 _WRITER = """
-import json, sys, threading, time
-import httpx
+import http.client, json, sys, threading, time, urllib.parse
 url, nodes, names, rate, seconds = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
 threads, latency, start = 16, [], time.monotonic()
 def work(first):
-    client, n = httpx.Client(base_url=url, timeout=30, trust_env=False), first
+    client, n = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=30), first
     while (now := time.monotonic()) - start < seconds or (seconds == 0 and n < nodes):
         samples = [{"name": f"v{k}", "time": time.time(), "value": k / 7} for k in range(names)]
-        client.post("/v1/data", json={"node": f"n{n % nodes}", "samples": samples}).raise_for_status()
+        body = json.dumps({"node": f"n{n % nodes}", "samples": samples})
+        client.request("POST", "/v1/data", body, {"Content-Type": "application/json"})
+        answer = client.getresponse()
+        assert answer.status == 200, answer.read()
+        answer.read()
         latency.append(time.monotonic() - now)
         n += threads
         if rate:
