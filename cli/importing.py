@@ -6,6 +6,7 @@ import functools
 import inspect
 import typing
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -179,9 +180,13 @@ def google(
 
     if not step > 0:
         raise InstanceError(f"--step is {step:g}; it must be a positive number of seconds")
-    events = google_trace_events(folder, slots_per_unit=slots, step_s=step, until_s=until, different_machines=apart)
-    write_event_log(events, output)
+    counts: Counter[str] = Counter()
+    options: dict[str, Any] = {"slots_per_unit": slots, "step_s": step, "until_s": until, "different_machines": apart}
+    write_event_log(google_trace_events(folder, counts=counts, **options), output)
     note(f"{output}: event log")
+    for what, count in counts.items():
+        if count:
+            note(f"{count} {what}")
 
 
 def _command(function: Callable[..., Instance]) -> Callable[..., None]:

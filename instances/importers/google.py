@@ -4,16 +4,23 @@ The tables are headerless CSV, plain or gzip, in folders of parts; the columns u
 
 table | columns
 --- | ---
-``task_events`` | 0 time (us), 2 job ID, 3 task index, 5 event type, 8 priority, 12 different machines (0 or 1)
+``task_events`` | 0 time (us), 2 job ID, 3 task index, 5 event type, 8 priority, 9 CPU, 10 memory, 12 different machines
+``task_constraints`` | 0 time, 1 job ID, 2 task index, 3 operator, 4 attribute name, 5 attribute value
 ``job_events`` | 0 time, 2 job ID, 3 event type
 ``machine_events`` | 0 time, 1 machine ID, 2 event type, 3 platform ID, 4 CPUs
 ``machine_attributes`` | 0 time, 1 machine ID, 2 attribute name, 3 attribute value, 4 attribute deleted
 
 Event types of tasks and jobs: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 update. Of
-machines: 0 add, 1 remove, 2 update. Placement is ours to decide, so schedule and evict are left out; a task that is
-submitted again after it failed arrives again. Larger priorities are more important there, smaller ones here.
+machines: 0 add, 1 remove, 2 update. Placement is ours to decide, so schedule and evict are left out, but a task that is
+scheduled and was never submitted (its row is missing) arrives then; a task that is submitted again after it failed
+arrives again. Larger priorities are more important there, smaller ones here; an empty one counts as 0, the least. An
+update that changes the priority changes that of all tasks that arrived together; other updates have no effect here.
 A flagged task must not share a machine with another running task of its job; the flag is taken to hold for all tasks
 of the job that arrive with it (the trace hardly mixes them), also against those that arrive later and are flagged.
+
+Operators of constraints: 0 equal, 1 not equal, 2 less than, 3 greater than. A machine without the attribute has the
+empty value, which counts as 0 where numbers are compared. What a task asks for when it arrives holds for its life; CPU
+and memory are kept as its ``demands``. `google_trace_events` counts what it had to leave out or guess.
 """
 
 from __future__ import annotations
@@ -22,21 +29,24 @@ import csv
 import gzip
 import heapq
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import nan
 from pathlib import Path
 from typing import TextIO, cast
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import InstanceError, Part
-from flowlex.instances.flow import FlowJob, FlowTask, Machine
+from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
 
 __all__ = ["google_trace_events"]
 
 #: Importance 12 (monitoring) becomes priority 0.
 _TOP = 12
 _END_OF_TIME = 2**63 - 1
-_SUBMIT, _FAIL, _FINISH, _KILL, _LOST = 0, 3, 4, 5, 6
-_TABLES = {"task_events": 13, "job_events": 8, "machine_events": 6, "machine_attributes": 5}
+_SUBMIT, _SCHEDULE, _EVICT, _FAIL, _FINISH, _KILL, _LOST = range(7)
+_EQUAL, _UNEQUAL, _LESS, _GREATER = range(4)
+_TABLES = {"machine_attributes": 5, "machine_events": 6, "task_constraints": 6, "task_events": 13, "job_events": 8}
 
 Row = tuple[int, list[str], str]
 
@@ -48,14 +58,15 @@ def google_trace_events(
     step_s: float = 60.0,
     until_s: float | None = None,
     different_machines: bool = True,
+    counts: Counter[str] | None = None,
 ) -> Iterator[Part]:
     """Yield the events of a trace in order of time, with a ``step`` every ``step_s`` seconds in which any happened.
 
     Parameters
     ----------
     folder
-        Holds ``task_events/`` and ``machine_events/`` (each with its parts), and if present ``job_events/`` and
-        ``machine_attributes/``; or the parts themselves named after their table.
+        Holds ``task_events/`` and ``machine_events/`` (each with its parts), and if present ``job_events/``,
+        ``machine_attributes/`` and ``task_constraints/``; or the parts themselves named after their table.
     slots_per_unit
         Slots of a machine with CPU capacity 1.0 (capacities are normalised in the trace).
     until_s
@@ -63,6 +74,8 @@ def google_trace_events(
     different_machines
         Keep the rule that tasks of a flagged job run on different machines (`FlowJob.different_machines`). It costs the
         scheduler an arc per flagged job and machine; False leaves it out.
+    counts
+        Counts, by a few words each, what is left out or guessed; grows as the events are taken.
 
     Raises
     ------
@@ -75,7 +88,8 @@ def google_trace_events(
     for needed in ("task_events", "machine_events"):
         if not _parts(root, needed):
             raise InstanceError(f"no {needed} table; it should be {needed}/part-00000-of-*.csv.gz", path=root)
-    return _with_steps(_merge(root, _Translator(slots_per_unit, different_machines)), step_s, until_s)
+    trace = _Translator(slots_per_unit, different_machines, Counter() if counts is None else counts)
+    return _with_steps(_merge(root, trace), step_s, until_s)
 
 
 def _with_steps(events: Iterator[Part], step_s: float, until_s: float | None) -> Iterator[Part]:
@@ -98,8 +112,10 @@ def _with_steps(events: Iterator[Part], step_s: float, until_s: float | None) ->
 
 def _merge(root: Path, trace: _Translator) -> Iterator[Part]:
     """Translate the tables' rows, merged by time: machines first, then what ends, then what arrives."""
-    tables = ("machine_attributes", "machine_events", "task_events", "job_events")
-    streams = [_numbered(root, table, kind) for kind, table in enumerate(tables)]
+    if _parts(root, "task_constraints"):
+        for _, row, _ in _rows(root, "machine_attributes"):
+            trace.values.setdefault(row[2], {"": None})[row[3]] = None
+    streams = [_numbered(root, table, kind) for kind, table in enumerate(_TABLES)]
     now = 0
     for time, kind, _, row, where in heapq.merge(*streams, key=lambda item: item[:3]):
         if time == _END_OF_TIME:
@@ -113,6 +129,8 @@ def _merge(root: Path, trace: _Translator) -> Iterator[Part]:
             elif kind == 1:
                 yield from trace.machine(time, row)
             elif kind == 2:
+                trace.constraint(time, row)
+            elif kind == 3:
                 yield from trace.task(time, row)
             else:
                 yield from trace.job(time, row)
@@ -128,18 +146,24 @@ def _numbered(root: Path, table: str, kind: int) -> Iterator[tuple[int, int, int
 
 
 class _Translator:
-    def __init__(self, slots_per_unit: int, different_machines: bool) -> None:
+    def __init__(self, slots_per_unit: int, different_machines: bool, counts: Counter[str]) -> None:
+        self.counts = counts
+        self.values: dict[str, dict[str, None]] = {}  # of every attribute, over the whole trace
+        self.wants: dict[str, dict[str, tuple[int, list[Constraint]]]] = {}  # since when, by job and task
+        self.batch_of: dict[str, str] = {}  # with what a task arrived
+        self.ranks: dict[str, int] = {}  # priority of what arrived together
         self.slots_per_unit = slots_per_unit
         self.different_machines = different_machines
         self.flagged: set[str] = set()  # jobs whose tasks that arrive now are flagged
         self.machines: dict[str, Machine] = {}
         self.attributes: dict[str, dict[str, str]] = {}
         self.alive: dict[str, set[str]] = {}  # tasks by job
-        self.new: dict[tuple[str, int], list[str]] = {}
+        self.new: dict[tuple[str, int], list[FlowTask]] = {}
         self.batches: dict[str, int] = {}
 
     def attribute(self, row: list[str]) -> None:
         """Note an attribute; it counts from the machine's next addition."""
+        self.counts["attributes of machines that are in already"] += row[1] in self.machines
         kept = self.attributes.setdefault(row[1], {})
         if row[4].strip().lower() in ("1", "true"):
             kept.pop(row[2], None)
@@ -163,7 +187,7 @@ class _Translator:
                 self.machines[name] = present.model_copy(update={"slots": slots})
                 yield ev.SetSlots(at_s=time / 1e6, machine=name, slots=slots)
             return
-        labels = [f"{key}={value}"[:200] for key, value in sorted(self.attributes.get(name, {}).items())]
+        labels = [_label(key, value) for key, value in sorted(self.attributes.get(name, {}).items())]
         if row[3]:
             labels.append(f"platform={row[3]}"[:200])
         self.machines[name] = Machine(name=name, slots=slots, labels=tuple(labels))
@@ -175,23 +199,77 @@ class _Translator:
         if not 0 <= kind <= 8:
             raise ValueError(f"task event type {kind}")
         alive = self.alive.setdefault(job, set())
-        if kind == _SUBMIT and task not in alive:
+        if kind in (_SUBMIT, _SCHEDULE) and task not in alive:
+            self.counts["tasks scheduled but not submitted: they arrive then"] += kind == _SCHEDULE
             alive.add(task)
             if self.different_machines and _flag(row[12]):
                 self.flagged.add(job)
-            self.new.setdefault((job, max(0, _TOP - int(row[8]))), []).append(task)
+            self.counts["empty priorities: the least"] += not row[8]
+            _, wants = self.wants.get(job, {}).get(task, (0, []))
+            made = FlowTask(name=task, demands=_demands(row), constraints=tuple(wants))
+            self.new.setdefault((job, self._rank(row[8])), []).append(made)
         elif kind in (_FAIL, _FINISH, _KILL, _LOST) and task in alive:
             yield from self._end(time, job, task, finished=kind == _FINISH)
+        elif kind > _LOST:
+            yield from self._update(time, task, row)
+        elif kind != _SCHEDULE and task not in alive:
+            self.counts["ends and evictions of tasks that are not in"] += 1
+
+    def _rank(self, cell: str) -> int:
+        return max(0, _TOP - int(cell or 0))
+
+    def _update(self, time: int, task: str, row: list[str]) -> Iterator[Part]:
+        """A task changes; only a priority can change here, and that of all that arrived with it."""
+        yield from self.arrivals(time)
+        name, new = self.batch_of.get(task), self._rank(row[8])
+        if name is None or not row[8] or new == self.ranks[name]:
+            self.counts["updates without effect here"] += 1
+            return
+        self.counts["updates of priority, of all tasks that arrived together"] += 1
+        self.ranks[name] = new
+        yield ev.SetPriority(at_s=time / 1e6, job=name, priority=new)
+
+    def constraint(self, time: int, row: list[str]) -> None:
+        """Note what a task asks of machines; rows of a later time replace those before."""
+        task, operator, name, value = f"{row[1]}/{int(row[2])}", int(row[3]), row[4], row[5]
+        if task in self.alive.get(row[1], ()):
+            self.counts["constraints of tasks that are in already"] += 1
+            return
+        mine = self.wants.setdefault(row[1], {})
+        since, wants = mine.get(task, (time, []))
+        mine[task] = (time, [*(wants if since == time else ()), *self._asked(operator, name, value)])
+
+    def _asked(self, operator: int, name: str, value: str) -> Iterator[Constraint]:
+        """A comparison as labels: those required, where a machine without the attribute will not do, or forbidden."""
+        if operator not in range(4):
+            raise ValueError(f"comparison operator {operator}")
+        tests: tuple[Callable[[str], bool], ...] = (
+            lambda held: held == value,
+            lambda held: held != value,
+            lambda held: _number(held) < int(value or 0),
+            lambda held: _number(held) > int(value or 0),
+        )
+        known = [held for held in self.values.get(name, {"": None}) if held]
+        if operator in (_EQUAL, _UNEQUAL) and value and value not in known:
+            known.append(value)
+        good = [_label(name, held) for held in known if tests[operator](held)]
+        bad = [_label(name, held) for held in known if not tests[operator](held)]
+        if not tests[operator](""):
+            yield Constraint(kind="required", resources=tuple(good) or (f"{name} {'=!<>'[operator]} {value}"[:200],))
+        elif bad:
+            yield Constraint(kind="forbidden", resources=tuple(bad))
 
     def job(self, time: int, row: list[str]) -> Iterator[Part]:
         """The end of a job ends the tasks of it that the task table forgot."""
         if int(row[3]) in (_FAIL, _FINISH, _KILL, _LOST):
             for task in sorted(self.alive.get(row[2], ())):
                 yield from self._end(time, row[2], task, finished=False)
+            self.wants.pop(row[2], None)
 
     def _end(self, time: int, job: str, task: str, *, finished: bool) -> Iterator[Part]:
         yield from self.arrivals(time)
         self.alive[job].discard(task)
+        self.batch_of.pop(task, None)
         at = time / 1e6
         yield ev.Finish(at_s=at, task=task) if finished else ev.Cancel(at_s=at, task=task)
 
@@ -202,13 +280,32 @@ class _Translator:
             name = job if batch == 1 else f"{job}#{batch}"
             made = FlowJob(
                 name=name,
-                tasks=tuple(FlowTask(name=task) for task in tasks),
+                tasks=tuple(tasks),
                 priority=priority,
                 different_machines=job if job in self.flagged else None,
             )
+            self.batch_of |= dict.fromkeys((task.name for task in tasks), name)
+            self.ranks[name] = priority
             yield ev.Submit(at_s=time / 1e6, job=made)
         self.new.clear()
         self.flagged.clear()
+
+
+def _label(name: str, value: str) -> str:
+    return f"{name}={value}"[:200]
+
+
+def _number(value: str) -> float:
+    """An attribute as a number: 0 where a machine has none; neither less nor greater where it is no number."""
+    try:
+        return int(value or 0)
+    except ValueError:
+        return nan
+
+
+def _demands(row: list[str]) -> dict[str, float]:
+    """What a task asks for, as parts of the largest machine."""
+    return {name: float(row[k]) for name, k in (("cpu", 9), ("memory", 10)) if row[k]}
 
 
 def _flag(cell: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 
 import pytest
 from pydantic import ValidationError
@@ -172,6 +173,57 @@ def test_google_tasks_that_must_run_on_different_machines(tmp_path):
     part.write_bytes(gzip.compress(b"600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,2\n"))
     with pytest.raises(InstanceError, match="different machines is '2', not 0 or 1"):
         rules()
+
+
+def write_part(root, table, *rows):
+    (root / table).mkdir(exist_ok=True)
+    (root / table / "part-00000-of-00001.csv.gz").write_bytes(gzip.compress(("\n".join(rows) + "\n").encode()))
+
+
+def test_google_constraints_requests_and_updates(tmp_path):
+    write_trace(tmp_path)
+    write_part(tmp_path, "machine_attributes", "0,7,clock,5,0", "0,8,clock,9,0", "0,8,ssd,1,0", "9,8,ssd,,1")
+    rows = [(0, "clock", "5"), (1, "clock", "5"), (2, "clock", "9"), (3, "clock", "5"), (0, "ssd", ""), (1, "ssd", "")]
+    rows += [(2, "clock", "1"), (3, "clock", "9")]
+    constraints = (f"600000000,200,{k},{operator},{name},{value}" for k, (operator, name, value) in enumerate(rows))
+    write_part(tmp_path, "task_constraints", *constraints, "650000000,200,0,1,clock,9", "650000001,300,0,0,clock,9")
+    arrivals = (f"600000000,,200,{k},,0,user,3,,{0.1 if k else ''},0.2,0.0001,0" for k in range(len(rows)))
+    more = [
+        "610000000,,200,0,7,7,user,3,4,0.1,0.2,,0",  # an update of the priority, and one of the requests
+        "610000001,,200,1,7,8,user,3,4,0.3,0.2,,0",
+        "650000001,,300,0,7,1,user,3,9,0.1,0.1,,0",  # scheduled, never submitted
+        "650000002,,301,0,7,4,user,3,9,0.1,0.1,,0",  # ends, never submitted
+    ]
+    write_part(tmp_path, "task_events", *arrivals, *more)
+    counts = Counter()
+    events = list(google_trace_events(tmp_path, counts=counts))
+    jobs = {e.job.name: e.job for e in events if e.event == "submit"}
+    asked = [[(c.kind, c.resources) for c in task.constraints] for task in jobs["200"].tasks]
+    assert asked == [
+        [("required", ("clock=5",))],
+        [("forbidden", ("clock=5",))],
+        [("forbidden", ("clock=9",))],
+        [("required", ("clock=9",))],
+        [("forbidden", ("ssd=1",))],
+        [("required", ("ssd=1",))],
+        [("forbidden", ("clock=5", "clock=9"))],  # less than 1: only machines without a clock
+        [("required", ("clock > 9",))],  # no machine of the trace
+    ]
+    assert [task.demands for task in jobs["200"].tasks][:2] == [{"memory": 0.2}, {"cpu": 0.1, "memory": 0.2}]
+    assert jobs["200"].priority == 12 and jobs["300"].tasks[0].constraints[0].resources == ("clock=9",)
+    assert [(e.job, e.priority) for e in events if e.event == "set_priority"] == [("200", 8)]
+    assert {what: count for what, count in counts.items() if count} == {
+        "empty priorities: the least": 8,
+        "updates of priority, of all tasks that arrived together": 1,
+        "updates without effect here": 1,
+        "constraints of tasks that are in already": 1,
+        "tasks scheduled but not submitted: they arrive then": 1,
+        "ends and evictions of tasks that are not in": 1,
+        "attributes of machines that are in already": 1,
+    }
+    write_part(tmp_path, "task_constraints", "600000000,200,0,7,clock,5")
+    with pytest.raises(InstanceError, match="comparison operator 7"):
+        list(google_trace_events(tmp_path))
 
 
 def test_damaged_trace(tmp_path):
