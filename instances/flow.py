@@ -7,14 +7,24 @@ Software 28(3), 2017, with the data placement of Quincy (SOSP 2009).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, require_unique
 
-__all__ = ["Block", "Constraint", "FlowInstance", "FlowJob", "FlowTask", "Machine", "RunningOn"]
+__all__ = [
+    "Block",
+    "Constraint",
+    "FlowInstance",
+    "FlowJob",
+    "FlowTask",
+    "Machine",
+    "Queue",
+    "RunningOn",
+    "check_queues",
+]
 
 Count = Annotated[int, Field(ge=0, le=10**9)]
 #: A finite number; whole ones stay whole, however large.
@@ -103,6 +113,32 @@ class FlowTask(Part):
         return self
 
 
+class Queue(Part):
+    """A part of the cluster that jobs, or further queues, share; what it cannot use is lent to the others.
+
+    Counts under `FairShares` of kind ``max_min`` or ``weighted``.
+    """
+
+    name: Name
+    """Unique among the queues."""
+    parent: Name | None = None
+    """The queue that it is a part of; null at the top."""
+    min_tasks: Count = 0
+    """Running tasks that it is guaranteed (never more than its jobs have); lent while it does not use them."""
+    max_tasks: Count | None = None
+    """Running tasks that its jobs may have at most; null for no limit."""
+    weight: Annotated[int, Field(ge=1, le=10**6)] = 1
+    """Share beyond the guarantee in relation to the queues and jobs beside it, for weighted shares."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Queue:
+        if self.max_tasks is not None and self.max_tasks < self.min_tasks:
+            raise ValueError(
+                f"queue {self.name!r}: min_tasks {self.min_tasks} exceeds max_tasks {self.max_tasks}; lower the minimum"
+            )
+        return self
+
+
 class FlowJob(Part):
     """Tasks that share one priority and one claim to the cluster."""
 
@@ -118,6 +154,8 @@ class FlowJob(Part):
     """Tasks that should run at least (never more than it has)."""
     max_tasks: Count | None = None
     """Tasks that may run at most; null for no limit."""
+    queue: Name | None = None
+    """The queue it belongs to; null for a place at the top, beside the queues there."""
     different_machines: Name | None = None
     """The tasks of all jobs that give the same name here run on different machines; null for no such rule."""
 
@@ -138,12 +176,15 @@ class FlowInstance(Instance):
     """The cluster."""
     jobs: tuple[FlowJob, ...] = ()
     """What is to run."""
+    queues: tuple[Queue, ...] = ()
+    """A tree of quotas, for fair shares."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowInstance:
         require_unique((machine.name for machine in self.machines), "machines")
         require_unique((job.name for job in self.jobs), "jobs")
         require_unique((task.name for task in self.tasks), "tasks")
+        check_queues(self.queues, self.jobs)
         _check_places(self)
         return self
 
@@ -169,6 +210,25 @@ class FlowInstance(Instance):
             "data blocks": sum(len(task.data) for task in tasks),
             "constraints": sum(len(task.constraints) for task in tasks),
         }
+
+
+def check_queues(queues: Iterable[Queue], jobs: Iterable[FlowJob]) -> None:
+    """Raise `ValueError` unless queues form a tree and hold the jobs."""
+    queues = tuple(queues)
+    require_unique((queue.name for queue in queues), "queues")
+    parent = {queue.name: queue.parent for queue in queues}
+    for queue in queues:
+        if queue.parent is not None and queue.parent not in parent:
+            raise ValueError(f"queue {queue.name!r} is a part of queue {queue.parent!r}, which does not exist")
+        above, seen = queue.parent, {queue.name}
+        while above is not None:
+            if above in seen:
+                raise ValueError(f"queue {queue.name!r} is a part of itself; give one of its parents another parent")
+            seen.add(above)
+            above = parent.get(above)
+    for job in jobs:
+        if job.queue is not None and job.queue not in parent:
+            raise ValueError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist")
 
 
 def _check_places(instance: FlowInstance) -> None:

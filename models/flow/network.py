@@ -14,6 +14,7 @@ from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.blocks import Block, base_of
+from flowlex.models.flow.claims import job_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.layout import Blocks
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
@@ -94,18 +95,6 @@ def task_views(instance: FlowInstance) -> list[TaskView]:
     ]
 
 
-def job_bounds(instance: FlowInstance, rules: Rules) -> Integers:
-    """(J, 2) tasks of each job that should run at least and may run at most."""
-    count = np.array([len(job.tasks) for job in instance.jobs], np.int64)
-    if rules.shares is None:
-        return np.stack([np.zeros_like(count), count], axis=1)
-    limit = [len(job.tasks) if job.max_tasks is None else job.max_tasks for job in instance.jobs]
-    least = np.array([job.min_tasks for job in instance.jobs], np.int64)
-    weight = np.array([job.weight for job in instance.jobs], np.int64)
-    slots = sum(machine.slots for machine in instance.machines)
-    return np.stack(rules.shares.bounds(count, least, np.array(limit, np.int64), weight, slots), axis=1)
-
-
 def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
     """Make the network; the same instance and goals give the same network."""
     with collector_paused():
@@ -136,7 +125,8 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot |
     for index, member in enumerate(instance.machines):
         for capacity, cost in rules.slot_costs(member):
             sinks.add(index, 0, capacity, cost)
-    return _Pieces(runs, via, offers, singles, steps, jobs, waits, sinks), tuple(group_at)
+    bounds = job_bounds(instance, rules, views, cluster)
+    return _Pieces(runs, via, offers, singles, steps, jobs, waits, sinks, bounds), tuple(group_at)
 
 
 def _reaches(
@@ -233,6 +223,7 @@ class _Pieces:
     jobs: Integers
     waits: _Arcs
     slots: _Arcs
+    bounds: Integers
 
     def ranks(self, rules: Rules, network: FlowNetwork) -> Integers:
         """(ranks, A) costs of the whole network."""
@@ -253,7 +244,7 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
     group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
     machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
     sink = net.nodes("sink", 1, supply=-len(p.jobs))
-    bounds = job_bounds(instance, rules)
+    bounds = p.bounds
     count = np.bincount(p.jobs, minlength=len(instance.jobs)).astype(np.int64)
     must, free = count - bounds[:, 1], bounds[:, 1] - bounds[:, 0]
     level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)

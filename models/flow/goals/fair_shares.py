@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.shares import whole_shares
+from flowlex.instances.flow import Queue
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import Goal
+from flowlex.models.flow.sharing import Claims, Places, fair_shares, guaranteed
 
 __all__ = ["FairShares"]
 
@@ -20,12 +22,13 @@ class FairShares(Goal):
     """Bound the running tasks of each job.
 
     ``max_min``: equal shares of the slots, max-min fair within each job's minimum, maximum and size;
-    ``weighted``: in proportion to the jobs' weights; ``caps``: only the minimum and maximum of each job.
+    ``weighted``: in proportion to weights; ``caps``: only the minimum and maximum of each job. The first two share
+    along the tree of queues, and count only places that the tasks may take: see `flowlex.models.flow.sharing`.
 
     With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most
-    A run. As placement may keep a job below its share, an elastic arc of A units beside it lets further tasks
-    wait at a cost above everything else. Source: Sirius, section on fairness. When the guaranteed minima exceed the
-    slots (a machine is lost, say), they are scaled down in proportion, in whole tasks.
+    A run. As tasks that must keep apart may hold a job below its share, an elastic arc of A units beside it lets
+    further tasks wait at a cost above everything else. Source: Sirius, section on fairness. When the guaranteed
+    minima exceed the slots (a machine is lost, say), they are scaled down in proportion, in whole tasks.
     """
 
     kind: Literal["max_min", "weighted", "caps"] = "max_min"
@@ -35,20 +38,12 @@ class FairShares(Goal):
         if self.kind not in ("max_min", "weighted", "caps"):
             raise ModelError(f"FairShares has no kind {self.kind!r}; one of: max_min, weighted, caps")
 
-    def bounds(
-        self, count: Integers, least: Integers, most: Integers, weight: Integers, slots: int
-    ) -> tuple[Integers, Integers]:
-        """Tasks of each job that should run at least and may run at most; all arguments (J,) but ``slots``."""
-        most = np.minimum(most, count)
-        least = guaranteed(np.minimum(least, most), slots)
-        if self.kind == "caps":
-            return least, most
-        share = whole_shares(least, most, weight if self.kind == "weighted" else np.ones_like(weight), slots)
-        return share, share
-
-
-def guaranteed(least: Integers, slots: int) -> Integers:
-    """The minima that the slots can hold: as they are, or scaled down in proportion where they exceed the slots."""
-    if int(least.sum()) <= slots:
-        return least
-    return whole_shares(np.zeros_like(least), least, np.maximum(least, 1), slots)
+    def bounds(self, claims: Claims, queues: Sequence[Queue], places: Places) -> tuple[Integers, Integers]:
+        """(J,) tasks of each job that should run at least and may run at most."""
+        if self.kind != "caps":
+            share = fair_shares(claims, queues, places, weighted=self.kind == "weighted")
+            return share, share
+        if queues:
+            raise ModelError("FairShares('caps') knows no queues; use kind 'max_min' or 'weighted', or drop the queues")
+        most = np.minimum(claims.most, claims.count)
+        return guaranteed(np.minimum(claims.least, most), places.total), most

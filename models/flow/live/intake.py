@@ -119,6 +119,7 @@ class Intake:
             costs = self.state.slot_costs(new)
             self.state.slots += slots - old.slots
             self.state.cluster.add(new)
+            self.state.note_machines()
             self.state.network.set_slots(machine, costs)
             if slots < old.slots:
                 for name in self.state.held(machine):

@@ -19,7 +19,7 @@ from math import inf
 from typing import Any
 
 from flowlex.formulations.sessions.phased import PhasedSession
-from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow import FlowInstance, Queue, check_queues
 from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals import Goal
@@ -142,6 +142,23 @@ class FlowScheduler(Intake):
                 session = make_session(self._engine, divisors, len(state.cluster.machines) + 2 * len(state.tasks), 256)
                 self.state = rebuild(state, goals, wait_cost, order, session)
             self.method = method
+
+    def set_queues(self, queues: Iterable[Queue]) -> None:
+        """Other quotas from the next step on; every queue that a job is in must be among them.
+
+        Raises
+        ------
+        EventError
+            The queues are no tree, or lack that of a job; nothing has changed.
+        """
+        with self._timed:
+            queues, state = tuple(queues), self.state
+            try:
+                check_queues(queues, (live.job for live in state.jobs.values()))
+            except ValueError as error:
+                raise EventError(str(error)) from error
+            state.queues = queues
+            state.claim_anew()
 
     # Deciding --------------------------------------------------------------------------------------------------
     def prepare(self, now_s: float | None = None) -> None:

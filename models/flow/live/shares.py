@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.instances.flow import FlowJob
+from flowlex.instances.flow import FlowJob, Queue
+from flowlex.models.flow.claims import NO_LIMIT
 from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.sharing import Claims, Places
 
 __all__ = ["JobClaims"]
 
-_NO_LIMIT = 2**40
 #: Rows of the table.
-_COUNT, _LEAST, _MOST, _WEIGHT, _TOLD_COUNT, _TOLD_LOW, _TOLD_HIGH = range(7)
+_COUNT, _LEAST, _MOST, _WEIGHT, _QUEUE, _TOLD_COUNT, _TOLD_LOW, _TOLD_HIGH = range(8)
 
 
 class JobClaims:
@@ -22,47 +26,69 @@ class JobClaims:
     NumPy (a new job may change everybody's), and only those whose bounds differ are handed on.
     """
 
-    def __init__(self) -> None:
-        self._table = np.zeros((7, 64), np.int64)
+    def __init__(self, queues: Iterable[Queue] = ()) -> None:
+        self._table = np.zeros((8, 64), np.int64)
         self._names: list[str | None] = []
+        self._rules: list[Counter[Hashable]] = []
+        self._used: Counter[Hashable] = Counter()
         self._at: dict[str, int] = {}
+        self._places: Places | None = None
         self._stale = False
-        self._slots = -1
+        self.queues: tuple[Queue, ...] = tuple(queues)
+        self._number = {queue.name: k for k, queue in enumerate(self.queues)}
 
-    def put(self, job: FlowJob, count: int) -> None:
-        """A job arrives with ``count`` tasks."""
+    def changed_machines(self) -> None:
+        """Slots or labels are others than before."""
+        self._places = None
+        self._stale = True
+
+    def put(self, job: FlowJob, rules: Iterable[Hashable]) -> None:
+        """A job arrives with tasks that have these rules of where they may run."""
         if len(self._names) == self._table.shape[1]:
             self._make_room()
         at = self._at[job.name] = len(self._names)
         self._names.append(job.name)
-        self._table[:, at] = (count, 0, 0, 0, -1, 0, 0)
+        self._rules.append(Counter(rules))
+        if self._rules[at].keys() - self._used.keys():
+            self._places = None
+        self._used.update(self._rules[at])
+        queue = -1 if job.queue is None else self._number[job.queue]
+        self._table[:, at] = (self._rules[at].total(), 0, 0, 0, queue, -1, 0, 0)
         self.claim(job)
 
     def claim(self, job: FlowJob) -> None:
         """A job claims more or less."""
-        most = _NO_LIMIT if job.max_tasks is None else job.max_tasks
+        most = NO_LIMIT if job.max_tasks is None else job.max_tasks
         self._table[_LEAST : _WEIGHT + 1, self._at[job.name]] = (job.min_tasks, most, job.weight)
         self._stale = True
 
-    def lose(self, job: str) -> None:
+    def lose(self, job: str, rule: Hashable) -> None:
         """A task of a job ends."""
-        self._table[_COUNT, self._at[job]] -= 1
+        at = self._at[job]
+        self._table[_COUNT, at] -= 1
+        for table in (self._rules[at], self._used):
+            table[rule] -= 1
+            if not table[rule]:
+                del table[rule]
         self._stale = True
 
     def take(self, job: str) -> None:
         """A job leaves."""
         at = self._at.pop(job)
-        self._names[at] = None
-        self._table[:, at] = (0, 0, 0, 1, 0, 0, 0)
+        self._names[at], self._rules[at] = None, Counter()
+        self._table[:, at] = (0, 0, 0, 1, -1, 0, 0, 0)
         self._stale = True
 
-    def changed(self, shares: FairShares, slots: int) -> list[tuple[str, int, int]]:
+    def changed(self, shares: FairShares, places: Callable[[Iterable[Hashable]], Places]) -> list[tuple[str, int, int]]:
         """Jobs whose bounds are others than at the last call: name, fewest and most running tasks."""
-        if not self._stale and slots == self._slots:
+        if not self._stale:
             return []
-        self._stale, self._slots = False, slots
+        if self._places is None:
+            self._places = places(self._used)
         used = self._table[:, : len(self._names)]
-        low, high = shares.bounds(used[_COUNT], used[_LEAST], used[_MOST], used[_WEIGHT], slots)
+        claims = Claims(used[_COUNT], used[_LEAST], used[_MOST], used[_WEIGHT], used[_QUEUE], self._rules)
+        low, high = shares.bounds(claims, self.queues, self._places)
+        self._stale = False
         differs = (used[_TOLD_COUNT] != used[_COUNT]) | (used[_TOLD_LOW] != low) | (used[_TOLD_HIGH] != high)
         used[_TOLD_COUNT], used[_TOLD_LOW], used[_TOLD_HIGH] = used[_COUNT], low, high
         rows: Integers = np.flatnonzero(differs)
@@ -73,8 +99,8 @@ class JobClaims:
         """Close the gaps, or if there are few of them, take twice the room."""
         kept = [at for at, name in enumerate(self._names) if name is not None]
         room = self._table.shape[1]
-        table = np.zeros((7, room if 2 * len(kept) <= room else 2 * room), np.int64)
+        table = np.zeros((8, room if 2 * len(kept) <= room else 2 * room), np.int64)
         table[:, : len(kept)] = self._table[:, kept]
         self._table = table
-        self._names = [self._names[at] for at in kept]
+        self._names, self._rules = [self._names[at] for at in kept], [self._rules[at] for at in kept]
         self._at = {name: at for at, name in enumerate(self._names) if name is not None}

@@ -20,7 +20,7 @@ from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import write_atomically
-from flowlex.instances.flow import FlowInstance, FlowJob, Machine
+from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
 from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.blocks import base_of
@@ -72,6 +72,7 @@ def _of_scheduler(scheduler: FlowScheduler) -> dict[str, Any]:
         "fresh": list(state.fresh),
         "why": scheduler._why,
         "machines": [m.model_dump(mode="json") for m in state.cluster.machines.values()],
+        "queues": [queue.model_dump(mode="json") for queue in state.queues],
         "layout": state.cluster.layout.places,
         "jobs": [[j.job.model_dump(mode="json"), list(j.tasks)] for j in state.jobs.values()],
         "tasks": {n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart] for n, t in state.tasks.items()},
@@ -164,7 +165,8 @@ def _described(goals: Iterable[Goal]) -> list[str]:
 
 
 def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal, ...], certify: bool) -> FlowScheduler:
-    empty = FlowInstance(name=document["name"], machines=())
+    queues = tuple(Queue.model_validate(queue) for queue in document["queues"])
+    empty = FlowInstance(name=document["name"], machines=(), queues=queues)
     scheduler = FlowScheduler(empty, goals, certify=certify, **document["options"])
     state = scheduler.state
     session: NetworkSession | PhasedSession
@@ -188,8 +190,6 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     for job_document, tasks in document["jobs"]:
         job = FlowJob.model_validate(job_document)
         state.jobs[job.name] = LiveJob(job, dict.fromkeys(tasks))
-        if state.claims is not None:
-            state.claims.put(job, len(tasks))
         if job.different_machines:
             state._apart.setdefault(job.different_machines, {}).update(dict.fromkeys(tasks))
         by_name = {task.name: task for task in job.tasks}
@@ -205,6 +205,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
                 state.running += 1
                 state._on.setdefault(at, {})[name] = None
                 state.clock.start(name, started)
+    state.claim_anew()
     state.fresh = dict.fromkeys(document["fresh"])
     return scheduler
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Queue, RunningOn
 from flowlex.models.base import ModelError
+from flowlex.models.flow.claims import places_of, rule_of
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import ClusterView, Scale, Spot, TaskView
 from flowlex.models.flow.live.apart import ApartNetwork
@@ -72,7 +73,8 @@ class LiveState:
         self.now_s: float = 0.0
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
-        self.claims: JobClaims | None = None if self.rules.shares is None else JobClaims()
+        self.queues: tuple[Queue, ...] = cluster.queues
+        self.claims: JobClaims | None = None if self.rules.shares is None else JobClaims(self.queues)
         self.clock: Clock = Clock.of(self.rules.goals)
         self.running = 0
         self.slots = 0
@@ -80,6 +82,13 @@ class LiveState:
         self._mentions: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
         self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
+
+    def claim_anew(self) -> None:
+        """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
+        self.claims = claims = None if self.rules.shares is None else JobClaims(self.queues)
+        if claims is not None:
+            for live in self.jobs.values():
+                claims.put(live.job, [rule_of(self.rules, self.tasks[name]) for name in live.tasks])
 
     # Looking up ------------------------------------------------------------------------------------------------
     def task(self, name: str) -> LiveTask:
@@ -110,6 +119,7 @@ class LiveState:
         costs = self.slot_costs(machine)
         self.cluster.add(machine)
         self.slots += machine.slots
+        self.note_machines()
         self.network.add_machine(machine.name, costs)
         try:
             self._reprice_around(machine.name)
@@ -121,8 +131,14 @@ class LiveState:
         """Take a machine out."""
         self.slots -= self.cluster.machines[name].slots
         self.cluster.remove(name)
+        self.note_machines()
         self._reprice_around(name)
         self.network.remove_machine(name)
+
+    def note_machines(self) -> None:
+        """Shares depend on the machines, which have changed."""
+        if self.claims is not None:
+            self.claims.changed_machines()
 
     def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
         """(capacity, cost) of a machine's slots, within the limit."""
@@ -140,6 +156,8 @@ class LiveState:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
         if len(self.tasks) + len(job.tasks) > self.task_limit:
             raise EventError(f"job {job.name!r}: there would be more than {self.task_limit} tasks; raise task_limit")
+        if job.queue is not None and all(queue.name != job.queue for queue in self.queues):
+            raise EventError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist; see set_queues")
         rule = job.different_machines or ""
         present = self._apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
@@ -148,7 +166,7 @@ class LiveState:
         live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))
         self.jobs[job.name] = live
         if self.claims is not None:
-            self.claims.put(job, len(views))
+            self.claims.put(job, [rule_of(self.rules, view) for view in views])
         self.network.set_job(job.name, self.bounds(live, 0, len(views)))
         for view, offers, wait in priced:
             name = view.task.name
@@ -189,7 +207,7 @@ class LiveState:
                 self.network.forget(rule)
         del job.tasks[name]
         if self.claims is not None:
-            self.claims.lose(task.job)
+            self.claims.lose(task.job, rule_of(self.rules, task))
         if not job.tasks:
             if self.claims is not None:
                 self.claims.take(task.job)
@@ -259,7 +277,7 @@ class LiveState:
         """Bring the bounds of jobs up to the present shares; without shares nothing depends on the others."""
         if self.rules.shares is None or self.claims is None:
             return
-        for name, low, high in self.claims.changed(self.rules.shares, self.slots):
+        for name, low, high in self.claims.changed(self.rules.shares, lambda used: places_of(self.cluster, used)):
             self.network.set_job(name, self.bounds(self.jobs[name], low, high))
 
     def refresh_job(self, job: LiveJob) -> None:
@@ -365,7 +383,7 @@ class LiveState:
         ]
         machines = tuple(self.cluster.machines.values())
         # Between a loss of slots and the next step a machine may hold more than it has, so nothing is checked here.
-        return FlowInstance.model_construct(name=self.name, machines=machines, jobs=tuple(jobs))
+        return FlowInstance.model_construct(name=self.name, machines=machines, jobs=tuple(jobs), queues=self.queues)
 
     def _snapshot(self, task: LiveTask) -> FlowTask:
         known = self.cluster.machines

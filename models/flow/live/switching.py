@@ -8,7 +8,6 @@ from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.live.clock import Clock
 from flowlex.models.flow.live.network import Session
-from flowlex.models.flow.live.shares import JobClaims
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import TOP_CLASS, StrictOrder
@@ -32,12 +31,9 @@ def switch_goals(state: LiveState, goals: tuple[Goal, ...], wait_cost: float | N
     except ModelError:
         _price(state, *before)
         raise
-    state.claims = None if rules.shares is None else JobClaims()
-    for name, live in state.jobs.items():
-        if state.claims is None:
-            state.network.set_job(name, state.bounds(live, 0, 0))
-        else:  # all bounds are new, so the next step hands them all on
-            state.claims.put(live.job, len(live.tasks))
+    state.claim_anew()
+    for name, live in state.jobs.items() if state.claims is None else ():
+        state.network.set_job(name, state.bounds(live, 0, 0))
 
 
 def _price(
@@ -63,7 +59,7 @@ def rebuild(
     state: LiveState, goals: tuple[Goal, ...], wait_cost: float | None, order: StrictOrder, session: Session
 ) -> LiveState:
     """The same cluster, jobs and places with other goals on a network of their own."""
-    empty = FlowInstance(name=state.name, machines=())
+    empty = FlowInstance(name=state.name, machines=(), queues=state.queues)
     made = LiveState(empty, goals, session, wait_cost, state.rules.scale.factor, order, state.task_limit)
     made.now_s = state.now_s
     for machine in state.cluster.machines.values():

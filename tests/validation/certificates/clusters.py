@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue, RunningOn
 from flowlex.models.flow.goals import (
     Continuity,
     DataLocality,
@@ -17,7 +17,7 @@ from flowlex.models.flow.goals import (
     RandomCosts,
 )
 
-__all__ = ["GOALS", "random_cluster"]
+__all__ = ["GOALS", "queued", "random_cluster"]
 
 TAGS = ("gpu", "ssd", "rack:r0", "rack:r1", "machine:m0", "machine:m2")
 _RULES = {"j0": (Constraint(kind="avoided", resources=("ssd",), utility=0.5),)}
@@ -87,6 +87,13 @@ def random_cluster(seed: int, *, size: int = 12) -> FlowInstance:
         )
         left -= count
     return FlowInstance(name=f"cluster-{seed}", machines=machines, jobs=tuple(jobs))
+
+
+def queued(instance: FlowInstance) -> FlowInstance:
+    """The same with every job in one of two queues, one of which has a part of its own."""
+    queues = (Queue(name="a", min_tasks=2), Queue(name="b", weight=2), Queue(name="c", parent="b", max_tasks=2))
+    jobs = (j.model_copy(update={"queue": "abc"[k % 3]}) for k, j in enumerate(instance.jobs))
+    return FlowInstance.model_validate(instance.model_copy(update={"jobs": tuple(jobs), "queues": queues}).model_dump())
 
 
 def _task(rng: np.random.Generator, name: str, machines: tuple[Machine, ...], room: dict[str, int]) -> FlowTask:

@@ -17,7 +17,7 @@ from flowlex.instances.network import NetworkInstance
 from flowlex.models import model_for
 from flowlex.models.flow.offers import StageWeights
 from flowlex.validation.certificates import verify
-from tests.validation.certificates.clusters import GOALS, random_cluster
+from tests.validation.certificates.clusters import GOALS, queued, random_cluster
 from tests.validation.faults.seeding import NETWORKS, Change, array, faults_of, field, run_faults
 
 _FLOW, _GPU, _LOAD = "flowlex.models.flow", "flowlex.models.gpu", "flowlex.models.load"
@@ -109,10 +109,13 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.goals.costs:Continuity._credit": {"one more": lambda credit, *_: credit + 1, "none": lambda *_: 0},
     f"{_FLOW}.goals.costs:LoadSpread.slot_costs": {"flat": lambda costs, *_: [0] * len(costs)},
     f"{_FLOW}.goals.priority:Priority.waiting": {"one dearer": lambda cost, *_: cost + 1},
-    "flowlex.formulations.shares:whole_shares": {"a unit to the last": array(lambda s: (up(s), down(s)))},
+    f"{_FLOW}.sharing:whole_shares": {"a unit to the last": array(lambda s: (up(s), down(s)))},
+    f"{_FLOW}.sharing:_can_be_placed": {"always": lambda *_: True},
+    f"{_FLOW}.sharing:_by_network": {"a unit to the last": array(lambda s: (up(s), down(s))), "one less": array(down)},
+    f"{_FLOW}.sharing:guaranteed": {"nothing": lambda least, *_: least * 0},
     f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
-    f"{_FLOW}.model:FlowScheduling._placements": {
+    f"{_FLOW}.model:placements": {
         "one withdrawn": fewer,
         "the other way round": _swapped,
     },
@@ -321,7 +324,8 @@ _ROUNDS = [(37, "FSP"), (44, "FSP"), (51, "FSP"), (36, "FS"), (44, "FS"), (38, "
 FAMILIES: dict[str, Any] = {
     "flow": (
         FLOW,
-        [(random_cluster(k), GOALS[name]) for k, name in enumerate(GOALS, 3) if name not in ("none", "random")],
+        [(random_cluster(k), GOALS[name]) for k, name in enumerate(GOALS, 3) if name not in ("none", "random")]
+        + [(queued(random_cluster(k)), GOALS["weighted shares"]) for k in (20, 21, 24)],
         flow_value,
     ),
     "gpu": (

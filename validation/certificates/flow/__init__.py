@@ -20,6 +20,7 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.flow.goals import Problem, fairest
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
+from flowlex.validation.certificates.flow.shares import unfair
 from flowlex.validation.certificates.numbers import total, whole, wide
 
 __all__ = ["VERIFIER"]
@@ -184,18 +185,20 @@ def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
         if n > min(most, len(j.tasks))
     ]
     yield _none("no job runs more tasks than its share", above)
-    least, most, weight = asked
+    if problem.goals.by_kind["FairShares"]["kind"] != "caps":
+        same = all(lower == upper for lower, upper in schedule.shares)
+        why = unfair(problem, [lower for lower, _ in schedule.shares])
+        yield Check("shares are max-min fair", same and not why, detail=why)
+        return
+    least, most, _ = asked
     slots = sum(machine.slots for machine in problem.instance.machines)
     lower, upper = ([share[k] for share in schedule.shares] for k in (0, 1))
     if sum(least) > slots:  # the guarantees exceed the slots: scaled down in proportion
         scaled = fairest([0] * len(jobs), least, [max(1, n) for n in least], slots, lower)
         yield Check("guarantees scaled down to the slots", not scaled, detail=scaled)
         least = lower
-    if problem.goals.by_kind["FairShares"]["kind"] == "caps":
-        yield Check("guarantees and limits of the jobs", lower == least and upper == most)
-        return
-    why = fairest(least, most, weight, slots, lower)
-    yield Check("shares are max-min fair", lower == upper and not why, detail=why)
+    kept = lower == least and upper == most and not problem.instance.queues
+    yield Check("guarantees and limits of the jobs", kept)
 
 
 def _best(

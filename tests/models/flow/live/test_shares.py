@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.models.flow.claims import Rule
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.shares import JobClaims
+from flowlex.models.flow.sharing import Claims, Places
 
 
 @pytest.mark.parametrize("kind", ["max_min", "weighted", "caps"])
@@ -27,7 +29,7 @@ def test_random_events_give_the_shares_of_the_jobs_that_are_here(kind):
                 most = None if rng.random() < 0.5 else least + int(rng.integers(0, 3))
                 job = FlowJob(name=name, tasks=tasks, min_tasks=least, max_tasks=most, weight=int(rng.integers(1, 5)))
                 jobs[name], counts[name] = job, count
-                claims.put(job, count)
+                claims.put(job, [Rule()] * count)
                 continue
             name = str(rng.choice(list(jobs)))
             if draw < 0.7:
@@ -35,17 +37,19 @@ def test_random_events_give_the_shares_of_the_jobs_that_are_here(kind):
                 claims.claim(jobs[name])
             else:
                 counts[name] -= 1
-                claims.lose(name)
+                claims.lose(name, Rule())
                 if not counts[name]:
                     claims.take(name)
                     del jobs[name], counts[name]
                     told.pop(name, None)
         slots = 20 + step % 3
-        for name, low, high in claims.changed(shares, slots):
+        places = Places({frozenset([Rule()]): slots}, frozenset([Rule()]))
+        claims.changed_machines()
+        for name, low, high in claims.changed(shares, lambda _, places=places: places):
             new = (counts[name], low, high)
             assert told.get(name) != new, "handed on without a change"
             told[name] = new
-        assert claims.changed(shares, slots) == []
+        assert claims.changed(shares, lambda _: pytest.fail("asked again")) == []
         all_jobs = list(jobs.values())
         arrays = (
             [counts[j.name] for j in all_jobs],
@@ -53,7 +57,9 @@ def test_random_events_give_the_shares_of_the_jobs_that_are_here(kind):
             [99 if j.max_tasks is None else j.max_tasks for j in all_jobs],
             [j.weight for j in all_jobs],
         )
-        low, high = shares.bounds(*(np.array(a, np.int64) for a in arrays), slots)
+        columns = (np.array(a, np.int64) for a in arrays)
+        tables = [{Rule(): counts[j.name]} for j in all_jobs]
+        low, high = shares.bounds(Claims(*columns, np.full(len(all_jobs), -1), tables), (), places)
         assert [told[j.name][1:] for j in all_jobs] == list(zip(low.tolist(), high.tolist(), strict=True))
     assert len(claims._names) < 4 * len(jobs) + 64  # room is taken again
 

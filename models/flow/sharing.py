@@ -1,0 +1,213 @@
+r"""How many tasks of each job run: max-min fair at every level of a tree of queues, as far as placement allows.
+
+A node of the tree (a queue, or a job) has a guarantee, a limit and a weight. Its running tasks come in an order: first
+those within the guarantee, the k-th of g at k / g, then the others, at k / weight; ties go to the earlier node. Among
+the children of one node the shares are max-min fair if no task that runs comes later in this order than one that could
+run in its place. Queues lend what they cannot use, as only tasks that are there count.
+
+Without rules of placement this is water filling from the top of the tree down. Where the shares so found cannot be
+placed together, a network decides: tasks of one job with the same rules go to machines that tell no rule apart, or
+wait; waiting tasks flow up the tree, the k-th running task of a node being lost at a cost that falls with its place in
+the order. The levels are minimised one after the other, from the top. What can run is an M-convex set, on which the
+least sum of such costs is the lexicographically fairest vector, whatever the costs, if they are ordered so (Frank and
+Murota, "Decreasing minimization on M-convex sets", 2022). So shares are exactly fair at the top level; below it they
+are where placement does not tie the shares of several queues together, and otherwise those of the least sum. Tasks that
+keep apart (`FlowJob.different_machines`) count here as if they did not.
+Source: reconstructed (Sirius has flat shares without placement).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import maximum_flow
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.formulations.lexicographic.network import solve_lexicographic
+from flowlex.formulations.shares import whole_shares
+from flowlex.instances.flow import Queue
+
+__all__ = ["Claims", "Places", "fair_shares", "guaranteed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """What jobs claim.
+
+    Attributes
+    ----------
+    count, least, most, weight
+        (J,) tasks that are here, that should and that may run, and weights.
+    queue
+        (J,) number of each job's queue, -1 for none.
+    rules
+        J tables: tasks by the rule of where they may run.
+    """
+
+    count: Integers
+    least: Integers
+    most: Integers
+    weight: Integers
+    queue: Integers
+    rules: Sequence[Mapping[Hashable, int]]
+
+    def cells(self) -> list[tuple[int, Hashable, int]]:
+        """Job, rule and number of tasks that have both."""
+        return [(job, rule, count) for job, table in enumerate(self.rules) for rule, count in table.items()]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Slots of machines that no rule tells apart, by the rules that they meet; ``used``: all rules there are."""
+
+    slots: Mapping[frozenset[Hashable], int]
+    used: frozenset[Hashable]
+
+    @property
+    def total(self) -> int:
+        """All slots."""
+        return sum(self.slots.values())
+
+    @property
+    def alike(self) -> bool:
+        """Whether every task may take every slot."""
+        return all(rules >= self.used for rules in self.slots)
+
+
+def guaranteed(least: Integers, slots: int) -> Integers:
+    """The minima that the slots can hold: as they are, or scaled down in proportion where they exceed the slots."""
+    if int(least.sum()) <= slots:
+        return least
+    return whole_shares(np.zeros_like(least), least, np.maximum(least, 1), slots)
+
+
+def fair_shares(claims: Claims, queues: Sequence[Queue], places: Places, *, weighted: bool) -> Integers:
+    """(J,) running tasks of each job; see the module.
+
+    Parameters
+    ----------
+    weighted
+        Whether weights count; all are 1 otherwise.
+    """
+    tree = _Tree(claims, queues, weighted)
+    shares = tree.filled(places.total)
+    if places.alike or _can_be_placed(claims, shares, places):
+        return shares
+    return _by_network(claims, tree, places)
+
+
+class _Tree:
+    """Queues, then jobs, as nodes; the root is -1."""
+
+    def __init__(self, claims: Claims, queues: Sequence[Queue], weighted: bool) -> None:
+        at = {queue.name: number for number, queue in enumerate(queues)}
+        above = np.array([-1 if queue.parent is None else at[queue.parent] for queue in queues], np.int64)
+        self.queues = len(queues)
+        self.parent: Integers = np.concatenate((above, claims.queue))
+        depth = np.ones(len(queues) + 1, np.int64)  # that of the root, which is last and number -1, is 0
+        depth[-1] = 0
+        for _ in queues:
+            depth[:-1] = depth[above] + 1
+        self.depth: Integers = depth[self.parent] + 1
+        none = np.zeros(len(queues), np.int64)
+        self.count: Integers = np.concatenate((none, claims.count))
+        self.demand: Integers = np.concatenate((none, np.minimum(claims.most, claims.count)))
+        for number in sorted(range(len(queues)), key=lambda q: -int(self.depth[q])):
+            below, limit = self.parent == number, queues[number].max_tasks
+            self.count[number], wanted = self.count[below].sum(), int(self.demand[below].sum())
+            self.demand[number] = wanted if limit is None else min(limit, wanted)
+        least, weight = (np.array([getattr(q, name) for q in queues], np.int64) for name in ("min_tasks", "weight"))
+        self.least: Integers = np.minimum(np.concatenate((least, claims.least)), self.demand)
+        self.weight: Integers = np.concatenate((weight, claims.weight))
+        if not weighted:
+            self.weight = np.ones_like(self.weight)
+
+    def filled(self, slots: int) -> Integers:
+        """(J,) shares by water filling from the top down, as if every task could run anywhere."""
+        share = np.zeros(len(self.parent), np.int64)
+        for node in [-1, *sorted(range(self.queues), key=lambda q: self.depth[q])]:
+            below = np.flatnonzero(self.parent == node)
+            units = slots if node < 0 else int(share[node])
+            least = guaranteed(self.least[below], units)
+            share[below] = whole_shares(least, self.demand[below], self.weight[below], units)
+        return share[self.queues :]
+
+    def ranks(self, depth: int, slots: int) -> tuple[Integers, Integers]:
+        """Nodes of one depth, each as often as it may have running tasks, and the place in the order of each task."""
+        bits = 2 * int(max(self.weight.max(initial=1), self.least.max(initial=1))).bit_length()
+        order = []
+        for node in np.flatnonzero(self.depth == depth).tolist():
+            least, weight = int(self.least[node]), int(self.weight[node])
+            for k in range(1, min(int(self.demand[node]), slots) + 1):
+                inside = k <= least
+                order.append((not inside, (k << bits) // (least if inside else weight), node))
+        order.sort()
+        return np.array([node for *_, node in order], np.int64), np.arange(len(order))
+
+
+def _can_be_placed(claims: Claims, shares: Integers, places: Places) -> bool:
+    """Whether so many tasks of each job find places together: a maximum flow."""
+    cells = claims.cells()
+    first, kinds = len(shares) + 1, list(places.slots)
+    machine = first + len(cells)
+    sink = machine + len(kinds)
+    by_rule: dict[Hashable, list[int]] = {}
+    for k, rules in enumerate(kinds):
+        for rule in rules:
+            by_rule.setdefault(rule, []).append(machine + k)
+    arcs = [(0, 1 + j, int(share)) for j, share in enumerate(shares)]
+    for cell, (j, rule, count) in enumerate(cells, first):
+        arcs.append((1 + j, cell, count))
+        arcs += [(cell, kind, count) for kind in by_rule.get(rule, ())]
+    arcs += [(machine + k, sink, slots) for k, slots in enumerate(places.slots.values())]
+    rows, columns, room = zip(*arcs, strict=True)
+    graph = coo_array((np.array(room, np.int32), (rows, columns)), shape=(sink + 1, sink + 1)).tocsr()
+    return int(maximum_flow(graph, 0, sink).flow_value) == int(shares.sum())
+
+
+def _by_network(claims: Claims, tree: _Tree, places: Places) -> Integers:
+    """(J,) shares from the network of the module."""
+    network, first = _network(claims, tree, places)
+    costs = []
+    for depth in range(1, int(tree.depth.max(initial=0)) + 1):
+        cost = np.zeros(network.arc_count, np.int64)
+        nodes, ranks = tree.ranks(depth, places.total)
+        cost[first[depth] : first[depth] + len(nodes)] = len(nodes) - ranks
+        costs.append(cost)
+    outcome = solve_lexicographic(network, costs, "network")[-1].outcome
+    assert outcome.values is not None
+    flow = np.rint(outcome.values).astype(np.int64)
+    job = network.node_blocks["node"].start + tree.queues
+    waiting = np.bincount(network.tail, weights=flow, minlength=network.node_count)[job : job + len(claims.count)]
+    return tree.count[tree.queues :] - waiting.astype(np.int64)
+
+
+def _network(claims: Claims, tree: _Tree, places: Places) -> tuple[FlowNetwork, dict[int, int]]:
+    """The network, and the first arc of the running tasks of each depth."""
+    net = NetworkBuilder("shares")
+    cells = claims.cells()
+    kinds = list(places.slots)
+    cell = net.nodes("cell", len(cells), supply=[count for *_, count in cells])
+    node = net.nodes("node", len(tree.parent))
+    kind = net.nodes("machines", len(kinds))
+    sink = net.nodes("sink", 1, supply=-int(sum(count for *_, count in cells)))
+    pairs = [(c, k) for c, (_, rule, _) in enumerate(cells) for k, rules in enumerate(kinds) if rule in rules]
+    ends = np.array(pairs, np.int64).reshape(-1, 2)
+    net.arcs("runs", cell[ends[:, 0]], kind[ends[:, 1]])
+    net.arcs("slots", kind, sink, upper=list(places.slots.values()))
+    net.arcs("waits", cell, node[[tree.queues + j for j, *_ in cells]])
+    above = np.where(tree.parent < 0, int(sink[0]), node[tree.parent])
+    must = tree.count - np.minimum(tree.demand, places.total)
+    start = len(ends) + len(kinds) + len(cells)
+    net.arcs("must wait", node, above, lower=must, upper=must)
+    start += len(node)
+    first = {}
+    for depth in range(1, int(tree.depth.max(initial=0)) + 1):
+        nodes, _ = tree.ranks(depth, places.total)
+        net.arcs(f"level {depth}", node[nodes], above[nodes], upper=1)
+        first[depth], start = start, start + len(nodes)
+    return net.build(), first
