@@ -145,7 +145,7 @@ def _flowlex(instance: Any, **options: Any) -> Row:
     size = instance.arrays.size_mb
     levels = ", ".join(f"{count} at {s}" for s, count in list(solution.levels.items())[:4])
     return {
-        "columns": solution.runs.count,
+        "blocks": len(solution.blocks.item),
         "MB in plan": f"{size[solution.grid.transfer].sum():.0f} of {size.sum():.0f}",
         "levels proven": f"{solution.lowest} and above" if solution.lowest > 1 else "all",
         "answer": levels,

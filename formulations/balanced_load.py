@@ -6,9 +6,9 @@ smallest possible sum over the slots of ``max(load - c, 0)``. It is therefore th
 sorted loads, and the minimum of every separable convex function. It needs no solver:
 
 1. The interval of greatest intensity (amount that must lie inside / length) is loaded with just that intensity,
-   rounded down or up slot by slot; nothing else may use it. Cut it out of time and repeat.
-2. Inside such an interval, earliest deadline first meets all windows, because evenly rounded slot capacities
-   leave every subinterval at least the whole part of what its length is due, and no demand exceeds that.
+   rounded down or up; nothing else may use it. Cut it out of time and repeat.
+2. Inside such an interval, earliest deadline first meets all windows, because evenly rounded capacities of its cells
+   leave every run of cells at least the whole part of what its length is due, and no demand exceeds that.
 
 Why it is least: with S_c the slots of intensity above c, at least ``amount confined to S_c - c |S_c|`` lies
 above c whatever one does (that is the dual bound), and here no more does.
@@ -22,6 +22,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,59 +36,69 @@ _SAFE = 2**62
 
 @dataclass(frozen=True, eq=False)
 class BalancedLoad:
-    """The least majorised spread of some items over slots ``first .. first + len(band) - 1``.
+    """The least majorised spread of some items over the cells between neighbouring starts and stops. N cells.
 
     Attributes
     ----------
+    edge
+        (N + 1,) first slot of every cell, and the end.
     band
-        (slots,) the load of a slot lies in ``band .. band + 1``; -1 where no item has its window. ``band >= c``
-        are the slots of S_c, the proof that no spread puts less above c.
-    item, slot, amount
-        (entries,) the spread: positive amounts only.
+        (N,) the load of every slot of a cell lies in ``band .. band + 1``; -1 where no item has its window. The slots
+        of ``band >= c`` are S_c, the proof that no spread puts less above c.
+    item, cell, amount
+        (entries,) the spread: positive amounts only. A cell's load is its total, slot by slot as even as can be.
     """
 
-    first: int
+    edge: Integers
     band: Integers
     item: Integers
-    slot: Integers
+    cell: Integers
     amount: Integers
 
 
-def balance(start: Integers, stop: Integers, amount: Integers) -> BalancedLoad:
-    """Spread items as evenly as possible (see the module).
+def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | None = None) -> BalancedLoad:
+    """Spread items as evenly as possible (see the module); work grows with items, not with slots.
 
     Parameters
     ----------
     start, stop, amount
         (items,) int64; ``start < stop``, amounts positive.
+    also
+        More slots at which cells begin.
     """
     if (start >= stop).any() or (amount <= 0).any():
         raise ValueError("every item needs a window of at least one slot and a positive amount")
     check_total(amount)
-    low, high = int(start.min()), int(stop.max())
-    free = np.arange(low, high)
-    band = np.full(high - low, -1, np.int64)
-    begin, end = start - low, stop - low
+    edge = np.unique(np.concatenate([start, stop] if also is None else [start, stop, also]))
+    edge = edge[(edge >= start.min()) & (edge <= stop.max())]
+    length = np.diff(edge)
+    first, last = np.searchsorted(edge, start), np.searchsorted(edge, stop)
+    band = np.full(len(length), -1, np.int64)
+    free = np.ones(len(length), np.bool_)  # cells that no critical interval has taken
     left = np.arange(len(start))
     entries: list[tuple[int, int, int]] = []
     while len(left):
-        a, b, total = _critical(begin[left], end[left], amount[left])
+        clock = np.concatenate([[0], np.cumsum(np.where(free, length, 0))])
+        begin, end = clock[first[left]], clock[last[left]]
+        a, b, total = _critical(begin, end, amount[left])
         if total <= b - a:  # at most one a slot everywhere: what is left needs no further cutting
-            for k in left.tolist():
-                inside = free[begin[k] : end[k]]
-                band[inside - low] = 0
-            entries += _earliest_deadline(left, begin, end, amount, free, np.ones(len(free), np.int64), 0)
+            used = np.zeros(len(length) + 1, np.int64)
+            np.add.at(used, first[left], 1)
+            np.add.at(used, last[left], -1)
+            inside = np.flatnonzero(free & (np.cumsum(used)[:-1] > 0))
+            band[inside] = 0
+            entries += _earliest_deadline(left, first, last, amount, inside, length[inside].tolist())
             break
-        inside = free[a:b]
-        band[inside - low] = -(-total // (b - a)) - 1
-        chosen = left[(begin[left] >= a) & (end[left] <= b)]
-        entries += _earliest_deadline(chosen, begin, end, amount, inside, even_split(total, b - a), a)
-        left = left[(begin[left] < a) | (end[left] > b)]
-        free = np.concatenate([free[:a], free[b:]])
-        begin = np.where(begin <= a, begin, np.maximum(begin - (b - a), a))
-        end = np.where(end <= a, end, np.maximum(end - (b - a), a))
+        inside = np.flatnonzero(free & (clock[:-1] >= a) & (clock[1:] <= b))
+        band[inside] = -(-total // (b - a)) - 1
+        chosen = left[(begin >= a) & (end <= b)]
+        steps = [(int(at) - a) * total // (b - a) for at in [*clock[inside].tolist(), b]]  # Python's own: no overflow
+        room = [high - low for low, high in pairwise(steps)]
+        entries += _earliest_deadline(chosen, first, last, amount, inside, room)
+        left = left[(begin < a) | (end > b)]
+        free[inside] = False
     found = np.array(entries, dtype=np.int64).reshape(-1, 3)
-    return BalancedLoad(low, band, found[:, 0], found[:, 1], found[:, 2])
+    return BalancedLoad(edge, band, found[:, 0], found[:, 1], found[:, 2])
 
 
 def even_split(total: int, length: int, phase: float = 0.0) -> Integers:
@@ -129,29 +140,23 @@ def _critical(begin: Integers, end: Integers, amount: Integers) -> tuple[int, in
 
 
 def _earliest_deadline(
-    chosen: Integers,
-    begin: Integers,
-    end: Integers,
-    amount: Integers,
-    slots: Integers,
-    capacity: Integers,
-    shift: int,
+    chosen: Integers, first: Integers, last: Integers, amount: Integers, cells: Integers, capacity: list[int]
 ) -> list[tuple[int, int, int]]:
-    """Serve the chosen items slot by slot, the one that ends first going first."""
-    coming = sorted(chosen.tolist(), key=lambda k: int(begin[k]))
+    """Serve the chosen items cell by cell, the one that ends first going first."""
+    coming = sorted(chosen.tolist(), key=lambda k: int(first[k]))
     todo = {k: int(amount[k]) for k in coming}
     active: list[tuple[int, int]] = []
     entries: list[tuple[int, int, int]] = []
     following = 0
-    for position, room in enumerate(capacity.tolist()):
-        while following < len(coming) and begin[coming[following]] - shift <= position:
-            heapq.heappush(active, (int(end[coming[following]]), coming[following]))
+    for cell, room in zip(cells.tolist(), capacity, strict=True):
+        while following < len(coming) and first[coming[following]] <= cell:
+            heapq.heappush(active, (int(last[coming[following]]), coming[following]))
             following += 1
         while room and active:
             deadline, k = active[0]
             sent = min(room, todo[k])
-            assert deadline - shift > position, "an even split leaves no item behind"
-            entries.append((k, int(slots[position]), sent))
+            assert deadline > cell, "an even split leaves no item behind"
+            entries.append((k, cell, sent))
             todo[k] -= sent
             room -= sent
             if todo[k] == 0:

@@ -2,104 +2,110 @@
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
+from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid
 
 __all__ = ["fill", "greedy_schedule"]
 
+#: Port (ingress after egress), first slot, end, and units of it that are taken in each slot.
+Taken = tuple[Integers, Integers, Integers, Integers]
 
-def greedy_schedule(grid: Grid) -> tuple[Integers, int]:
+
+def greedy_schedule(grid: Grid) -> tuple[Blocks, int]:
     """Send as early and as fast as the ports allow, the earliest deadline first.
 
     Returns
     -------
-    rate
-        (columns of the grid,) units in every slot of every window.
-    missed
-        Units that did not arrive within their windows.
+    blocks, missed
+        The schedule, and the units that did not arrive within their windows.
     """
-    columns = grid.columns
-    rate = np.zeros(columns.count, np.int64)
-    left = grid.units.copy()
-    waiting = sorted(range(grid.count), key=lambda k: int(grid.start[k]), reverse=True)
-    active: list[tuple[int, int]] = []
-    slot = 0
-    while waiting or active:
-        if not active:
-            slot = max(slot, int(grid.start[waiting[-1]]))
-        while waiting and grid.start[waiting[-1]] <= slot:
-            k = waiting.pop()
-            heapq.heappush(active, (int(grid.stop[k]), k))
-        out, into = grid.out_units.copy(), grid.in_units.copy()
-        later = []
-        for stop, k in sorted(active):
-            if stop <= slot:
-                continue
-            i, j = grid.sender[k], grid.receiver[k]
-            sent = min(int(left[k]), int(out[i]), int(into[j]))
-            rate[columns.offset[k] + slot - grid.start[k]] = sent
-            left[k] -= sent
-            out[i] -= sent
-            into[j] -= sent
-            if left[k]:
-                later.append((stop, k))
-        active = later
-        heapq.heapify(active)
-        slot += 1
-    return rate, int(left.sum())
+    stop = grid.stop.tolist()
+    served = _serve(
+        grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start, stop, lambda k: (stop[k], k)
+    )
+    return served, int(grid.units.sum() - served.amount.sum())
 
 
 def fill(
-    out_room: NDArray[np.int64],
-    in_room: NDArray[np.int64],
     out_units: Integers,
     in_units: Integers,
     sender: Integers,
     receiver: Integers,
     units: Integers,
     start: Integers,
-) -> tuple[Integers, NDArray[np.int64]]:
+    taken: Taken | None = None,
+) -> tuple[Integers, Blocks]:
     """Send items, first come first served, on what the ports have left.
-
-    Parameters
-    ----------
-    out_room, in_room
-        (M, horizon) units left; beyond the horizon ports are free.
 
     Returns
     -------
-    end
-        (items,) end slot of each.
-    sent
-        (n, 3) item, slot and units, in order of time.
+    end, blocks
+        (items,) end slot of each; what each sends when.
     """
-    entries: list[tuple[int, int, int]] = []
+    begin = start.tolist()
+    served = _serve(out_units, in_units, sender, receiver, units, start, None, lambda k: (begin[k], k), taken)
     end = np.zeros(len(units), np.int64)
-    left = units.copy()
-    waiting = sorted(range(len(units)), key=lambda k: (int(start[k]), k), reverse=True)
+    np.maximum.at(end, served.item, served.end)
+    return end, served
+
+
+def _serve(
+    out_units: Integers,
+    in_units: Integers,
+    sender: Integers,
+    receiver: Integers,
+    units: Integers,
+    start: Integers,
+    stop: list[int] | None,
+    first: Callable[[int], tuple[int, int]],
+    taken: Taken | None = None,
+) -> Blocks:
+    """Give every item, in an order, what is left of its ports; rates change only at events, between which nothing is
+    looked at: an item arrives, is sent or runs out of time, or what is taken of a port changes.
+    """
+    machines = len(out_units)
+    room = np.concatenate([out_units, in_units]).tolist()
+    changes: dict[int, list[tuple[int, int]]] = {}
+    for port, begin, end, amount in zip(*(each.tolist() for each in taken or ()), strict=True):
+        changes.setdefault(begin, []).append((port, -amount))
+        changes.setdefault(end, []).append((port, amount))
+    marks = sorted(changes, reverse=True)
+    out, into, left = sender.tolist(), (receiver + machines).tolist(), units.tolist()
+    waiting = sorted(range(len(left)), key=lambda k: (int(start[k]), k), reverse=True)
     active: list[int] = []
-    slot, horizon = 0, out_room.shape[1]
+    entries: list[tuple[int, int, int, int]] = []
+    slot = 0
     while waiting or active:
         if not active:
             slot = max(slot, int(start[waiting[-1]]))
+        while marks and marks[-1] <= slot:
+            for port, change in changes[marks.pop()]:
+                room[port] += change
         while waiting and start[waiting[-1]] <= slot:
             active.append(waiting.pop())
-        out = out_room[:, slot].copy() if slot < horizon else out_units.copy()
-        into = in_room[:, slot].copy() if slot < horizon else in_units.copy()
-        slot += 1
+        active = sorted((k for k in active if stop is None or stop[k] > slot), key=first)
+        free, sending = room.copy(), []
         for k in active:
-            sent = min(int(left[k]), int(out[sender[k]]), int(into[receiver[k]]))
-            if sent:
-                entries.append((k, slot - 1, sent))
-            left[k] -= sent
-            out[sender[k]] -= sent
-            into[receiver[k]] -= sent
-            if not left[k]:
-                end[k] = slot
+            rate = min(left[k], free[out[k]], free[into[k]])
+            if rate:
+                sending.append((k, rate))
+                free[out[k]] -= rate
+                free[into[k]] -= rate
+        until = [left[k] // rate for k, rate in sending]
+        until += [marks[-1] - slot] if marks else []
+        until += [int(start[waiting[-1]]) - slot] if waiting else []
+        until += [stop[k] - slot for k in active] if stop is not None else []
+        if not active:
+            continue
+        steps = min(until)
+        for k, rate in sending:
+            entries.append((k, slot, slot + steps, rate * steps))
+            left[k] -= rate * steps
         active = [k for k in active if left[k]]
-    return end, np.array(entries, np.int64).reshape(-1, 3)
+        slot += steps
+    return Blocks.of(*np.array(entries, np.int64).reshape(-1, 4).T)

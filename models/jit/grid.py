@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,11 @@ from flowlex.instances.rounding import WHOLE
 from flowlex.models.base import ModelError
 from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
-__all__ = ["Grid", "GridCost", "Load", "Runs", "Segments", "ShareOf", "Windows", "make_grid"]
+__all__ = ["Grid", "GridCost", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
 
 Load: TypeAlias = Literal["pair", "port"]
 Windows: TypeAlias = Literal["strict", "elastic"]
 ShareOf: TypeAlias = Literal["transfers", "bytes"]
-
-#: More slots of windows (a number for each is held) than this are refused.
-MOST_SLOTS = 50_000_000
 
 #: A slot after all others.
 NEVER = 1 << 60
@@ -37,7 +34,7 @@ NEVER = 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Rows of consecutive slots, numbered through: row k is slots ``first[k] .. last[k] - 1``.
+    """Rows of consecutive cells, numbered through: row k is cells ``first[k] .. last[k] - 1``.
 
     Attributes
     ----------
@@ -70,27 +67,6 @@ class Runs:
     def entry(self, row: Integers, slot: Integers) -> Integers:
         """Numbers of the entries at these rows and slots (which must lie inside)."""
         return np.asarray(self.offset[row] + slot - self.first[row])
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """A schedule as runs: (R,) arrays; run r sends ``rate`` units of ``item`` in each slot ``begin .. end - 1``."""
-
-    item: Integers
-    begin: Integers
-    end: Integers
-    rate: NDArray[Any]
-
-    @classmethod
-    def of(cls, runs: Runs, rate: NDArray[Any]) -> Segments:
-        """Join neighbouring slots of one rate; empty slots are left out."""
-        used = np.flatnonzero(rate)
-        if not len(used):
-            return cls(used, used, used, rate[:0])
-        item, slot, amount = runs.row[used], runs.slot[used], rate[used]
-        breaks = (np.diff(item) != 0) | (np.diff(slot) != 1) | (np.diff(amount) != 0)
-        first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
-        return cls(item[first], slot[first], slot[last] + 1, amount[first])
 
 
 @dataclass(frozen=True)
@@ -169,11 +145,6 @@ class Grid:
         return int(self.stop.max(initial=0))
 
     @cached_property
-    def columns(self) -> Runs:
-        """One row per transfer: the slots of its window."""
-        return Runs(self.start, self.stop)
-
-    @cached_property
     def pair(self) -> Integers:
         """(F,) number of the transfer's (sender, receiver)."""
         key = self.sender * len(self.out_units) + self.receiver
@@ -194,6 +165,12 @@ class Grid:
         most = np.zeros(self.units_of_load("pair"), np.int64)
         most[self.pair] = self.cap
         return most
+
+    def widened_slots(self, which: Integers) -> Integers:
+        """Slots by which windows of some transfers were widened: lateness tells them apart."""
+        late, stop = np.maximum(self.due[which], self.start[which]), self.stop[which]
+        wide = np.flatnonzero(late < stop)
+        return np.concatenate([np.zeros(0, np.int64), *(np.arange(late[k], stop[k]) for k in wide.tolist())])
 
     def seconds(self, slot: Integers) -> NDArray[np.float64]:
         """When slots begin, on the instance's clock."""
@@ -249,8 +226,7 @@ def make_grid(
     Raises
     ------
     ModelError
-        With strict windows: a window is shorter than its transfer takes at full rate (named). The grid is so fine
-        that the windows have too many slots.
+        With strict windows: a window is shorter than its transfer takes at full rate (named).
     """
     latest = latest_arrival_times(instance, lat)
     arrays = instance.arrays
@@ -280,7 +256,6 @@ def make_grid(
     if windows == "strict":
         _refuse_short(grid)
     _refuse_firm(grid)
-    _refuse_sizes(grid)
     return grid
 
 
@@ -331,19 +306,6 @@ def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers,
         at = np.flatnonzero(~np.isnan(seconds))
         end[at] = [ends[job[k], float(seconds[k])] for k in at.tolist()]
     return int(origin), start + whole[arrays.job], due + whole[arrays.job], firm + whole[arrays.job]
-
-
-def _refuse_sizes(grid: Grid) -> None:
-    """Refuse a grid of more slots than memory holds, before they are made."""
-    slots = int((grid.stop - grid.start).sum())
-    if slots <= MOST_SLOTS:
-        return
-    k = int((grid.stop - grid.start).argmax())
-    raise ModelError(
-        f"the windows have {slots:.3g} slots of {grid.instance.slot_s:g} s in all, {grid.name(k)!r} alone "
-        f"{int(grid.stop[k] - grid.start[k]):.3g}; at most {MOST_SLOTS:.0e} are planned: use a longer slot_s, fewer "
-        "jobs, or a smaller share"
-    )
 
 
 def _refuse_short(grid: Grid) -> None:

@@ -15,19 +15,19 @@ of every part is.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.levels import WHOLE
 from flowlex.formulations.outcome import Infeasibility, Status
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.grid import Grid, Runs
+from flowlex.models.jit.blocks import Blocks, overfull
+from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.program import Cells, base_program
 from flowlex.models.jit.proofs import band_proofs
 from flowlex.models.jit.search import Plan, Ports, Search, SearchState
+from flowlex.models.jit.settling import settle
 from flowlex.models.jit.stages import all_staged, face_point, split, staged_together
-from flowlex.models.jit.structure import Bands, components, find_bands, port_overload, relieve, spread
+from flowlex.models.jit.structure import components, find_bands, port_overload
 from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["Plan", "Search", "find_plan"]
@@ -40,15 +40,11 @@ def find_plan(grid: Grid, search: Search) -> Plan:
     plan = _find_plan(grid, search)
     if plan.status is not Status.TIME_LIMIT:
         return plan
-    out, into = (np.zeros((len(most), 0), np.int64) for most in (grid.out_units, grid.in_units))
-    end, sent = fill(out, into, grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
+    end, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
     if (end > (grid.stop if search.windows == "strict" else grid.firm)).any():
         return plan
-    runs = Runs(grid.start, end)
-    rate = np.zeros(runs.count, np.int64)
-    rate[runs.entry(sent[:, 0], sent[:, 1])] = sent[:, 2]
     message = "time ran out before the first program was solved: first come, first served; no level is proven"
-    return Plan(Status.FEASIBLE, runs, rate, (), ("first come, first served",), plan.largest_bound, message=message)
+    return Plan(Status.FEASIBLE, blocks, (), ("first come, first served",), plan.largest_bound, message=message)
 
 
 def _find_plan(grid: Grid, search: Search) -> Plan:
@@ -57,24 +53,24 @@ def _find_plan(grid: Grid, search: Search) -> Plan:
         return state.plan(0)
     overload, ports = port_overload(grid)
     if overload and search.windows == "strict":
-        return _infeasible(grid, overload)
+        return _infeasible(overload)
     if search.presolve:
         return _from_structure(state, ports)
     everything = np.arange(grid.count)
     overloaded = bool(overload) or (search.windows == "elastic" and bool((grid.stop > grid.due).any()))
     if overloaded or not staged_together(state, everything, None, 0, elastic=False):
         if search.windows == "strict":
-            return _infeasible(grid, _explain(grid, everything, search))
+            return _infeasible(_explain(grid, everything, search))
         if not staged_together(state, everything, None, 0, elastic=True):
-            return _infeasible(grid, _FIRM)
+            return _infeasible(_FIRM)
     return state.plan(0)
 
 
 def _from_structure(state: SearchState, ports: Ports) -> Plan:
     """Bands first; then, around the ports that they break, programs (see the module)."""
     grid, search = state.grid, state.search
-    bands = find_bands(grid, search.load)
-    state.keep(np.arange(grid.count), grid.columns, bands.rate.copy())
+    bands = find_bands(grid, search.load, widened=search.windows == "strict")
+    state.keep(np.arange(grid.count), bands.blocks)
     late = ports[0][grid.sender] | ports[1][grid.receiver]
     if search.windows == "elastic":
         late |= grid.stop > grid.due
@@ -90,17 +86,18 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         for members in split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
             found = None if staged_ones[members].any() else face_point(state, bands, members, active)
             if found is not None:
-                state.keep(members, *found)
+                state.keep(members, found)
             else:
                 hard.append(members)
                 staged_ones[members] = True
         if not all_staged(state, hard, active, bands, late):
-            return _infeasible(
-                grid, _FIRM if search.windows == "elastic" else _explain(grid, np.concatenate(hard), search)
-            )
+            return _infeasible(_FIRM if search.windows == "elastic" else _explain(grid, np.concatenate(hard), search))
         if not state.status.has_answer:
             return state.plan(bands.largest)
-        over = _relieve(state, bands, ~staged_ones)
+        over = overfull(grid, state.blocks)
+        if search.load == "pair" and state.blocks.whole and (over[0].any() or over[1].any()):
+            state.blocks = settle(grid, state.blocks, over, ~staged_ones)
+            over = overfull(grid, state.blocks)
         new = (over[0] & ~active[0], over[1] & ~active[1])
         if not new[0].any() and not new[1].any():
             break
@@ -115,24 +112,6 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
     return state.plan(bands.largest)
 
 
-def _relieve(state: SearchState, bands: Bands, movable: NDArray[np.bool_]) -> Ports:
-    """Move units within bands; return the ports that are still over their capacity."""
-    grid = state.grid
-    runs, rate = state.joined()
-    out, into = spread(grid, runs, rate)
-    limits = (grid.out_units[:, None], grid.in_units[:, None])
-    whole = np.issubdtype(rate.dtype, np.integer)
-    if whole and state.search.load == "pair" and ((out > limits[0]).any() or (into > limits[1]).any()):
-        own = np.zeros(grid.columns.count, np.int64)
-        inside = movable[grid.columns.row]
-        own[inside] = rate[movable[runs.row]]
-        relieve(grid, bands, own, movable, out, into)
-        chosen = np.flatnonzero(movable)
-        for k in chosen.tolist():
-            state.rates[k] = own[grid.columns.offset[k] : grid.columns.offset[k + 1]]
-    return np.any(out > limits[0] + WHOLE, axis=1), np.any(into > limits[1] + WHOLE, axis=1)
-
-
 def _explain(grid: Grid, members: Integers, search: Search) -> str:
     """Say which rows of the ports cannot hold together, by the program's own names."""
     cells = Cells(grid, members, grid.stop[members], search.horizon)
@@ -141,11 +120,5 @@ def _explain(grid: Grid, members: Integers, search: Search) -> str:
     return f"{reason} Pass windows='elastic' to accept the least total lateness."
 
 
-def _infeasible(grid: Grid, message: str) -> Plan:
-    return Plan(
-        Status.INFEASIBLE,
-        grid.columns,
-        np.zeros(grid.columns.count, np.int64),
-        infeasibility=Infeasibility(message),
-        message=message,
-    )
+def _infeasible(message: str) -> Plan:
+    return Plan(Status.INFEASIBLE, Blocks.empty(), infeasibility=Infeasibility(message), message=message)

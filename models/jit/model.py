@@ -26,11 +26,12 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
+from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.printed import printed_program, stage_program
-from flowlex.models.jit.program import Cells, Horizon, lexicographic_program, rates_of_cells
+from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.proofs import largest_proof
 from flowlex.models.jit.search import Plan, Search
 from flowlex.models.jit.solution import JitSolution, stages_of
@@ -59,9 +60,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     Parameters
     ----------
     horizon
-        ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike;
-        the answer of the latter is decomposed into slots and is the same. Concerns the programs; elastic programs
-        always use slots, because being a slot later costs more.
+        ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike and
+        which have the same optimum. Concerns the programs as printed, and what is solved without presolve; with it,
+        intervals are used anyway. Elastic programs use slots, because being a slot later costs more.
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.
@@ -276,8 +277,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return replace(certificate, claim="bounded").including((check,))
 
     def _schedule(self, solution: JitSolution) -> JitSchedule:
-        runs = solution.segments
-        proven = solution.status is Status.OPTIMAL or 1 < solution.lowest <= max(solution.sorted_loads, default=0)
+        blocks = solution.blocks
+        proven = solution.status is Status.OPTIMAL or 1 < solution.lowest <= solution.largest
         return JitSchedule(
             share=self.share,
             share_of=self.share_of,
@@ -285,12 +286,12 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             lat=self.lat,
             windows=self.chosen_windows,
             planned=self.grid.transfer,
-            transfer=self.grid.transfer[runs.item],
-            begin=runs.begin,
-            end=runs.end,
-            rate=runs.rate,
+            transfer=self.grid.transfer[blocks.item],
+            begin=blocks.begin,
+            end=blocks.end,
+            amount=blocks.amount,
             lateness=solution.lateness,
-            integral=bool(np.issubdtype(solution.rate.dtype, np.integer)),
+            integral=blocks.whole,
             parts=solution.plan_parts if proven else (),
             levels_claimed="largest" if solution.route[:1] == ("printed",) else solution.lowest,
         )
@@ -315,11 +316,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         whole = np.rint(values)
         parts: tuple[SchedulePart, ...] = ()
         if np.abs(values - whole).max(initial=0.0) > WHOLE:
-            slots = Cells(grid, cells.which, cells.stop, "slots").columns
-            cell = np.searchsorted(cells.edges, slots.slot + cells.edges[0], side="right") - 1
-            fractional = (values / cells.length[cells.columns.slot])[cells.columns.entry(slots.row, cell)]
-            return Plan(outcome.status, grid.columns, fractional, parts, ("printed", route), lp_solves=1)
-        runs, rate = rates_of_cells(cells, whole.astype(np.int64))
+            return Plan(outcome.status, cells.blocks(values), parts, ("printed", route), lp_solves=1)
         if self.program == "P1" and relaxed is not None:
             parts = (
                 SchedulePart(grid.transfer[cells.which], largest_proof(cells, self.load, program, relaxed, outcome)),
@@ -329,8 +326,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             weighted = (float(outcome.objective), float(outcome.bound))
         return Plan(
             outcome.status,
-            runs,
-            rate,
+            cells.blocks(whole.astype(np.int64)),
             parts,
             ("printed", route),
             lp_solves=int(relaxed is not None),
@@ -349,10 +345,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return program.with_integer(*({"rate", "largest"} & program.variable_blocks.keys()))
 
     def _no_plan(self, outcome: Outcome) -> Plan:
-        grid = self.grid
         why = outcome.infeasibility or Infeasibility(outcome.message)
-        zero = np.zeros(grid.columns.count, np.int64)
-        return Plan(outcome.status, grid.columns, zero, infeasibility=why, message=why.message)
+        return Plan(outcome.status, Blocks.empty(), infeasibility=why, message=why.message)
 
     def details(self) -> list[tuple[str, pd.DataFrame]]:
         """Latest arrival times, for `flowlex show`."""

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.pictures import BLUE, GREEN, GREY, ORANGE, PALETTE, RED, axes_for, legend, part
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.grid import Grid, Segments
+from flowlex.models.jit.blocks import Blocks, Segments, port_pieces
+from flowlex.models.jit.grid import Grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +34,6 @@ class Schedule(Protocol):
     def finish(self) -> NDArray[np.int64]: ...
     @property
     def load(self) -> str: ...
-    @property
-    def port_load(self) -> tuple[NDArray[Any], NDArray[Any]]: ...
     @property
     def remaining(self) -> NDArray[np.float64]: ...
     @property
@@ -85,15 +84,14 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     return legend(axes)
 
 
-def _naive(grid: Grid) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Everything at once, first come first served: end slot of every transfer, and (ports, slots) loads."""
-    machines, free = len(grid.out_units), np.zeros((len(grid.out_units), 0), np.int64)
-    facts = (grid.sender, grid.receiver, grid.units, grid.start)
-    end, sent = fill(free, free, grid.out_units, grid.in_units, *facts)
-    loads = np.zeros((2 * machines, int(end.max(initial=1))), np.int64)
-    for port in (grid.sender, grid.receiver + machines):
-        np.add.at(loads, (port[sent[:, 0]], sent[:, 1]), sent[:, 2])
-    return end, loads
+def _naive(grid: Grid) -> tuple[NDArray[np.int64], Segments]:
+    """Everything at once, first come first served: end slot of every transfer, and the schedule."""
+    end, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
+    return end, _steady(blocks)
+
+
+def _steady(blocks: Blocks) -> Segments:
+    return Segments(blocks.item, blocks.begin, blocks.end, blocks.rate)
 
 
 def _computations(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -107,16 +105,20 @@ def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Loads of the busiest ports over time, against those of the schedule that sends at once; and the mean of all."""
     axes = axes_for(ax, 11, 4)
     grid = solution.grid
-    planned, limit = np.concatenate(solution.port_load), np.concatenate([grid.out_units, grid.in_units])
-    _, naive = _naive(grid)
+    limit = np.concatenate([grid.out_units, grid.in_units])
     names = [f"{m.name} {side}" for side in ("out", "in") for m in grid.instance.machines]
-    busiest = np.argsort(-planned.sum(axis=1) / limit, kind="stable")[:PORTS_SHOWN]
-    for loads, style, what in ((planned, "-", ""), (naive, ":", ", sent at once")):
-        time = grid.seconds(np.arange(loads.shape[1] + 1))
-        share = np.concatenate([loads, np.zeros((len(limit), 1), loads.dtype)], axis=1) / limit[:, None]
-        for n, port in enumerate(busiest.tolist()):
-            axes.step(time, share[port], style, where="post", color=PALETTE[n], label=f"{names[port]}{what}")
-        axes.step(time, share.mean(axis=0), style, where="post", color="black", label=f"mean of all ports{what}")
+    ports = np.concatenate([grid.sender, grid.receiver + len(grid.out_units)])
+    busiest = np.argsort(-np.bincount(ports, np.tile(grid.units, 2), len(limit)) / limit, kind="stable")[:PORTS_SHOWN]
+    for runs, style, what in ((solution.segments, "-", ""), (_naive(grid)[1], ":", ", sent at once")):
+        port, begin, end, load = port_pieces(grid, runs)
+        edges = np.unique(np.concatenate([[0], begin, end]))
+        share = np.zeros((len(limit), len(edges)))
+        for k, a, b, units in zip(port, np.searchsorted(edges, begin), np.searchsorted(edges, end), load, strict=True):
+            share[k, a:b] = units / limit[k]
+        for n, k in enumerate(busiest.tolist()):
+            axes.step(grid.seconds(edges), share[k], style, where="post", color=PALETTE[n], label=f"{names[k]}{what}")
+        mean = f"mean of all ports{what}"
+        axes.step(grid.seconds(edges), share.mean(axis=0), style, where="post", color="black", label=mean)
     axes.set(
         xlabel="time (s)",
         ylabel="share of capacity",

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.bipartite_decomposition import decompose
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.lexicographic.levels import LexicographicProgram
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.models.base import ModelError
+from flowlex.models.jit.blocks import Blocks, blocks_of_cells
 from flowlex.models.jit.grid import Grid, Load, Runs
 
-__all__ = ["Cells", "Horizon", "base_program", "latest_end", "lexicographic_program", "rates_of_cells"]
+__all__ = ["Cells", "Horizon", "base_program", "latest_end", "lexicographic_program"]
 
 Horizon: TypeAlias = Literal["slots", "intervals"]
+
+#: Programs of more columns are refused.
+MOST_COLUMNS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +60,24 @@ class Cells:
         if not len(self.which):
             return np.zeros(1, np.int64)
         if self.horizon == "slots":
+            self._refuse_sizes(self.stop - start)
             return np.arange(start.min(), self.stop.max() + 1)
-        return np.unique(np.concatenate([start, self.stop]))
+        return np.unique(np.concatenate([start, self.stop, self.grid.widened_slots(self.which)]))
+
+    def _refuse_sizes(self, slots: Integers) -> None:
+        """Refuse a program slot by slot that memory does not hold, before it is made."""
+        if slots.sum() <= MOST_COLUMNS:
+            return
+        k, slot_s = int(slots.argmax()), self.grid.instance.slot_s
+        raise ModelError(
+            f"the program has {slots.sum():.3g} rates, one per transfer and slot of {slot_s:g} s, of "
+            f"{self.grid.name(int(self.which[k]))!r} alone {slots[k]:.3g}; at most {MOST_COLUMNS:.0e} are solved for: "
+            "use strict windows with horizon='intervals', a longer slot_s, fewer jobs, or a smaller share"
+        )
+
+    def blocks(self, amount: NDArray[Any]) -> Blocks:
+        """Amounts per column as blocks of the grid's transfers."""
+        return blocks_of_cells(self.which, self.edges, self.columns, amount)
 
     @cached_property
     def length(self) -> Integers:
@@ -172,50 +192,3 @@ def latest_end(grid: Grid, members: Integers) -> Integers:
         busy += int((-(-total // limit)).max())
     end = max(int(grid.start[members].max()), int(grid.stop[members].max())) + busy
     return np.minimum(end, grid.firm[members])
-
-
-def rates_of_cells(cells: Cells, amount: Integers) -> tuple[Runs, Integers]:
-    """Expand whole amounts per cell to slots: pair and port loads are their means, rounded down or up.
-
-    Returns
-    -------
-    runs, rate
-        One row of slots per transfer, and the units sent in each.
-    """
-    runs = Runs(cells.grid.start[cells.which], cells.stop)
-    if cells.horizon == "slots":
-        return runs, amount
-    rate = np.zeros(runs.count, np.int64)
-    columns = cells.columns
-    order = np.argsort(columns.slot, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(columns.slot[order])) + 1) if len(order) else []:
-        cell = int(columns.slot[members[0]])
-        used = members[amount[members] > 0]
-        if not len(used):
-            continue
-        slots = _expand(cells, columns.row[used], amount[used], int(cells.length[cell]))
-        at = runs.entry(columns.row[used], np.full(len(used), cells.edges[cell]))
-        rate[at[:, None] + np.arange(slots.shape[1])] = slots
-    return runs, rate
-
-
-def _expand(cells: Cells, rows: Integers, amount: Integers, length: int) -> NDArray[np.int64]:
-    """One interval: decompose the pairs' amounts, then share every pair's slots among its transfers."""
-    if length == 1:
-        return amount[:, None]
-    grid, chosen = cells.grid, cells.which[rows]
-    pair, inverse = np.unique(grid.pair[chosen], return_inverse=True)
-    total = np.bincount(inverse, weights=amount, minlength=len(pair)).astype(np.int64)
-    some = np.zeros(len(pair), np.int64)
-    some[inverse] = chosen
-    parts = decompose(grid.sender[some], grid.receiver[some], total, length)
-    out = np.zeros((len(rows), length), np.int64)
-    for p in range(len(pair)):
-        members = np.flatnonzero(inverse == p)
-        upto = np.concatenate([[0], np.cumsum(parts[p])])
-        ends = np.concatenate([[0], np.cumsum(amount[members])])
-        # Unit number n of the pair belongs to the transfer and to the slot in whose range n lies.
-        low = np.maximum(upto[None, :-1], ends[:-1, None])
-        high = np.minimum(upto[None, 1:], ends[1:, None])
-        out[members] = np.maximum(high - low, 0)
-    return out

@@ -35,13 +35,9 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
     At level k the slots of band k-1 have price 1. Transfers confined to bands k-1 and above must pay it: the levels
     above have closed what they see of higher bands to all that can do without.
     """
-    groups = [group[part] for group in grid.groups(load)]
-    rows = np.unique(np.concatenate(groups))
-    top = (
-        int(max((bands.band[bands.entries.offset[r] : bands.entries.offset[r + 1]].max() for r in rows), default=-1))
-        + 1
-    )
-    confined = [bands.transfer_band[g, part] for g in range(len(groups))]
+    rows = np.unique(np.concatenate([group[part] for group in grid.groups(load)]))
+    top = int(bands.band[np.isin(bands.unit, rows)].max(initial=-1)) + 1
+    confined = bands.transfer_band[:, part]
     proofs = []
     for level in range(top, 1, -1):
         unit, begin, end = _pieces(bands, rows, level - 1)
@@ -52,17 +48,13 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
 
 
 def _pieces(bands: Bands, rows: Integers, band: int) -> tuple[Integers, Integers, Integers]:
-    """Runs of slots of a band."""
-    entries = bands.entries
-    high = bands.band == band
-    high &= np.isin(entries.row, rows)
-    at = np.flatnonzero(high)
+    """Unit, first slot and end of what has a band, neighbours joined."""
+    at = np.flatnonzero((bands.band == band) & np.isin(bands.unit, rows))
     if not len(at):
         return at, at, at
-    breaks = (np.diff(at) != 1) | (np.diff(entries.row[at]) != 0)
-    first = at[np.r_[True, breaks]]
-    last = at[np.r_[breaks, True]]
-    return entries.row[first], entries.slot[first], entries.slot[last] + 1
+    breaks = (np.diff(bands.unit[at]) != 0) | (bands.begin[at[1:]] != bands.end[at[:-1]])
+    first, last = at[np.r_[True, breaks]], at[np.r_[breaks, True]]
+    return bands.unit[first], bands.begin[first], bands.end[last]
 
 
 def _number(grid: Grid, load: Load) -> Integers:

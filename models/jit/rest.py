@@ -12,6 +12,7 @@ import numpy as np
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import Computation, JitInstance, Job, Transfer
 from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Load, make_grid
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.jit import JitSchedule, certify_schedule
@@ -96,26 +97,25 @@ def behind(empty: JitInstance, rest: Mapping[str, Sending], slot: int) -> dict[s
     """The older plan stands; what is new goes, first come first served, on what it leaves."""
     arrays = empty.arrays
     place = {m.name: k for k, m in enumerate(empty.machines)}
-    horizon = max((end for s in rest.values() for _, end, _ in s.runs), default=slot) - slot
-    rooms = [np.repeat(most[:, None], horizon, axis=1) for most in (arrays.out_units, arrays.in_units)]
-    for s in rest.values():
-        for begin, end, rate in s.runs:
-            for room, machine in zip(rooms, (s.sender, s.receiver), strict=True):
-                room[place[machine], begin - slot : end - slot] -= rate
+    machines = len(empty.machines)
+    taken = [
+        (port, max(begin - slot, 0), end - slot, rate)
+        for s in rest.values()
+        for begin, end, rate in s.runs
+        for port in (place[s.sender], place[s.receiver] + machines)
+    ]
     new = [s for s in rest.values() if not s.runs]
-    _, sent = fill(
-        rooms[0],
-        rooms[1],
-        arrays.out_units,
-        arrays.in_units,
-        np.array([place[s.sender] for s in new], np.int64),
-        np.array([place[s.receiver] for s in new], np.int64),
-        np.array([s.units for s in new], np.int64),
-        np.array([max(s.start - slot, 0) for s in new], np.int64),
+    sender, receiver, units, start = (
+        np.array([(place[s.sender], place[s.receiver], s.units, max(s.start - slot, 0)) for s in new], np.int64)
+        .reshape(-1, 4)
+        .T
     )
+    port, begin, end, rate = np.array(taken, np.int64).reshape(-1, 4).T
+    _, sent = fill(arrays.out_units, arrays.in_units, sender, receiver, units, start, (port, begin, end, rate))
     runs: list[list[RunOfSlots]] = [[] for _ in new]
-    for k, at, units in sent.tolist():
-        runs[k].append((at + slot, at + slot + 1, units))
+    table = (sent.item.tolist(), sent.begin.tolist(), sent.end.tolist(), sent.rate.tolist())
+    for k, first, last, each in zip(*table, strict=True):
+        runs[k].append((first + slot, last + slot, each))
     return {**rest, **{s.name: s.planned(tuple(r), keep=True) for s, r in zip(new, runs, strict=True)}}
 
 
@@ -126,9 +126,7 @@ def certified(instance: JitInstance, rest: Mapping[str, Sending], slot: int, loa
     runs = np.array([(place[name], *run) for name, s in rest.items() for run in s.runs], np.int64).reshape(-1, 4)
     transfer, begin, end, rate = runs.T
     begin, end = begin - slot, end - slot
-    first = np.maximum(begin, grid.due[transfer])
-    length = np.maximum(end - first, 0)
-    late = length * (first + 1 - grid.due[transfer]) + length * (length - 1) // 2
+    blocks = Blocks(transfer, begin, end, rate * (end - begin))
     schedule = JitSchedule(
         share=1.0,
         load=load,
@@ -138,8 +136,8 @@ def certified(instance: JitInstance, rest: Mapping[str, Sending], slot: int, loa
         transfer=transfer,
         begin=begin,
         end=end,
-        rate=rate,
-        lateness=int((late * rate).sum()),
+        amount=blocks.amount,
+        lateness=int(blocks.lateness(grid.due)),
         integral=True,
     )
     return certify_schedule(instance, schedule).require("jit-bandwidth: the older plan with new transfers behind it")

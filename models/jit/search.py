@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic.levels import Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
-from flowlex.models.jit.grid import Grid, Load, Runs, Windows
+from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.grid import Grid, Load, Windows
 from flowlex.models.jit.program import Horizon
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
@@ -43,8 +44,8 @@ class Plan:
 
     Attributes
     ----------
-    runs, rate
-        One row of slots per transfer, and the units sent in each (float64 when fractional).
+    blocks
+        What is sent when (amounts are float64 when fractional).
     parts
         Proofs of optimality.
     route
@@ -58,8 +59,7 @@ class Plan:
     """
 
     status: Status
-    runs: Runs
-    rate: NDArray[Any]
+    blocks: Blocks
     parts: tuple[SchedulePart, ...] = ()
     route: tuple[str, ...] = ()
     largest_bound: int = 0
@@ -77,7 +77,7 @@ class SearchState:
 
     grid: Grid
     search: Search
-    rates: list[NDArray[Any]] = field(default_factory=list)
+    blocks: Blocks = field(default_factory=Blocks.empty)
     parts: list[SchedulePart] = field(default_factory=list)
     route: list[str] = field(default_factory=list)
     lp_solves: int = 0
@@ -89,8 +89,6 @@ class SearchState:
     def __post_init__(self) -> None:
         limit = self.search.options.time_limit_s
         self.deadline: float | None = None if limit is None else time.perf_counter() + limit
-        self.last: Integers = self.grid.stop.copy()
-        self.rates = [np.zeros(0, np.int64)] * self.grid.count
 
     def solve(self, program: LinearProgram, engine: EngineName | None = None) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
@@ -104,11 +102,14 @@ class SearchState:
             options = replace(options, time_limit_s=left)
         return solve(program, engine or self.search.engine, options)
 
-    def keep(self, which: Integers, runs: Runs, rate: NDArray[Any]) -> None:
-        """Store the rates of some transfers."""
-        self.last[which] = runs.last
-        for n, k in enumerate(which.tolist()):
-            self.rates[k] = rate[runs.offset[n] : runs.offset[n + 1]]
+    @property
+    def horizon(self) -> Horizon:
+        """Of the programs: what looks at structure goes by intervals anyway, which have the same optimum."""
+        return "intervals" if self.search.presolve else self.search.horizon
+
+    def keep(self, which: Integers, blocks: Blocks) -> None:
+        """Store the blocks of some transfers instead of those they had."""
+        self.blocks = self.blocks.without(which).and_also(blocks)
 
     def took(self, way: str) -> None:
         """Note a means of solution, once."""
@@ -121,18 +122,13 @@ class SearchState:
         self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
         self.parts.append(SchedulePart(at, proofs))
 
-    def joined(self) -> tuple[Runs, NDArray[Any]]:
-        """All runs and rates."""
-        rate = np.concatenate(self.rates) if self.rates else np.zeros(0, np.int64)
-        return Runs(self.grid.start, self.last), rate
-
     def plan(self, largest_bound: int) -> Plan:
         """Put everything together."""
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
         return Plan(
             self.status,
-            *self.joined(),
+            self.blocks,
             parts,
             route,
             largest_bound,

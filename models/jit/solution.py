@@ -13,7 +13,8 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Status
 from flowlex.models.base import Dual, Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.grid import Grid, Load, Runs, Segments
+from flowlex.models.jit.blocks import Blocks, Segments, load_counts, pile, port_pieces
+from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
 from flowlex.models.jit.search import Plan
 from flowlex.validation.certificates.jit import LATENESS, SchedulePart
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["JitSolution", "sorted_loads", "stages_of"]
+__all__ = ["JitSolution", "stages_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,8 @@ class JitSolution(Solution):
     ----------
     grid
         The planned transfers, in slots and units.
-    runs, rate
-        One row of slots per transfer, and the units sent in each of them.
+    blocks
+        What is sent when: `flowlex.models.jit.blocks`.
     load
         What is counted: ``pair`` or ``port``.
     route
@@ -46,8 +47,7 @@ class JitSolution(Solution):
     """
 
     grid: Grid = field(repr=False)
-    runs: Runs = field(repr=False)
-    rate: NDArray[Any] = field(repr=False)
+    blocks: Blocks = field(repr=False)
     load: Load
     program: str
     route: tuple[str, ...] = ()
@@ -60,8 +60,7 @@ class JitSolution(Solution):
     @classmethod
     def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
         """Build the solution from the facts that every solution tells, and a plan."""
-        loads = sorted_loads(grid, plan.runs, plan.rate, load)
-        largest = _number(loads[0]) if len(loads) else 0
+        largest = _number(max(load_counts(grid, plan.blocks, load)[0], default=0))
         answer = plan.status.has_answer
         proven = bool(plan.parts) and plan.status is Status.OPTIMAL
         objective: float | int = largest
@@ -77,8 +76,7 @@ class JitSolution(Solution):
             },
             duals=_duals(grid, plan) if proven else {},
             grid=grid,
-            runs=plan.runs,
-            rate=plan.rate,
+            blocks=plan.blocks,
             load=load,
             program=program,
             route=plan.route,
@@ -91,42 +89,53 @@ class JitSolution(Solution):
         )
 
     @cached_property
+    def load_counts(self) -> tuple[NDArray[Any], Integers]:
+        """Loads above zero in descending order, and in how many slots a pair (or port) has each."""
+        return load_counts(self.grid, self.blocks, self.load)
+
+    @property
     def sorted_loads(self) -> NDArray[Any]:
-        """Loads above zero, in descending order: the vector that is lexicographically least."""
-        return sorted_loads(self.grid, self.runs, self.rate, self.load)
+        """The same one by one: the vector that is lexicographically least."""
+        return np.repeat(*self.load_counts)
+
+    @property
+    def largest(self) -> int | float:
+        """The largest load, units in a slot."""
+        return _number(max(self.load_counts[0], default=0))
 
     @cached_property
     def levels(self) -> dict[int, int]:
         """Level s to the number of loads of at least s (whole rates)."""
-        loads = self.sorted_loads
-        top = int(np.ceil(loads[0] - 1e-6)) if len(loads) else 0
-        return {s: int((loads >= s - 1e-6).sum()) for s in range(top, 0, -1)}
+        value, width = self.load_counts
+        top = int(np.ceil(self.largest - 1e-6))
+        return {s: int(width[value >= s - 1e-6].sum()) for s in range(top, 0, -1)}
 
     @cached_property
+    def segments(self) -> Segments:
+        """The schedule slot by slot, as runs of one rate: transfer (of the plan), first slot, end, units a slot."""
+        return self.blocks.cut(self.grid)
+
+    @property
+    def _until(self) -> int:
+        """End of the last window, or of what is sent later."""
+        return max(self.grid.horizon, int(self.blocks.end.max(initial=0)))
+
+    @property
     def port_load(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Units per slot out of and into every machine, (M, horizon) each."""
-        grid, runs = self.grid, self.runs
-        shape = (len(grid.out_units), int(runs.last.max(initial=0)))
-        out, into = np.zeros(shape, self.rate.dtype), np.zeros(shape, self.rate.dtype)
-        np.add.at(out, (grid.sender[runs.row], runs.slot), self.rate)
-        np.add.at(into, (grid.receiver[runs.row], runs.slot), self.rate)
-        return out, into
+        """Units per slot out of and into every machine, (M, slots) each."""
+        return _by_slot(self.grid, self.segments, self._until)
 
-    @cached_property
+    @property
     def job_load(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """As `port_load`, with the transfers that jobs leave to the background, until the last has arrived."""
-        planned, (_, sent) = self.port_load, self._background
-        copies = len(self.grid.instance.copies)
-        sent = sent[sent[:, 0] >= copies]
-        rest = self.grid.rest[sent[:, 0] - copies]
-        arrays, answer = self.grid.instance.arrays, []
-        slots = max(planned[0].shape[1], int(sent[:, 1].max(initial=-1)) + 1)
-        for load, port in zip(planned, (arrays.sender, arrays.receiver), strict=True):
-            both = np.zeros((len(load), slots), load.dtype)
-            both[:, : load.shape[1]] = load
-            np.add.at(both, (port[rest], sent[:, 1]), sent[:, 2].astype(load.dtype))
-            answer.append(both)
-        return answer[0], answer[1]
+        rest, arrays = self._background[1], self.grid.instance.arrays
+        until = max(self._until, int(rest.end.max(initial=0)))
+        out, into = _by_slot(self.grid, self.segments, until)
+        for load, port in ((out, arrays.sender), (into, arrays.receiver)):
+            pieces = pile(port[rest.item], rest.begin, rest.end, rest.rate)
+            for machine, begin, end, units in zip(*(each.tolist() for each in pieces), strict=True):
+                load[machine, begin:end] += units
+        return out, into
 
     @property
     def remaining_by_slot(self) -> NDArray[np.float64]:
@@ -139,30 +148,25 @@ class JitSolution(Solution):
 
         Counted until the last transfer of a job has arrived, planned or in the background; file copies are not.
         """
-        limits = (self.grid.out_units, self.grid.in_units)
-        used = [
-            load.sum(axis=1) / (most * max(load.shape[1], 1)) for load, most in zip(self.job_load, limits, strict=True)
-        ]
-        return np.asarray(1 - np.stack(used, axis=1))
+        grid, arrays, rest = self.grid, self.grid.instance.arrays, self._background[1]
+        until = max(self._until, int(rest.end.max(initial=0)), 1)
+        items = np.concatenate([grid.transfer[self.blocks.item], rest.item])
+        amount = np.concatenate([self.blocks.amount, rest.amount])
+        sides = ((arrays.sender, grid.out_units), (arrays.receiver, grid.in_units))
+        sent = [np.bincount(port[items], amount, len(most)) / (most * until) for port, most in sides]
+        return np.asarray(1 - np.stack(sent, axis=1))
 
     @cached_property
     def finish(self) -> Integers:
         """(F,) slot after the last one in which a transfer sends."""
-        end = np.where(self.rate > 0, self.runs.slot + 1, 0)
-        if not self.grid.count:
-            return np.zeros(0, np.int64)
-        return np.maximum.reduceat(end, self.runs.offset[:-1])
+        end = np.zeros(self.grid.count, np.int64)
+        np.maximum.at(end, self.segments.item, self.segments.end)
+        return end
 
     @cached_property
     def lateness(self) -> float | int:
         """Units sent after their due slots, times the slots they are late."""
-        late = np.maximum(self.runs.slot + 1 - self.grid.due[self.runs.row], 0)
-        return _number((late * self.rate).sum())
-
-    @cached_property
-    def segments(self) -> Segments:
-        """The schedule as runs of one rate: transfer (of the plan), first slot, end, units a slot."""
-        return Segments.of(self.runs, self.rate)
+        return _number(self.blocks.lateness(self.grid.due))
 
     def late_frame(self) -> pd.DataFrame:
         """Transfers that arrive after their latest arrival time, by how much, and why.
@@ -192,25 +196,28 @@ class JitSolution(Solution):
         import pandas as pd
 
         grid, instance = self.grid, self.grid.instance
-        used = np.flatnonzero(self.rate)
+        runs = self.segments
+        length = runs.end - runs.begin
+        row = np.repeat(runs.item, length)
+        slot = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length - runs.begin, length)
+        units = np.repeat(runs.rate, length)
         names = np.array([grid.name(k) for k in range(grid.count)], dtype=object)
         machines = np.array([m.name for m in instance.machines], dtype=object)
-        row = self.runs.row[used]
         return pd.DataFrame(
             {
                 "transfer": names[row],
                 "sender": machines[grid.sender[row]],
                 "receiver": machines[grid.receiver[row]],
-                "slot": self.runs.slot[used],
-                "start_s": grid.seconds(self.runs.slot[used]),
-                "units": self.rate[used],
-                "mbps": self.rate[used] * instance.unit_mb * 8 / instance.slot_s,
+                "slot": slot,
+                "start_s": grid.seconds(slot),
+                "units": units,
+                "mbps": units * instance.unit_mb * 8 / instance.slot_s,
             }
         )
 
     @cached_property
-    def _background(self) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """Copies, then unplanned transfers, first come first served; what each sends in which slot."""
+    def _background(self) -> tuple[dict[str, Any], Blocks]:
+        """Copies and unplanned transfers, first come first served; what the latter (of the instance) send when."""
         grid, instance = self.grid, self.grid.instance
         arrays, copies = instance.arrays, instance.copies
         place = {m.name: k for k, m in enumerate(instance.machines)}
@@ -220,12 +227,9 @@ class JitSolution(Solution):
         receiver = np.concatenate([[place[c.receiver] for c in copies], arrays.receiver[grid.rest]]).astype(np.int64)
         units = np.ceil(size / instance.unit_mb - 1e-9).astype(np.int64)
         begin = np.maximum(np.ceil(start / instance.slot_s - 1e-9).astype(np.int64) - grid.origin, 0)
-        limits = (grid.out_units, grid.in_units)
-        room = [
-            np.floor(most[:, None] - load + 1e-6).astype(np.int64)
-            for most, load in zip(limits, self.port_load, strict=True)
-        ]
-        end, sent = fill(room[0], room[1], *limits, sender, receiver, units, begin)
+        port, first, last, load = port_pieces(grid, self.segments) if len(units) else (units,) * 4
+        taken = (port, first, last, np.ceil(load - 1e-6).astype(np.int64))
+        end, sent = fill(grid.out_units, grid.in_units, sender, receiver, units, begin, taken)
         alone = np.ceil(units / np.minimum(grid.out_units[sender], grid.in_units[receiver]))
         table = {
             "name": [c.name for c in copies] + [instance.transfer_names[int(k)] for k in grid.rest],
@@ -235,7 +239,9 @@ class JitSolution(Solution):
             "finish_s": grid.seconds(end),
             "slowdown": (end - begin) / np.maximum(alone, 1),
         }
-        return table, sent
+        jobs = sent.item >= len(copies)
+        rest = Blocks(grid.rest[sent.item[jobs] - len(copies)], sent.begin[jobs], sent.end[jobs], sent.amount[jobs])
+        return table, rest
 
     def background_frame(self) -> pd.DataFrame:
         """Copies and unplanned transfers, first come first served on the bandwidth that is left."""
@@ -246,7 +252,7 @@ class JitSolution(Solution):
 
     def greedy_loads(self) -> NDArray[np.int64]:
         """Sorted loads of the schedule that sends as early and as fast as possible, for comparison."""
-        return sorted_loads(self.grid, self.grid.columns, greedy_schedule(self.grid)[0], self.load)
+        return np.repeat(*load_counts(self.grid, greedy_schedule(self.grid)[0], self.load))
 
     def _metrics(self) -> dict[str, float | int | str]:
         """Levels, lateness, remaining bandwidth, and how the answer was come by."""
@@ -254,7 +260,7 @@ class JitSolution(Solution):
         cost = self.grid.cost()
         levels = ", ".join(f"{count} at {s}" for s, count in list(self.levels.items())[:4])
         return {
-            "largest_load": _number(self.sorted_loads[0]) if len(self.sorted_loads) else 0,
+            "largest_load": self.largest,
             "loads_by_level": levels or "none",
             "route": ", ".join(self.route),
             "linear_programs": self.lp_solves,
@@ -268,11 +274,11 @@ class JitSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """``schedule``: runs (first slot, end, units in each slot) of every planned transfer."""
-        runs = self.segments
+        """``schedule``: blocks (first slot, end, units in all) of every planned transfer."""
+        runs = self.blocks
         schedule: dict[str, list[list[int | float]]] = {self.grid.name(k): [] for k in range(self.grid.count)}
         names = list(schedule)
-        rows = (runs.item.tolist(), runs.begin.tolist(), runs.end.tolist(), runs.rate.tolist())
+        rows = (runs.item.tolist(), runs.begin.tolist(), runs.end.tolist(), runs.amount.tolist())
         for k, begin, end, units in zip(*rows, strict=True):
             schedule[names[k]].append([begin, end, units])
         return {
@@ -285,7 +291,7 @@ class JitSolution(Solution):
 
     def _proof(self) -> dict[str, Any]:
         """Prices of every stage, by the names of machines and transfers."""
-        proven = self.status is Status.OPTIMAL or 1 < self.lowest <= max(self.sorted_loads, default=0)
+        proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest
         instance = self.grid.instance
         machines = [machine.name for machine in instance.machines]
         parts = [part_document(part, instance.transfer_names, machines, self.load) for part in self.plan_parts]
@@ -323,34 +329,31 @@ class JitSolution(Solution):
         return plot_loads(self, ax)
 
 
-def sorted_loads(grid: Grid, runs: Runs, rate: NDArray[Any], load: Load) -> NDArray[Any]:
-    """Loads above zero in descending order."""
-    used = np.flatnonzero(rate)
-    width = int(runs.last.max(initial=1))
-    keys = [group[runs.row[used]] * width + runs.slot[used] for group in grid.groups(load)]
-    _, inverse = np.unique(np.concatenate(keys), return_inverse=True)
-    loads = np.bincount(inverse, weights=np.tile(rate[used], len(keys)))
-    found = np.rint(loads).astype(np.int64) if np.issubdtype(rate.dtype, np.integer) else loads
-    return np.asarray(np.sort(found)[::-1])
+def _by_slot(grid: Grid, runs: Segments, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(M, slots) each, out of and into every machine."""
+    loads = np.zeros((2 * len(grid.out_units), slots), runs.rate.dtype)
+    for port, begin, end, load in zip(*(each.tolist() for each in port_pieces(grid, runs)), strict=True):
+        loads[port, begin:end] = load
+    return loads[: len(grid.out_units)], loads[len(grid.out_units) :]
 
 
 def stages_of(grid: Grid, plan: Plan, load: Load) -> dict[str, float | int]:
     """Total lateness, and the number of loads of at least s, from the highest level down."""
-    loads = sorted_loads(grid, plan.runs, plan.rate, load)
-    late = np.maximum(plan.runs.slot + 1 - grid.due[plan.runs.row], 0)
-    stages = {"lateness": _number((late * plan.rate).sum())}
-    for s in range(int(np.ceil(loads.max(initial=0) - 1e-6)), 0, -1):
-        stages[f"level_{s}"] = _number(np.clip(loads - (s - 1), 0, 1).sum())
+    value, width = load_counts(grid, plan.blocks, load)
+    stages = {"lateness": _number(plan.blocks.lateness(grid.due))}
+    for s in range(int(np.ceil(value.max(initial=0) - 1e-6)), 0, -1):
+        stages[f"level_{s}"] = _number((np.clip(value - (s - 1), 0, 1) * width).sum())
     return stages
 
 
 def _duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
-    """Ports by ``machine,slot`` and sizes by transfer, where not zero: the price in the first goal that it matters for.
+    """Ports by ``machine,slot`` (``machine,first..last`` for more) and sizes by transfer, where not zero.
 
-    Goals in order: lateness, then levels from the highest down; level 1 has no price, the sum of all loads settles it.
+    The price in the first goal that it matters for. Goals in order: lateness, then levels from the highest down; level
+    1 has no price, the sum of all loads settles it.
     """
     names = [machine.name for machine in grid.instance.machines]
-    found: dict[tuple[int, int], float] = {}
+    found: dict[int, list[tuple[int, int, float]]] = {}
     size: dict[int, float] = {}
     for part in plan.parts:
         for proof in sorted(part.proofs, key=lambda p: (p.level == LATENESS, p.level)):
@@ -358,17 +361,27 @@ def _duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
             for port, begin, end, price in zip(
                 p.unit.tolist(), p.begin.tolist(), p.end.tolist(), p.price.tolist(), strict=True
             ):
-                found |= dict.fromkeys(((port, slot) for slot in range(begin, end)), -price / proof.scale)
+                found.setdefault(port, []).append((begin, end, -price / proof.scale))
             priced = np.flatnonzero(proof.lam)
             size |= dict(zip(part.transfers[priced].tolist(), (proof.lam[priced] / proof.scale).tolist(), strict=True))
     duals = {}
     for side, name in enumerate(("egress", "ingress")):
-        mine = sorted(key for key in found if key[0] // len(names) == side)
-        labels = [f"{names[port % len(names)]},{slot}" for port, slot in mine]
-        duals[name] = Dual(np.array([found[key] for key in mine]), labels)
+        rows = [(port, row) for port in sorted(found) if port // len(names) == side for row in _overlaid(found[port])]
+        labels = [f"{names[port % len(names)]},{a}" + (f"..{b - 1}" if b > a + 1 else "") for port, (a, b, _) in rows]
+        duals[name] = Dual(np.array([row[2] for _, row in rows]), labels)
     chosen = sorted(size)
     duals["size"] = Dual(np.array([size[k] for k in chosen]), [grid.instance.transfer_names[k] for k in chosen])
     return duals
+
+
+def _overlaid(prices: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]:
+    """Pieces of runs with prices, the last price of each piece."""
+    edges = np.unique([mark for begin, end, _ in prices for mark in (begin, end)])
+    last = np.full(len(edges) - 1, np.nan)
+    for begin, end, price in prices:
+        last[np.searchsorted(edges, begin) : np.searchsorted(edges, end)] = price
+    cells = zip(edges[:-1].tolist(), edges[1:].tolist(), last.tolist(), strict=True)
+    return [cell for cell in cells if cell[2] == cell[2]]
 
 
 def _number(value: Any) -> int | float:

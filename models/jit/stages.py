@@ -13,8 +13,8 @@ from flowlex.formulations.lexicographic.faces import minimize_on_faces
 from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, Stage, staged
 from flowlex.formulations.outcome import Status
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.grid import Runs
-from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program, rates_of_cells
+from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program
 from flowlex.models.jit.proofs import split_proofs, stage_proofs
 from flowlex.models.jit.search import Ports, SearchState
 from flowlex.models.jit.structure import Bands
@@ -25,7 +25,7 @@ __all__ = ["all_staged", "face_point", "split", "staged_together"]
 TOGETHER = 150
 
 
-def face_point(state: SearchState, bands: Bands, members: Integers, ports: Ports) -> tuple[Runs, Integers] | None:
+def face_point(state: SearchState, bands: Bands, members: Integers, ports: Ports) -> Blocks | None:
     """A schedule of some transfers within their bands and the given ports, or None when there is none."""
     grid, search = state.grid, state.search
     cells = Cells(grid, members, grid.stop[members], "intervals", ports)
@@ -36,10 +36,13 @@ def face_point(state: SearchState, bands: Bands, members: Integers, ports: Ports
     loads = Expression.empty(len(unit))
     for part in parts:
         loads = loads + rate.sum_by(part, len(unit))
-    band = bands.band[bands.entries.entry(unit, cells.edges[cell])]
+    band = bands.at(unit, cells.edges[cell])
     program.constrain("band_most", loads, "<=", (band + 1) * cells.length[cell])
     program.constrain("band_least", loads, ">=", np.maximum(band, 0) * cells.length[cell])
-    closed = ~bands.allowed[grid.columns.entry(members[columns.row], cells.edges[columns.slot])]
+    closed = np.zeros(columns.count, np.bool_)
+    for group, lowest in zip(grid.groups(search.load), bands.transfer_band, strict=True):
+        chosen = members[columns.row]
+        closed |= bands.at(group[chosen], cells.edges[columns.slot]) > lowest[chosen]
     program = program.with_upper("rate", np.where(closed, 0.0, program.variable_blocks["rate"].upper))
     state.lp_solves += 1
     outcome = state.solve(program)
@@ -55,7 +58,7 @@ def face_point(state: SearchState, bands: Bands, members: Integers, ports: Ports
             return None
         values = np.rint(outcome.values)
         state.took("lp in bands, rounded")
-    return rates_of_cells(cells, values.astype(np.int64))
+    return cells.blocks(values.astype(np.int64))
 
 
 def all_staged(state: SearchState, parts: list[Integers], ports: Ports, bands: Bands, late: NDArray[np.bool_]) -> bool:
@@ -114,13 +117,13 @@ def staged_together(
     if elastic and search.integrality == "auto":
         cells, result = _least_late(state, members, ports)
     elif search.integrality == "auto":
-        cells = Cells(grid, members, grid.stop[members], search.horizon, ports)
+        cells = Cells(grid, members, grid.stop[members], state.horizon, ports)
         result = minimize_on_faces(_problem(state, cells, elastic=False), state.solve, at_least)
     if result is None and parts is not None:
         return False
     if result is None or cells is None:
         stop = latest_end(grid, members) if elastic else grid.stop[members]
-        cells = Cells(grid, members, stop, "slots" if elastic else search.horizon, ports)
+        cells = Cells(grid, members, stop, "slots" if elastic else state.horizon, ports)
         problem = _problem(state, cells, elastic=elastic)
         result = staged(problem, solve=state.solve, integrality=search.integrality, at_least=at_least)
     state.lp_solves += result.lp_solves
@@ -148,9 +151,8 @@ def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> t
     """
     grid = state.grid
     most = latest_end(grid, members)
-    none = (np.zeros((len(grid.out_units), 0), np.int64), np.zeros((len(grid.in_units), 0), np.int64))
     facts = (grid.sender[members], grid.receiver[members], grid.units[members], grid.start[members])
-    simple, _ = fill(*none, grid.out_units, grid.in_units, *facts)
+    simple, _ = fill(grid.out_units, grid.in_units, *facts)
     least = np.minimum(grid.stop[members], most)
     end = np.clip(simple, least, most)
     while True:
@@ -184,8 +186,7 @@ def _accept(state: SearchState, cells: Cells, result: LexicographicResult, parts
     """Store a staged answer with its proofs, part by part."""
     if result.values is None:
         state.status = result.status
-        zero = np.zeros(int((cells.stop - cells.grid.start[cells.which]).sum()), np.int64)
-        state.keep(cells.which, Runs(cells.grid.start[cells.which], cells.stop), zero)
+        state.keep(cells.which, Blocks.empty())
         return
     if result.status is not Status.OPTIMAL:
         state.status = result.status
@@ -193,14 +194,8 @@ def _accept(state: SearchState, cells: Cells, result: LexicographicResult, parts
         last = min((s.level for s in result.stages if s.level), default=0)
         state.lowest = max(state.lowest, last, *open_levels)
     whole = np.rint(result.values)
-    if np.abs(result.values - whole).max(initial=0.0) <= WHOLE:
-        runs, rate = rates_of_cells(cells, whole.astype(np.int64))
-        state.keep(cells.which, runs, rate)
-    else:
-        runs = Runs(cells.grid.start[cells.which], cells.stop)
-        cell = np.searchsorted(cells.edges, runs.slot, side="right") - 1
-        share = result.values / cells.length[cells.columns.slot]
-        state.keep(cells.which, runs, share[cells.columns.entry(runs.row, cell)])
+    is_whole = np.abs(result.values - whole).max(initial=0.0) <= WHOLE
+    state.keep(cells.which, cells.blocks(whole.astype(np.int64) if is_whole else result.values))
     state.took(f"staged {result.route}")
     proofs = stage_proofs(cells, state.search.load, result)
     if parts is None:

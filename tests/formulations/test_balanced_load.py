@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.balanced_load import balance, even_split, greatest_intensity
+from flowlex.formulations.balanced_load import BalancedLoad, balance, even_split, greatest_intensity
 from flowlex.formulations.bipartite_decomposition import alternate, decompose
 
 SLOTS = 5
@@ -45,20 +45,37 @@ items_strategy = st.lists(
 )
 
 
+def by_slot(found: BalancedLoad) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
+    """(item, slot, units) with every cell's total sent evenly, item after item; and the band of every slot."""
+    entries = []
+    for cell in range(len(found.band)):
+        inside = found.cell == cell
+        owners = [int(k) for k, n in zip(found.item[inside], found.amount[inside], strict=True) for _ in range(n)]
+        slots = range(int(found.edge[cell]), int(found.edge[cell + 1]))
+        for slot, units in zip(slots, even_split(len(owners), len(slots)).tolist(), strict=True):
+            entries += [(owners.pop(0), slot, 1) for _ in range(units)]
+    length = np.diff(found.edge)
+    return entries, dict(
+        zip(range(int(found.edge[0]), int(found.edge[-1])), np.repeat(found.band, length).tolist(), strict=True)
+    )
+
+
 @settings(max_examples=80, deadline=None)
 @given(items_strategy)
 def test_balance_is_least_of_all_integer_spreads(items: list[tuple[int, int, int]]) -> None:
     start, stop, amount = np.array(items, dtype=np.int64).T
     found = balance(start, stop, amount)
     spread = np.zeros((len(items), SLOTS), np.int64)
-    np.add.at(spread, (found.item, found.slot), found.amount)
+    entries, bands = by_slot(found)
+    for item, slot, units in entries:
+        spread[item, slot] += units
     assert spread.sum(axis=1).tolist() == amount.tolist()
     for k in range(len(items)):
         assert spread[k, : start[k]].sum() == spread[k, stop[k] :].sum() == 0
     load = spread.sum(axis=0)
     assert tuple(sorted(load.tolist(), reverse=True)) == best_of_all(items)
     band = np.full(SLOTS, -1)
-    band[found.first : found.first + len(found.band)] = found.band
+    band[list(bands)] = list(bands.values())
     assert ((load >= np.maximum(band, 0)) & (load <= band + 1)).all()
     # The bands prove it: what is confined to slots of band >= c must exceed c somewhere by this much.
     for c in range(int(band.max()) + 1):
@@ -70,8 +87,10 @@ def test_balance_is_least_of_all_integer_spreads(items: list[tuple[int, int, int
 def test_balance_by_hand() -> None:
     """Three units in slot 0, two in slots 0..3: the second item leaves slot 0 alone."""
     found = balance(np.array([0, 0]), np.array([1, 4]), np.array([3, 2]))
-    assert found.band.tolist() == [2, 0, 0, 0]
-    assert sorted(found.slot[found.item == 1].tolist())[0] > 0
+    assert (found.edge.tolist(), found.band.tolist()) == ([0, 1, 4], [2, 0])
+    assert found.cell[found.item == 1].tolist() == [1]
+    later = balance(np.array([0, 10**15]), np.array([10**15, 4 * 10**15]), np.array([3, 2]), np.array([7]))
+    assert (later.edge.tolist(), later.band.tolist()) == ([0, 7, 10**15, 4 * 10**15], [0, 0, 0])
     assert greatest_intensity(np.array([0, 0]), np.array([1, 4]), np.array([3, 2])) == (0, 1, 3)
 
 
@@ -129,14 +148,17 @@ def test_no_unit_is_lost_beyond_floating_point(seed: int, largest: int) -> None:
     stop = start + rng.integers(1, 6, count)
     amount = rng.integers(1, largest, count)
     found = balance(start, stop, amount)
-    load = {slot: 0 for slot in range(found.first, found.first + len(found.band))}
-    sent = [0] * count
-    for item, slot, units in zip(found.item.tolist(), found.slot.tolist(), found.amount.tolist(), strict=True):
-        assert start[item] <= slot < stop[item]
+    sent, total = [0] * count, [0] * len(found.band)
+    for item, cell, units in zip(found.item.tolist(), found.cell.tolist(), found.amount.tolist(), strict=True):
+        assert start[item] <= found.edge[cell] and found.edge[cell + 1] <= stop[item]
         sent[item] += units
-        load[slot] += units
+        total[cell] += units
     assert sent == amount.tolist()
-    band = dict(zip(load, found.band.tolist(), strict=True))
+    load, band = {}, {}
+    for cell, units in enumerate(total):
+        slots = range(int(found.edge[cell]), int(found.edge[cell + 1]))
+        load |= dict(zip(slots, even_split(units, len(slots)).tolist(), strict=True))
+        band |= dict.fromkeys(slots, int(found.band[cell]))
     assert all(max(band[slot], 0) <= units <= band[slot] + 1 for slot, units in load.items())
     for c in set(found.band.tolist()) - {-1}:
         inside = {slot for slot in load if band[slot] >= c}

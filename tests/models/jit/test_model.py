@@ -137,7 +137,7 @@ def test_the_kept_instance_has_a_fractional_vertex() -> None:
     instance = read_instance(KEPT)
     assert isinstance(instance, JitInstance)
     relaxed = JitBandwidth(instance, share=1.0, integrality="lp").solve()
-    assert np.abs(relaxed.rate - np.rint(relaxed.rate)).max() > 0.1
+    assert np.abs(relaxed.blocks.rate - np.rint(relaxed.blocks.rate)).max() > 0.1
     assert relaxed.certificate is not None and not relaxed.certificate.exact
     whole = JitBandwidth(instance, share=1.0, presolve=False).solve()
     assert whole.route[0].startswith("staged lp")
@@ -170,16 +170,16 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
     assert solution.remaining[:, 0].tolist() == pytest.approx([1 - 12 / (4 * 19), 1 - 12 / (4 * 19), 1.0])
     assert solution.greedy_loads()[0] == 4
     assert solution.metrics()["largest_load"] == 1
-    assert solution.to_dict()["answer"]["schedule"]["job/T1"] == [[0, 4, 1]]
+    assert solution.to_dict()["answer"]["schedule"]["job/T1"] == [[0, 4, 4]]
     for draw in (solution.plot, solution.plot_ports, solution.plot_remaining, solution.plot_loads):
         assert draw().get_title()
 
 
 def test_greedy_sends_everything_it_can() -> None:
     grid = JitBandwidth(figure4(), share=1.0, lat="paper").grid
-    rate, missed = greedy_schedule(grid)
+    blocks, missed = greedy_schedule(grid)
     assert missed == 0
-    assert np.bincount(grid.columns.row, weights=rate).tolist() == grid.units.tolist()
+    assert np.bincount(blocks.item, weights=blocks.amount).tolist() == grid.units.tolist()
 
 
 def test_background_waits_for_what_is_left() -> None:
@@ -298,14 +298,52 @@ def test_remaining_by_slot_counts_background_and_not_copies() -> None:
     assert total.tolist() == pytest.approx([2.0, 4.0, 0.0])
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"slot_s": 1e-9, "unit_mb": 1e-9}, r"the windows have .* slots of 1e-09 s in all, 'j/t2' alone"),
-        ({"slot_s": 1e-7, "unit_mb": 1e-8}, r"at most 5e\+07 are planned: use a longer slot_s"),
-    ],
-)
-def test_grids_that_no_memory_holds_are_refused(change: dict[str, float], says: str) -> None:
-    fine = JitInstance.model_validate({**dict(two_transfers(gap=70.0)), **change})
-    with pytest.raises(ModelError, match=says):
+@pytest.mark.parametrize("slot_s", [1.0, 1e-3, 1e-6, 1e-9])
+def test_work_does_not_grow_with_time_over_slot(slot_s: float) -> None:
+    """70 s at 1e-9 s a slot: every load is even over its window, and levels count slots, whatever their length."""
+    fine = JitInstance.model_validate({**dict(two_transfers(gap=70.0)), "slot_s": slot_s, "unit_mb": slot_s})
+    for load in ("pair", "port"):
+        for windows in ("strict", "elastic"):
+            solution = JitBandwidth(fine, share=1.0, load=load, windows=windows).solve("highs")  # type: ignore[arg-type]
+            assert solution.certificate is not None and solution.certificate.claim == "optimal"
+            assert len(solution.blocks.item) <= 6
+            units = int((solution.load_counts[0] * solution.load_counts[1]).sum())
+            assert units == solution.grid.units.sum() * (2 if load == "port" else 1)
+            assert sum(solution.levels.values()) == units
+
+
+def test_programs_that_no_memory_holds_are_refused() -> None:
+    """What must be late is planned slot by slot."""
+    two = two_transfers(gap=0.0)
+    late = tuple(t.model_copy(update={"deadline_s": 1.0}) for t in two.jobs[0].transfers)
+    jobs = (two.jobs[0].model_copy(update={"transfers": late}),)
+    fine = JitInstance.model_validate({**dict(two), "jobs": jobs, "slot_s": 1e-9, "unit_mb": 1e-9})
+    with pytest.raises(
+        ModelError, match=r"one per transfer and slot of 1e-09 s, of 'j/t2' alone 3e\+09; at most 2e\+07"
+    ):
         JitBandwidth(fine, share=1.0).solve("highs")
+
+
+@pytest.mark.parametrize("load", ["pair", "port"])
+@pytest.mark.parametrize("seed", range(6))
+def test_blocks_cut_into_slots_have_the_loads_that_are_counted(seed: int, load: str) -> None:
+    """Every slot by itself: sizes, windows, ports, and the sorted loads, of windows of many slots."""
+    instance = generate("jit-random", seed=seed, machines=4, jobs=3, transfers=4, slots=30, capacity=3)
+    assert isinstance(instance, JitInstance)
+    solution = JitBandwidth(instance, share=1.0, load=load).solve("highs")  # type: ignore[arg-type]
+    grid, loads, sent = solution.grid, {}, [0] * solution.grid.count
+    ports: dict[tuple[int, int, int], int] = {}
+    runs = solution.segments
+    for k, begin, end, rate in zip(runs.item, runs.begin, runs.end, runs.rate, strict=True):
+        assert begin >= grid.start[k]
+        sent[k] += int((end - begin) * rate)
+        for t in range(begin, end):
+            key = (int(grid.sender[k]), int(grid.receiver[k]))
+            loads[(*key, t)] = loads.get((*key, t), 0) + int(rate)
+            for side in (0, 1):
+                ports[side, key[side], t] = ports.get((side, key[side], t), 0) + int(rate)
+    assert sent == grid.units.tolist()
+    limits = (grid.out_units, grid.in_units)
+    assert all(units <= limits[side][machine] for (side, machine, _), units in ports.items())
+    counted = loads if load == "pair" else ports
+    assert sorted(counted.values(), reverse=True) == solution.sorted_loads.tolist()

@@ -70,7 +70,7 @@ def first_goal(solution: JitSolution, name: str, label: str, top: int) -> int:
                     own = [solution.grid.instance.transfer_names[k] for k in part.transfers]
                     priced = label in own and bool(proof.lam[own.index(label)])
                 else:
-                    machine, slot = label.rsplit(",", 1)
+                    machine, slot = label.split("..")[0].rsplit(",", 1)
                     unit = names.index(machine) + len(names) * (name == "ingress")
                     p = proof.port
                     priced = bool(
@@ -94,7 +94,7 @@ def test_duals_are_what_a_unit_saves(seed: int, options: dict[str, Any]) -> None
     instance = generate("jit-random", seed=seed, machines=3, jobs=3, transfers=3, slots=3, capacity=3)
     solution = JitBandwidth(instance, share=1.0, **options).solve("highs")
     grid, load = solution.grid, solution.load
-    slots, machines = int(solution.runs.last.max()) + 2, len(grid.out_units)
+    slots, machines = int(max(solution.grid.stop.max(), solution.blocks.end.max())) + 2, len(grid.out_units)
     room = np.repeat(np.concatenate([grid.out_units, grid.in_units])[:, None], slots, axis=1).astype(float)
     base, top = goals(grid, slots, load, room, grid.units.astype(float)), int(room.max())
     names = [machine.name for machine in instance.machines]
@@ -105,7 +105,7 @@ def test_duals_are_what_a_unit_saves(seed: int, options: dict[str, Any]) -> None
             if name == "size":
                 units[[grid.name(k) for k in range(grid.count)].index(label)] -= 1
             else:
-                machine, slot = label.rsplit(",", 1)
+                machine, slot = label.split("..")[0].rsplit(",", 1)
                 changed[names.index(machine) + machines * (name == "ingress"), int(slot)] += 1
             goal = first_goal(solution, name, label, top)
             new = goals(grid, slots, load, changed, units)

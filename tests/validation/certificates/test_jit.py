@@ -62,19 +62,19 @@ def proofs(schedule: JitSchedule, change: Callable[[Any], Any]) -> JitSchedule:
 
 
 FAULTS: dict[str, Fault] = {
-    "a unit more": lambda s: replace(s, rate=changed(s.rate, 0, 1)),
-    "a unit less": lambda s: replace(s, rate=changed(s.rate, 0, -1)),
+    "a unit more": lambda s: replace(s, amount=changed(s.amount, 0, 1)),
+    "a unit less": lambda s: replace(s, amount=changed(s.amount, 0, -1)),
     "a run later": lambda s: replace(s, begin=changed(s.begin, 0, 9), end=changed(s.end, 0, 9)),
     "a run before time 0": lambda s: replace(s, begin=changed(s.begin, 0, -9), end=changed(s.end, 0, -9)),
     "a run longer": lambda s: replace(s, end=changed(s.end, 0, 1)),
     "a run empty": lambda s: replace(s, end=changed(s.end, 0, int(s.begin[0] - s.end[0]))),
-    "a run missing": lambda s: replace(s, **{n: getattr(s, n)[1:] for n in ("transfer", "begin", "end", "rate")}),
+    "a run missing": lambda s: replace(s, **{n: getattr(s, n)[1:] for n in ("transfer", "begin", "end", "amount")}),
     "a run of nobody": lambda s: replace(s, transfer=changed(s.transfer, 0, 10_000)),
-    "a negative rate": lambda s: replace(s, rate=-s.rate),
+    "a negative amount": lambda s: replace(s, amount=-s.amount),
     "a transfer not planned": lambda s: replace(s, planned=s.planned[1:]),
     "a transfer planned twice": lambda s: replace(s, planned=np.r_[s.planned, s.planned[:1]]),
     "another share": lambda s: replace(s, share=0.2),
-    "rates that are not whole": lambda s: replace(s, rate=s.rate + 0.25),
+    "amounts that are not whole": lambda s: replace(s, amount=s.amount + 0.25),
     "less lateness": lambda s: replace(s, lateness=s.lateness - 1),
     "more lateness": lambda s: replace(s, lateness=s.lateness + 1),
     "a part missing": lambda s: replace(s, parts=(SchedulePart(s.parts[0].transfers[1:], s.parts[0].proofs),)),
@@ -124,8 +124,41 @@ def test_a_run_outside_of_its_window_is_refused() -> None:
     job = Job(name="j", computations=(Computation(name="c", seconds=0.0),), transfers=(transfer,))
     made = JitInstance(machines=machines, jobs=(job,), slot_s=1.0, unit_mb=1.0)
     schedule = stated(made, windows="strict")
-    assert (schedule.begin.tolist(), schedule.end.tolist(), schedule.rate.tolist()) == ([0], [2], [1])
-    at_once = replace(schedule, end=np.array([1]), rate=np.array([2]))
+    assert (schedule.begin.tolist(), schedule.end.tolist(), schedule.amount.tolist()) == ([0], [2], [2])
+    at_once = replace(schedule, end=np.array([1]))
     assert any(name.startswith("level 2") for name in failed(made, at_once))
     late = replace(schedule, begin=np.array([1]), end=np.array([3]))
     assert "transfers are sent in their windows" in failed(made, late)
+
+
+def blocks(*rows: tuple[int, int, int, int], out: float = 24.0, loads: str = "pair") -> list[str]:
+    """What is wrong with blocks (transfer, first slot, end, units) of t0 and t1, both of a to b, due at 4."""
+    machines = tuple(Machine(name=n, out_mbps=out, in_mbps=24.0) for n in ("a", "b"))
+    sizes = [float(sum(row[3] for row in rows if row[0] == k)) for k in (0, 1)]
+    made = tuple(
+        Transfer(name=f"t{k}", size_mb=size, sender="a", receiver="b", feeds="c", deadline_s=4.0)
+        for k, size in enumerate(sizes)
+    )
+    job = Job(name="j", computations=(Computation(name="c", seconds=0.0),), transfers=made)
+    instance = JitInstance(machines=machines, jobs=(job,), slot_s=1.0, unit_mb=1.0)
+    transfer, begin, end, amount = np.array(rows, np.int64).T
+    schedule = JitSchedule(1.0, loads, "critical", "elastic", np.arange(2), transfer, begin, end, amount, 0, True)
+    return failed(instance, schedule)
+
+
+@pytest.mark.parametrize("loads", ["pair", "port"])
+def test_blocks_that_their_slots_do_not_divide(loads: str) -> None:
+    """As evenly as can be: what is left over must fit in every slot, and must not meet different loads."""
+    uneven = "what its slots do not divide meets the same load in all of them, and is not late"
+    assert not blocks((0, 0, 4, 3), (1, 0, 4, 2), loads=loads)  # five units in four slots: 2, 1, 1, 1
+    assert not blocks((0, 0, 4, 3), (1, 0, 4, 8), loads=loads)  # 8 is two a slot: 3, 3, 3, 2
+    assert blocks((0, 0, 4, 5), (1, 0, 4, 8), loads=loads) == [
+        "egress stays within the ports",
+        "ingress stays within the ports",
+    ]
+    assert "egress stays within the ports" in blocks((0, 0, 4, 3), (1, 0, 4, 2), out=8.0, loads=loads)
+    assert blocks((0, 0, 4, 3), (1, 0, 2, 2), loads=loads) == [uneven]  # where is the slot without a unit of t0?
+    assert blocks((0, 0, 4, 3), (1, 1, 4, 2), loads=loads) == [uneven]
+    assert not blocks((0, 0, 2, 1), (1, 2, 4, 1), loads=loads)
+    assert uneven in blocks((0, 2, 5, 1), (1, 0, 1, 1), loads=loads)  # late in one of three slots, or not
+    assert "total lateness is as stated" in blocks((0, 2, 5, 3), (1, 0, 1, 1), loads=loads)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
-from flowlex.validation.certificates.jit.derivation import LATENESS, Board, LevelProof, Prices, sweep
+from flowlex.validation.certificates.jit.derivation import LATENESS, Board, Even, LevelProof, Prices
 from flowlex.validation.certificates.jit.windows import TransferWindows, planned_as_stated, transfer_windows
 
 __all__ = [
@@ -56,12 +56,12 @@ class JitSchedule:
         Options of the model.
     planned
         Positions of the planned transfers in the instance's arrays.
-    transfer, begin, end, rate
-        (R,) position, slots ``begin .. end - 1``, units in each of them.
+    transfer, begin, end, amount
+        (R,) position, slots ``begin .. end - 1``, units in all of them: as evenly as whole numbers allow, see `Even`.
     lateness
         Units times the slots by which they arrive after their due slots.
     integral
-        Whether the rates claim to be whole.
+        Whether the amounts claim to be whole.
     parts
         Proofs; empty when nothing is claimed to be optimal.
     levels_claimed
@@ -76,7 +76,7 @@ class JitSchedule:
     transfer: Integers
     begin: Integers
     end: Integers
-    rate: NDArray[Any]
+    amount: NDArray[Any]
     lateness: float
     integral: bool
     parts: tuple[SchedulePart, ...] = ()
@@ -113,14 +113,14 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
 
 def level_counts(instance: JitInstance, schedule: JitSchedule) -> dict[int, Any]:
     """Level s to the number of loads of at least s (of rates that are not whole: the parts of loads in it)."""
-    loads, width = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_))
+    loads, width = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), 0)
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
     return {s: (np.clip(loads - (s - 1), 0, 1) * width).sum().item() for s in range(top, 0, -1)}
 
 
 def largest_load(instance: JitInstance, schedule: JitSchedule) -> int | float:
     """The largest load of a schedule, units in a slot."""
-    loads, _ = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_))
+    loads, _ = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), 0)
     largest: int | float = loads.max(initial=0).item()
     return largest
 
@@ -143,8 +143,11 @@ class _View:
         first = self.windows.due[schedule.transfer]
         begin = np.maximum(schedule.begin, first)
         length = np.maximum(schedule.end - begin, 0)
+        slots = np.maximum(schedule.end - schedule.begin, 1)
+        rate = schedule.amount // slots if schedule.integral else schedule.amount / slots
         # Slots begin .. end - 1 are begin + 1 - due, ..., end - due late.
-        self.run_late = length * (begin + 1 - first) + length * (length - 1) // 2
+        self.late = (length * (begin + 1 - first) + length * (length - 1) // 2) * rate
+        self.open_lateness = (length > 0) & (schedule.amount % slots != 0) if schedule.integral else length < 0
 
     def parts_apart(self) -> bool:
         part = np.full(len(self.arrays.job), -1)
@@ -160,14 +163,18 @@ class _View:
                 return False
         return True
 
-    def loads(self, runs: NDArray[np.bool_]) -> tuple[NDArray[Any], Integers]:
-        """Loads above zero of the chosen runs, and how many slots have them."""
-        s, found, width = self.schedule, [], []
-        for group in self.groups:
-            _, begin, end, load = sweep(group[s.transfer[runs]], s.begin[runs], s.end[runs], s.rate[runs])
-            found.append(load)
-            width.append(end - begin)
-        return np.concatenate(found), np.concatenate(width)
+    def even(self, group: Integers, runs: NDArray[np.bool_]) -> Even:
+        """The chosen runs by the units of a group."""
+        s = self.schedule
+        return Even(group[s.transfer[runs]], s.begin[runs], s.end[runs], s.amount[runs])
+
+    def loads(self, runs: NDArray[np.bool_]) -> tuple[NDArray[Any], Integers] | None:
+        """Loads of the chosen runs, and how many slots have them; None where that is open."""
+        found = [self.even(group, runs).loads() for group in self.groups]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        return np.concatenate([load for load, _ in known]), np.concatenate([width for _, width in known])
 
 
 def _known(instance: JitInstance, s: JitSchedule) -> Check:
@@ -175,7 +182,7 @@ def _known(instance: JitInstance, s: JitSchedule) -> Check:
     total = len(instance.arrays.job)
     known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in s.parts)))
     known = known and bool(np.isin(s.transfer, s.planned).all()) and bool((s.begin < s.end).all())
-    known = known and bool((s.begin >= 0).all()) and bool(np.isfinite(s.rate.astype(np.float64)).all())
+    known = known and bool((s.begin >= 0).all()) and bool(np.isfinite(s.amount.astype(np.float64)).all())
     return Check("runs are of planned transfers, and end after they begin", known)
 
 
@@ -191,23 +198,26 @@ def _schedule(view: _View) -> Iterator[Check]:
     s, w = view.schedule, view.windows
     tolerance = 0.0 if s.integral else _TOLERANCE
     if s.integral:
-        yield Check("rates are whole units", bool(np.issubdtype(s.rate.dtype, np.integer)))
-    yield Check("rates are positive", bool((s.rate > 0).all()), float(-s.rate.min(initial=0)))
+        yield Check("amounts are whole units", bool(np.issubdtype(s.amount.dtype, np.integer)))
+    yield Check("amounts are positive", bool((s.amount > 0).all()), float(-s.amount.min(initial=0)))
     early = s.begin < w.start[s.transfer]
     late = s.end > (w.stop if s.windows == "strict" else w.firm)[s.transfer]
     outside = np.flatnonzero(early | late)
     name = "" if not len(outside) else view.instance.transfer_names[int(s.transfer[outside[0]])]
     bounds = "in their windows" if s.windows == "strict" else "after they are ready, and by firm ends"
     yield Check(f"transfers are sent {bounds}", not len(outside), len(outside), name)
-    sent = np.zeros(len(w.units), s.rate.dtype)
-    np.add.at(sent, s.transfer, s.rate * (s.end - s.begin))
+    sent = np.zeros(len(w.units), s.amount.dtype)
+    np.add.at(sent, s.transfer, s.amount)
     units = np.where(np.isin(np.arange(len(sent)), s.planned), w.units, 0)
     yield _small("every transfer is sent whole", np.abs(sent - units), tolerance * (1 + units))
+    everything = np.ones(len(s.transfer), np.bool_)
     for side, port in zip(("egress", "ingress"), view.ports, strict=True):
-        unit, _, _, load = sweep(port[s.transfer], s.begin, s.end, s.rate)
+        unit, load = view.even(port, everything).most()
         limit = view.port_most[unit]
         yield _small(f"{side} stays within the ports", np.maximum(load - limit, 0), tolerance * (1 + limit))
-    lateness = (view.run_late * s.rate).sum()
+    known = view.loads(everything) is not None and not view.open_lateness.any()
+    yield Check("what its slots do not divide meets the same load in all of them, and is not late", known)
+    lateness = view.late.sum()
     close = abs(lateness - s.lateness) <= tolerance * (1 + lateness)
     yield Check("total lateness is as stated", bool(close), float(lateness), f"{lateness:g} units x slots")
 
@@ -221,11 +231,11 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
     """One check per level with loads, and whether duality (not a quoted bound) proves it."""
     s, w, at = view.schedule, view.windows, part.transfers
     runs = np.isin(s.transfer, at)
-    loads, width = view.loads(runs)
+    loads, width = view.loads(runs) or (np.zeros(0), np.zeros(0, np.int64))
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
     counts = {k: (np.clip(loads - (k - 1), 0, 1) * width).sum() for k in range(1, top + 1)}
     where = f", part {number + 1}" if len(s.parts) > 1 else ""
-    lateness = (view.run_late * s.rate)[runs].sum()
+    lateness = view.late[runs].sum()
     proofs = {proof.level: proof for proof in part.proofs}
     if any(len(proof.lam) != len(at) for proof in part.proofs):
         yield Check(f"prices are one for every transfer{where}", False), True

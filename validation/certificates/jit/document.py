@@ -34,7 +34,7 @@ class Answer(Strict):
     origin_slot: int
     lateness_unit_slots: float | int
     schedule: dict[str, list[list[float | int]]]
-    """Planned transfer to its runs: first slot, end, units in each slot."""
+    """Planned transfer to its blocks: first slot, end, units in all of these slots, as even as whole numbers allow."""
 
 
 class Level(Strict):
@@ -99,7 +99,7 @@ def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
     machine = {m.name: k for k, m in enumerate(instance.machines)}
     runs = [(place[name], *run) for name, each in answer.schedule.items() for run in each]
     if any(len(run) != 4 or not isinstance(run[1], int) or not isinstance(run[2], int) for run in runs):
-        raise ValueError("a run is its first slot, its end, and the units in each slot")
+        raise ValueError("a block is its first slot, its end, and the units in all its slots")
     integral = all(isinstance(run[3], int) for run in runs)
     lowest: int | str = "largest" if proof.largest_only else proof.lowest
     return JitSchedule(
@@ -112,7 +112,7 @@ def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
         transfer=np.array([run[0] for run in runs], np.int64),
         begin=np.array([run[1] for run in runs], np.int64),
         end=np.array([run[2] for run in runs], np.int64),
-        rate=np.array([run[3] for run in runs], np.int64 if integral else np.float64),
+        amount=np.array([run[3] for run in runs], np.int64 if integral else np.float64),
         lateness=answer.lateness_unit_slots,
         integral=integral,
         parts=tuple(_part(part, place, machine, str(options["load"])) for part in proof.parts),
