@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowlex.cli.inputs import solution_name
 from flowlex.cli.journal import Fingerprint, Journal
 from flowlex.cli.output import note
+from flowlex.cli.pieces import divided
 from flowlex.cli.pool import Finished, solve_all
 from flowlex.cli.record import SOLVED
 from flowlex.instances.files import write_atomically
@@ -107,6 +108,8 @@ class Batch:
                     **options,
                     "spare_threads": self.jobs > 1 or cluster is not None,
                     "log": log,
+                    "processes": max(1, jobs // self.jobs),
+                    "divided": cluster is not None and divided(options.get("settings", {})),
                     "solution": None if journal is None else str(journal.folder / str(solution)),
                     "display": self.total <= _DISPLAYED,
                     "mark": vars(self.marks[path]),

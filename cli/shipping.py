@@ -118,7 +118,7 @@ def perform(parcel: Parcel) -> Finished:
         for name, place in parcel.named.items():  # a message names a file as the person did
             item.record["message"] = item.record["message"].replace(str(Path(folder) / place), name)
         out = Path(folder) / _OUT
-        files = {one.name: one.read_bytes() for one in out.iterdir()} if out.is_dir() else {}
+        files = {one.name: one.read_bytes() for one in out.iterdir() if one.suffix != ".part"} if out.is_dir() else {}
         return Finished(parcel.task, item.record, item.display, item.usage, files)
 
 

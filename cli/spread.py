@@ -154,6 +154,7 @@ class _Run:
         inputs: Callable[[dict[str, Any]], Sequence[Path]],
     ) -> None:
         self.client, self.inputs, self.run = client, inputs, uuid.uuid4().hex
+        self.divided = any(task.get("divided") for task in tasks)
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
         self.reading: dict[str, tuple[dict[str, Any], float]] = {}
         self.away: dict[Any, tuple[Parcel, int]] = {}
@@ -163,7 +164,7 @@ class _Run:
         looked, most = 0.0, 1
         while self.waiting or self.reading or self.away:
             if time.monotonic() - looked > 1.0:
-                looked, most = time.monotonic(), 2 * threads() + _AHEAD
+                looked, most = time.monotonic(), threads() if self.divided else 2 * threads() + _AHEAD
                 yield from self._late()
             while self.waiting and len(self.reading) + len(self.away) < most:
                 self._read(*self.waiting.popleft())

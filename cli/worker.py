@@ -14,6 +14,7 @@ import ctypes
 import importlib
 import json
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -36,6 +37,7 @@ _PR_SET_PDEATHSIG = 1
 _JOBS = {
     "solve": ("", ""),
     "simulate": ("flowlex.cli.simulating", "simulate_task"),
+    "piece": ("flowlex.cli.worker", "piece_task"),
     "measure": ("flowlex.cli.simulating", "measure_task"),
 }
 
@@ -141,6 +143,7 @@ def memory_limit(limit_mb: int | None) -> Iterator[None]:
 
 
 def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
+    from flowlex.cli.pieces import pieces
     from flowlex.instances.files import read_instance
     from flowlex.models.base import ModelError
     from flowlex.models.registry import model_class, read_options
@@ -176,7 +179,8 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
         reply["answer"] = so_far
         channel.send("answer", record=so_far)
 
-    solution = model.solve(engine.value, report=note, **solver)
+    with pieces(task):
+        solution = model.solve(engine.value, report=note, **solver)
     fill(record, solution, built - loaded)
     if str(solution.status) == "time_limit" and reply["answer"] is not None:
         record |= cut_off(reply["answer"], "time limit", solution.message)
@@ -237,6 +241,24 @@ def explained(error: Exception) -> str:
         trace = trace.tb_next
     place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     return f"unexpected {type(error).__name__}{place}: {error}; please report this with the instance"
+
+
+def piece_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Call the function that is in the file ``path`` with what is there; the result goes to ``solution``."""
+    from flowlex.cli.pieces import DONE
+
+    record = blank(task["instance"], task["engine"])
+    channel.send("stage", stage="solving", record=record)
+    try:
+        with memory_limit(task["memory_limit_mb"]):
+            function, item = pickle.loads(Path(task["path"]).read_bytes())
+            Path(task["solution"]).write_bytes(pickle.dumps(function(item)))
+        record["status"] = DONE
+    except MemoryError:
+        record["message"] = "not enough memory"
+    except Exception as error:  # whoever asked tells what is wrong
+        record["message"] = explained(error)
+    return {"record": record, "display": {}, "usage": False}
 
 
 if __name__ == "__main__":

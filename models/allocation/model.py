@@ -243,7 +243,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return plain and can_price(instance) and PairPrices(instance).count > _MANY_PAIRS
 
     def _run(self, engine: EngineName, options: SolveOptions) -> AllocationRun:
-        how: Any = {"engine": engine, "options": options}
+        how: Any = {"engine": engine, "options": replace(options, offer=None)}  # parts go to other processes
         if self.parts == 1:
             answer = replace(self.task, **how, priced=self._prices_pairs(self.instance, options)).solve()
             return AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)

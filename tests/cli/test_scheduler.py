@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,34 @@ def test_a_task_that_nobody_wants_is_stopped(tmp_path, children, wait_for):
     with pytest.raises(Unwanted):
         Crew().perform({**task, **limits, "spare_threads": True}, lambda: next(asked, False))
     assert children(os.getpid()) == [] or wait_for(lambda: not children(os.getpid()))
+
+
+def test_parts_of_one_instance_are_tasks_of_their_own(run, address, tmp_path):
+    arguments = ("--set", "jobs=24", "--set", "gpus=8", "--set", "sharing=true", "-o", "a.json")
+    assert run("generate", "gavel-like", *arguments).exit_code == 0
+    told = []
+    for how in (("--jobs", 1), ("--jobs", 2), ("--scheduler", address)):
+        result = run("solve", "a.json", "--set", "parts=2", "--json", *how)
+        assert result.exit_code == 0, result.stderr
+        record = json.loads(result.stdout)
+        told.append((record["status"], record["objective"], record["bound"], record["certificate"]["ok"]))
+    assert told[0] == told[1] == told[2]
+    assert told[0][0] == "feasible"
+
+
+def test_pieces_run_in_processes_of_their_own_and_tell_what_fails(tmp_path):
+    from flowlex.cli.pieces import pieces
+    from flowlex.formulations.outcome import EngineError
+    from flowlex.models.parallel import side_by_side
+
+    task = {"instance": "a.json", "engine": "network", "time_limit_s": None, "log": False, "processes": 2}
+    with pieces(task):
+        assert list(side_by_side(abs, [-1, 2, -3])) == [1, 2, 3]
+        assert os.getpid() not in set(side_by_side(os.getpgid, [0, 0]))
+        with pytest.raises(EngineError, match=r"a.json, part 2: .*invalid literal for int"):
+            list(side_by_side(int, ["1", "one"]))
+    with (
+        pieces(task | {"time_limit_s": 0.2}),
+        pytest.raises(EngineError, match=r"stopped while solving it: limit 0\.2"),
+    ):
+        list(side_by_side(time.sleep, [60.0]))
