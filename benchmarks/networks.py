@@ -80,7 +80,7 @@ def save_dense(size: int, most: int, path: str) -> Callable[[], dict[str, Any]]:
 
     def run() -> dict[str, Any]:
         if not Path(path).exists():
-            np.savez(path, **columns, factor=1, unit_s="1")
+            np.savez(path, **columns, unit="1", constant="0")
         return {"arcs": len(cost)}
 
     return run

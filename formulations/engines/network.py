@@ -1,6 +1,7 @@
 """Network simplex (pylmcf) for flow networks: exact integers from the data to the duals.
 
-Large complete assignments go to shortest augmenting paths instead (`flowlex.formulations.engines.assignment`).
+Large complete assignments go to shortest augmenting paths instead (`flowlex.formulations.engines.assignment`), large
+networks of tasks that each take one of a few places to an auction (`flowlex.formulations.engines.auction`).
 
 pylmcf wants arcs sorted by their ends, costs of at least zero and no lower bounds when it restarts warm. The
 normal form here provides that and undoes it: lower bounds become supplies, an arc of negative cost is replaced
@@ -28,8 +29,8 @@ from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, So
 
 __all__ = ["NormalForm", "infeasible_cut", "solve_exactly", "solve_network"]
 
-#: With fewer arcs a complete assignment is left to the network simplex too.
-_DENSE = 10_000
+#: With fewer arcs a complete assignment is left to the network simplex too, and tasks with a few places each.
+_DENSE, _MARKET = 10_000, 50_000
 #: ``poll`` counts milliseconds in 32 bits.
 _LONGEST_WAIT_S = 1e6
 
@@ -156,6 +157,12 @@ def _solve(network: FlowNetwork) -> Outcome:
         answer = solve_assignment(network)
         if answer is not None:
             return _optimum(network, *answer, "shortest augmenting paths", started)
+    if network.arc_count >= _MARKET:
+        from flowlex.formulations.engines.auction import solve_by_auction
+
+        answer = solve_by_auction(network)
+        if answer is not None:
+            return _optimum(network, *answer, "auction", started)
     normal = NormalForm.of(network)
     if not len(normal.order):
         return _without_arcs(network, normal, started)
