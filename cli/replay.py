@@ -32,7 +32,7 @@ def replay(
         str, typer.Option("--goals", help="Cost model: quincy, borg, alsched, load_spread, random.")
     ] = "borg",
     batch: Annotated[int | None, typer.Option("--batch", min=1, help="Step after this many events.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="paths or highs.")] = "paths",
+    engine: Annotated[str, typer.Option("--engine", help="paths; scaling or highs, to compare.")] = "paths",
     steps: Annotated[int, typer.Option("--steps", min=0, help="For an instance: steps of made-up events.")] = 50,
     events: Annotated[int, typer.Option("--events", min=1, help="For an instance: events per step.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="For an instance: seed of the events.")] = 0,

@@ -32,6 +32,7 @@ __all__ = [
     "change_supplies",
     "empty",
     "note_flow",
+    "price_fresh",
     "reset",
     "violations",
     "write_arcs",
@@ -181,7 +182,7 @@ def change_supplies(t, nodes, change):
 
 
 @njit(cache=True)
-def _price_fresh(t, fresh):
+def price_fresh(t, fresh):
     """Give new nodes the price of their cheapest way on, so that their arcs do not start out full."""
     t.counters[STAMP] += 2
     unknown = t.counters[STAMP]
@@ -261,7 +262,7 @@ def change_arcs(t, arcs, tail, head, capacity, cost, fresh):
     Returns False on a cycle of negative cost without capacity.
     """
     write_arcs(t, arcs, tail, head, capacity, cost)
-    _price_fresh(t, fresh)
+    price_fresh(t, fresh)
     for i in range(len(arcs)):
         v = _settle(t, arcs[i])
         if v >= 0 and not _settle_around(t, v):

@@ -14,7 +14,7 @@ from flowlex.validation.certificates import Certificate, Check
 
 __all__ = ["EngineChoice", "Method", "make_session", "plan_stages", "prove", "solved_costs"]
 
-EngineChoice = Literal["paths", "highs"]
+EngineChoice = Literal["paths", "scaling", "highs"]
 Method = Literal["auto", "weights", "phases"]
 
 #: Sums beyond this are not exact in the floating point of HiGHS.
@@ -46,11 +46,18 @@ def make_session(engine: str, divisors: tuple[int, ...], nodes: int, arcs: int) 
     if engine == "paths":
         load_kernels()
         return NetworkSession(nodes, arcs) if len(divisors) == 1 else PhasedSession(divisors, nodes, arcs)
+    if engine == "scaling":
+        from flowlex.formulations.sessions.scaling import ScalingSession
+
+        if len(divisors) > 1:
+            raise ModelError("stages are kept live by engine='paths' only")
+        load_kernels()
+        return ScalingSession(nodes, arcs)
     if engine == "highs":
         from flowlex.formulations.sessions.highs import HighsSession
 
         return HighsSession()
-    raise ModelError(f"no live engine is called {engine!r}; one of: paths, highs")
+    raise ModelError(f"no live engine is called {engine!r}; one of: paths, scaling, highs")
 
 
 def prove(session: Session, where: str) -> Certificate:

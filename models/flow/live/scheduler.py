@@ -52,7 +52,8 @@ class FlowScheduler(Intake):
         ``auto`` strict orders are kept by weights where these stay exact for any cluster within the limits below,
         else by as few phases as fit; the attribute ``method`` then says why.
     engine
-        ``paths`` (warm shortest paths) or ``highs`` (the linear program hot-started, for comparison).
+        ``paths`` (warm shortest paths); for comparison ``scaling`` (the published incremental cost scaling; a saved
+        state goes on by paths) and ``highs`` (the linear program hot-started).
     certify
         Check every step in exact integers.
     cost_limit

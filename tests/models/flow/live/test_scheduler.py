@@ -54,9 +54,10 @@ def test_long_lives(goals, flow_life):
             life.check_step()
 
 
+@pytest.mark.parametrize("engine", ["highs", "scaling"])
 @pytest.mark.parametrize("goals", ["strict", "caps"])
-def test_highs_engine_agrees(goals, flow_life):
-    life = flow_life(1, GOALS[goals], engine="highs", cost_limit=1000, task_limit=1000)
+def test_engines_for_comparison_agree(goals, engine, flow_life):
+    life = flow_life(1, GOALS[goals], engine=engine, cost_limit=1000, task_limit=1000)
     for _ in range(8):
         life.check_step()
 
