@@ -62,6 +62,8 @@ class ExactSizes:
         (N, 2) cores and memory.
     card
         (N,) size of a card.
+    compute, whole
+        (P,) compute on each card, and that of a whole card.
     """
 
     cpu: NDArray[np.int64]
@@ -69,6 +71,8 @@ class ExactSizes:
     gpu: Pairs
     node: NDArray[np.int64]
     card: NDArray[np.int64]
+    compute: NDArray[np.int64]
+    whole: int
     rounded: bool
 
 
@@ -93,6 +97,7 @@ def exact_sizes(
     cards = [of(n.card_gb) for n in nodes]
     need = [of(p.gpu_memory_gb) + of(p.gpu_share) * card for p in pods for card in cards]
     gpu, card, too = in_units(need, cards)
+    compute, (whole,), slightly = in_units([of(p.gpu_compute) for p in pods], [Fraction(1)])
     table = np.array(gpu, np.int64).reshape(len(pods), len(nodes))
     return read_only(
         ExactSizes(
@@ -101,6 +106,8 @@ def exact_sizes(
             read_only(Pairs(table, row, column)),
             np.array([node_cpu, node_memory], np.int64).T[column],
             np.array(card, np.int64)[column],
-            rounded or also or too,
+            np.array(compute, np.int64)[row],
+            whole,
+            rounded or also or too or slightly,
         )
     )

@@ -54,6 +54,8 @@ class Pod(Part):
         GPU memory on each card that it uses, in GB or as a share of a card (one of the two).
     gpu_cards
         How many cards it uses at once, each with that much memory.
+    gpu_compute
+        Share of the compute of each of these cards; the shares on a card sum to at most 1, whatever its memory.
     priority
         Larger is more important.
     node_labels
@@ -82,6 +84,7 @@ class Pod(Part):
     gpu_memory_gb: NonNegative = 0.0
     gpu_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     gpu_cards: Annotated[int, Field(ge=1, le=64)] = 1
+    gpu_compute: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     node_labels: Labels = Field(default={})
     tolerations: tuple[Name, ...] = ()
@@ -108,6 +111,9 @@ class Pod(Part):
             raise ValueError(f"pod {self.name!r} gives gpu_memory_gb and gpu_share; give one of them")
         if not self.wants_gpu and (self.gpu_cards > 1 or self.card_models):
             raise ValueError(f"pod {self.name!r} names cards but wants no GPU memory; give gpu_memory_gb or gpu_share")
+        if self.gpu_compute and not self.wants_gpu:
+            told = f"pod {self.name!r} gives gpu_compute but wants no GPU memory"
+            raise ValueError(f"{told}; give gpu_memory_gb or gpu_share too")
         if self.move_cost is not None and self.node is None:
             raise ValueError(f"pod {self.name!r} has a move_cost but runs nowhere; leave it out")
         if self.deleted_s is not None and (self.created_s is None or self.deleted_s < self.created_s):
@@ -323,7 +329,7 @@ def _kind_of(node: PodNode) -> tuple[object, ...]:
 
 def _wish_of(pod: Pod) -> tuple[object, ...]:
     """Equal for pods that ask for the same, whatever their priority and place."""
-    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.gpu_compute)
     wishes = (tuple(sorted(pod.node_labels.items())), frozenset(pod.tolerations), frozenset(pod.card_models))
     return (*sizes, *wishes)
 

@@ -2,7 +2,8 @@
 
 Read are allocatable resources, labels, taints and ``unschedulable`` of nodes, and requests, priority, ``nodeSelector``,
 required node affinity, tolerations and ``nodeName`` of pods that have not ended. GPUs are whole cards
-(``nvidia.com/gpu``), GB of one card (a resource named ``*/gpu-mem``), or thousandths (annotations
+(``nvidia.com/gpu``), GB of one card (a resource named ``*/gpu-mem``, with ``*/gpu-core.percentage`` for a share of its
+compute), or thousandths (annotations
 ``alibabacloud.com/gpu-milli`` and ``gpu-count``). Pod groups become gangs, required anti-affinity and topology spread
 become spreads, and a ResourceQuota the quota of its namespace; what of these cannot be said is counted in a warning
 (`flowlex.instances.importers.kubernetes_rules`). Volumes and ports are not read.
@@ -30,6 +31,8 @@ __all__ = ["KubernetesWarning", "bindings", "manifests", "quantity", "read_kuber
 
 _GPU, _MODEL, _MEMORY = "nvidia.com/gpu", "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 _MILLI, _COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
+#: Compute of a card in percent, as the paper's device plugin names it.
+_COMPUTE = "/gpu-core.percentage"
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _QUANTITY = re.compile(
     r"([+-]?\d{1,30}(?:\.\d{0,30})?|[+-]?\.\d{1,30})(?:([KMGTPE])i|([numkMGTPE])|[eE]([+-]?\d{1,2}))?"
@@ -175,6 +178,7 @@ def _pod(item: Mapping[str, Any], taints: Sequence[str], preempt_below: int | No
         gpu_memory_gb=float(memory),
         gpu_share=float(share),
         gpu_cards=max(1, cards),
+        gpu_compute=float(next((amount for name, amount in asked.items() if name.endswith(_COMPUTE)), 0) / 100),
         priority=priority,
         node_labels=_labels(spec),
         tolerations=tuple(t for t in taints if any(_tolerates(each, t) for each in spec.get("tolerations") or ())),

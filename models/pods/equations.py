@@ -62,6 +62,13 @@ EQUATIONS: tuple[Equation, ...] = (
         exists=lambda m: not m.cards,
     ),
     Equation(
+        "compute",
+        r"\sum_p e_p y_{pc} \le 1 \quad \forall c \in C_i",
+        "compute of a card (of all cards of a node with cards=False)",
+        when="when pods ask for compute",
+        exists=lambda m: m.instance.arrays.exact.compute.any() and (not m.cards or len(m.builder.card_slots[0]) > 0),
+    ),
+    Equation(
         "move_budget",
         r"\sum_{\text{moved}} \mathrm{cost}_p x_{pi} \le \mathrm{budget}",
         "moves are limited",

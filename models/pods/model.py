@@ -125,7 +125,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     )
     parameters: ClassVar[tuple[Symbol, ...]] = (
         Symbol("a_{pr}, b_{ir}", "what pod p needs, what node i has of resource r"),
-        Symbol("g_{pi}, m_p", "GB on each card, number of cards"),
+        Symbol("g_{pi}, m_p, e_p", "GB on each card, number of cards, share of compute on each"),
         Symbol("w_{ir}", "weight of resource r on node i"),
         Symbol("v_p", "worth of pod p: 1, or its value, its GPUs, or what stopping it costs"),
         Symbol("m_S, s_S, q_{Qr}", "most and skew of a spread, quota of a queue; r is what runs already"),

@@ -61,10 +61,13 @@ def waiting_reason(instance: PodInstance, cluster: Cluster, pod: int) -> str:
     short = {
         "cores": cluster.free[:, 0] < exact.cpu[pod],
         "memory": cluster.free[:, 1] < exact.memory[pod],
-        "GPU memory": (cluster.card_free >= need[:, None]).sum(axis=1) < on_cards,
+        "GPU memory": (enough := cluster.card_free >= need[:, None]).sum(axis=1) < on_cards,
+        "GPU compute": (enough & (cluster.compute_free >= cluster.compute(pod))).sum(axis=1) < on_cards,
     }
     parts = []
     for what, where in short.items():
+        if what == "GPU compute":
+            where = where & ~short["GPU memory"]
         nodes = [name for name, lacking, ok in zip(names, where, with_gpu, strict=True) if lacking and ok]
         if nodes:
             shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")

@@ -30,6 +30,8 @@ class Cluster:
     ----------
     free, card_free
         (N, 2) cores and memory, (N, K) memory of cards, as whole multiples of `ExactSizes`' units; -1 for no card.
+    compute_free
+        (N, K) compute of cards, likewise.
     """
 
     def __init__(self, view: PodArrays, *, cards: bool = True) -> None:
@@ -44,6 +46,8 @@ class Cluster:
             self.card_free = np.where(np.arange(max(most, 1)) < view.cards[:, None], exact.card[:, None], -1)
         else:
             self.card_free = np.where(view.cards > 0, exact.card * view.cards, -1)[:, None]
+        on_card = exact.whole * (1 if cards else view.cards[:, None])
+        self.compute_free: Integers = np.where(self.card_free >= 0, on_card, -1)
 
     @property
     def loads(self) -> Floats:
@@ -58,13 +62,18 @@ class Cluster:
         view, many = self.view, int(self.view.gpu_cards[pod])
         return (view.exact.gpu[pod], many) if self.cards else (view.exact.gpu[pod] * many, min(1, many))
 
+    def compute(self, pod: int) -> int:
+        """Compute on each card, or on the node where cards are not told apart."""
+        return int(self.view.exact.compute[pod]) * (1 if self.cards else int(self.view.gpu_cards[pod]))
+
     def fits(self, pod: int) -> NDArray[np.bool_]:
         """(N,) whether the pod may go to the node and fits into what is free now."""
         exact = self.view.exact
         room = (self.free[:, 0] >= exact.cpu[pod]) & (self.free[:, 1] >= exact.memory[pod])
         need, many = self.need(pod)
         if many:
-            room &= ((self.card_free >= need[:, None]).sum(axis=1) >= many) & (self.view.cards > 0)
+            enough = (self.card_free >= need[:, None]) & (self.compute_free >= self.compute(pod))
+            room &= (enough.sum(axis=1) >= many) & (self.view.cards > 0)
         allowed: NDArray[np.bool_] = room & self.view.allowed[pod]
         return allowed
 
@@ -77,7 +86,7 @@ class Cluster:
         if not many:
             return True
         need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
-        room = np.count_nonzero(self.card_free[node] >= need)
+        room = np.count_nonzero((self.card_free[node] >= need) & (self.compute_free[node] >= self.compute(pod)))
         return bool(self.view.cards[node] and room >= (many if self.cards else 1))
 
     def copy(self) -> Cluster:
@@ -85,6 +94,7 @@ class Cluster:
         other = Cluster.__new__(Cluster)
         other.view, other.cards = self.view, self.cards
         other.free, other.node, other.card_free = self.free.copy(), self.node.copy(), self.card_free.copy()
+        other.compute_free = self.compute_free.copy()
         other.used_cards = dict(self.used_cards)
         return other
 
@@ -96,9 +106,11 @@ class Cluster:
             if on is None:
                 free = self.card_free[node]
                 order = np.lexsort((np.arange(len(free)), free))
-                on = order[free[order] >= need][: many if self.cards else 1]
+                enough = (free >= need) & (self.compute_free[node] >= self.compute(pod))
+                on = order[enough[order]][: many if self.cards else 1]
                 assert len(on) == (many if self.cards else 1)
             self.card_free[node, on] -= need
+            self.compute_free[node, on] -= self.compute(pod)
             self.used_cards[pod] = on
         self.free[node] -= (exact.cpu[pod], exact.memory[pod])
         self.node[pod] = node

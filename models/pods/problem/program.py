@@ -152,6 +152,9 @@ class PlacementProgram:
             whole = np.where(view.cards[node] > 0, view.capacity[node, 0], 1.0)
             total = (x * (view.gpu[pod, node] * view.gpu_cards[pod] / whole)).sum_by(node, size)
             lp.constrain("gpu", total, "<=", 1.0)
+            if view.exact.compute.any():
+                share = view.exact.compute[pod] / view.exact.whole * view.gpu_cards[pod]
+                lp.constrain("compute", (x * share).sum_by(node, size), "<=", view.cards.astype(np.float64))
         if (moved := self.moved).any():
             lp.constrain("move_budget", (x[moved] * view.move_cost[pod[moved]]).sum(), "<=", self.move_budget)
         add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1))
@@ -167,6 +170,10 @@ class PlacementProgram:
         many = int(view.cards.sum())
         need = view.gpu[of_pair, node[pair]] / view.card_gb[node[pair]]
         lp.constrain("card", (y * need).sum_by(card, many), "<=", 1.0)
+        if view.exact.compute.any():
+            lp.constrain(
+                "compute", (y * (view.exact.compute[of_pair] / view.exact.whole)).sum_by(card, many), "<=", 1.0
+            )
         linked, of_link = np.unique(pair, return_inverse=True)
         wanted = view.gpu_cards[self.groups.first[group[linked]]]
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
@@ -219,6 +226,7 @@ class PlacementProgram:
         cluster = Cluster.of(view, node, on, cards=self.cards)
         there = Cluster(view, cards=self.cards).card_free >= 0
         fits = cluster.free.min(initial=0) >= 0 and cluster.card_free[there].min(initial=0) >= 0
+        fits = fits and cluster.compute_free[there].min(initial=0) >= 0
         return cluster if fits else None
 
     def _chosen_cards(self, values: Floats, node: Integers) -> dict[int, Integers]:

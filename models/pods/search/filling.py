@@ -53,7 +53,7 @@ def fits(s, pod, node):
     if many:
         need, room = s.gpu[r, c], 0
         for card in range(s.card_free.shape[1]):
-            if s.card_free[node, card] >= need:
+            if s.card_free[node, card] >= need and s.compute_free[node, card] >= s.compute[pod]:
                 room += 1
         return room >= many
     return True
@@ -70,7 +70,8 @@ def place(s, pod, node):
         for card in range(s.card_free.shape[1]):
             taken = (chosen >> np.uint64(card)) & np.uint64(1)
             room = s.card_free[node, card]
-            if not taken and room >= need and (best < 0 or room < s.card_free[node, best]):
+            enough = room >= need and s.compute_free[node, card] >= s.compute[pod]
+            if not taken and enough and (best < 0 or room < s.card_free[node, best]):
                 best = card
         chosen |= np.uint64(1) << np.uint64(best)
     link(s, pod, node, chosen)
@@ -85,6 +86,7 @@ def link(s, pod, node, chosen):
         for card in range(s.card_free.shape[1]):
             if (chosen >> np.uint64(card)) & np.uint64(1):
                 s.card_free[node, card] -= need
+                s.compute_free[node, card] -= s.compute[pod]
     s.used[pod] = chosen
     s.free[node, 0] -= s.cpu[pod]
     s.free[node, 1] -= s.memory[pod]
@@ -108,6 +110,7 @@ def take(s, pod):
         for card in range(s.card_free.shape[1]):
             if (chosen >> np.uint64(card)) & np.uint64(1):
                 s.card_free[node, card] += need
+                s.compute_free[node, card] += s.compute[pod]
     s.free[node, 0] += s.cpu[pod]
     s.free[node, 1] += s.memory[pod]
     before, after = s.before[pod], s.after[pod]

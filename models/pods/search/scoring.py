@@ -148,14 +148,14 @@ def _growth(s, kinds, pod, node, size):
     if many != 1:  # whole cards are alike
         chosen, left = np.uint64(0), many
         for card in order:
-            if left and free[card] >= need:
+            if left and free[card] >= need and s.compute_free[node, card] >= s.compute[pod]:
                 free[card] -= need
                 chosen |= np.uint64(1) << np.uint64(card)
                 left -= 1
         return (_fragments(s, kinds, node, cpu, memory, free, order) - before) / scale, chosen
     best, chosen, last = _INFINITE, np.uint64(0), -1
     for card in order:
-        if free[card] < need or free[card] == last:
+        if free[card] < need or free[card] == last or s.compute_free[node, card] < s.compute[pod]:
             continue
         last = free[card]
         free[card] -= need
@@ -206,7 +206,7 @@ def _random_cards(s, pod, node, rng):
     """Cards (bits) drawn from those that take the pod."""
     need, chosen, left = s.gpu[s.row[pod], s.column[node]], np.uint64(0), s.many[pod]
     for card in rng.permutation(s.card_free.shape[1]):
-        if left and s.card_free[node, card] >= need:
+        if left and s.card_free[node, card] >= need and s.compute_free[node, card] >= s.compute[pod]:
             chosen |= np.uint64(1) << np.uint64(card)
             left -= 1
     return chosen

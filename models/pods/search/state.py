@@ -29,6 +29,8 @@ class SearchState(NamedTuple):
         movable, nor is what waits.
     node, loads, free, card_free, used
         The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
+    compute, compute_free
+        (P,) compute on each card, (N, K) what is free of it.
     head, after, before, many_on
         Linked lists of the pods of each node.
     rule_start, rule, amount, domain, topology, offset
@@ -52,6 +54,8 @@ class SearchState(NamedTuple):
     free: Integers
     card_free: Integers
     used: NDArray[np.uint64]
+    compute: Integers
+    compute_free: Integers
     head: Integers
     after: Integers
     before: Integers
@@ -103,6 +107,8 @@ class SearchState(NamedTuple):
             cluster.free.copy(),
             cluster.card_free.copy(),
             used,
+            exact.compute if cluster.cards else exact.compute * view.gpu_cards,
+            cluster.compute_free.copy(),
             head,
             after,
             before,

@@ -114,6 +114,12 @@ def test_requests_count_init_containers_and_overhead(tmp_path: Path) -> None:
     assert read_kubernetes(write(tmp_path, {"items": [node("n"), asking]})).pods[0].cpu_cores == 1.05
 
 
+def test_gb_of_a_card_and_a_share_of_its_compute(tmp_path: Path) -> None:
+    asking = pod("x", {"cpu": "1", "ucloud/gpu-mem": "3", "ucloud/gpu-core.percentage": "30"})
+    (read,) = read_kubernetes(write(tmp_path, {"items": [node("n", gpus=1), asking]})).pods
+    assert (read.gpu_memory_gb, read.gpu_compute, read.gpu_cards) == (3.0, 0.3, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("500m", Fraction(1, 2)), ("1Ki", 1024), ("1.5Gi", 3 * 2**29), ("2", 2), ("1e3", 1000), ("12E", 12 * 10**18),

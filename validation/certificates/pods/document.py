@@ -21,6 +21,7 @@ from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
+from flowlex.validation.certificates.pods.compute import compute_checks, compute_left
 from flowlex.validation.certificates.pods.exhaustion import best_of_all
 from flowlex.validation.certificates.pods.market import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
@@ -162,6 +163,7 @@ def judge_placement(
     measure, cards = str(options.get("balance", "deviation")), bool(options.get("cards", True))
     budget = float(options.get("move_budget", 0.0))
     checks = [*check_placement(instance, where, on if cards else None, measure, objective, budget)]
+    checks += compute_checks(instance, where.tolist(), on, cards)
     checks += RuleBook(instance).checks(where.tolist())
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
     queue = [each.pod for each in answer.queue]
@@ -208,6 +210,7 @@ def _could_be_added(
             for k in on.get(p, ()) if cards else range(pod.wants_gpu):
                 if 0 <= k < len(gpu[n]):
                     gpu[n][k] -= need_of(pod, instance.nodes[n]) * (1 if cards else pod.gpu_cards)
+    compute = compute_left(instance, where.tolist(), on, cards)
     rough = np.array([[float(a), float(b)] for a, b in free]) * (1 + 1e-9) + 1e-9
     adds: list[str] = []
     known: set[tuple[object, ...]] = set()
@@ -224,7 +227,9 @@ def _could_be_added(
             if not fits_wishes(pod, machine) or free[n][0] < size_of(pod.cpu_cores):
                 continue
             need, many = need_of(pod, machine) * (1 if cards else pod.gpu_cards), pod.gpu_cards if cards else 1
-            room = not pod.wants_gpu or (machine.cards > 0 and sum(left >= need for left in gpu[n]) >= many)
+            asked = size_of(pod.gpu_compute) * (1 if cards else pod.gpu_cards)
+            enough = sum(left >= need and c >= asked for left, c in zip(gpu[n], compute[n], strict=True))
+            room = not pod.wants_gpu or (machine.cards > 0 and enough >= many)
             ruled = (pod.spreads or pod.queue) and not book.holds([*where[:p].tolist(), n, *where[p + 1 :].tolist()])
             if room and free[n][1] >= size_of(pod.memory_gb) and not ruled:
                 adds.append(pod.name)

@@ -112,6 +112,7 @@ def all_ways(
     free = [[size_of(n.cpu_cores), size_of(n.memory_gb)] for n in instance.nodes]
     gpu = [[size_of(n.card_gb)] * n.cards if cards else [size_of(n.card_gb) * n.cards] for n in instance.nodes]
     full = [list(each) for each in gpu]
+    compute = [[Fraction(1)] * n.cards if cards else [Fraction(n.cards)] for n in instance.nodes]
     best: list[Any] = [[Fraction(-1)] * len(ranks), math.inf, []]
     steps, book, given, where = 0, RuleBook(instance), where, [-1] * len(instance.pods)
     own = [Fraction(0)] * len(ranks)
@@ -136,10 +137,12 @@ def all_ways(
         node = instance.nodes[n]
         if not pod.wants_gpu:
             return [()]
-        need = need_of(pod, node)
+        need, part = need_of(pod, node), size_of(pod.gpu_compute)
         if not cards:
-            return [(0,)] if node.cards and gpu[n][0] >= need * pod.gpu_cards else []
-        return list(combinations([k for k, left in enumerate(gpu[n]) if left >= need], pod.gpu_cards))
+            many = pod.gpu_cards
+            return [(0,)] if node.cards and gpu[n][0] >= need * many and compute[n][0] >= part * many else []
+        able = [k for k, left in enumerate(gpu[n]) if left >= need and compute[n][k] >= part]
+        return list(combinations(able, pod.gpu_cards))
 
     def go(p: int, counts: list[Fraction], spent: Fraction) -> None:
         nonlocal steps
@@ -161,16 +164,19 @@ def all_ways(
             if free[n][0] < size_of(pod.cpu_cores) or free[n][1] < size_of(pod.memory_gb):
                 continue
             need = need_of(pod, node) * (1 if cards else pod.gpu_cards)
+            part = size_of(pod.gpu_compute) * (1 if cards else pod.gpu_cards)
             for on in ways(pod, n):
                 free[n] = [free[n][0] - size_of(pod.cpu_cores), free[n][1] - size_of(pod.memory_gb)]
                 for k in on:
                     gpu[n][k] -= need
+                    compute[n][k] -= part
                 new, where[p] = list(counts), n
                 if level is not None:
                     new[ranks.index(level.rank)] += level.worth
                 go(p + 1, new, more)
                 for k in on:
                     gpu[n][k] += need
+                    compute[n][k] += part
                 free[n] = [free[n][0] + size_of(pod.cpu_cores), free[n][1] + size_of(pod.memory_gb)]
         where[p] = -1
         if level is not None:

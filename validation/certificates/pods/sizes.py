@@ -89,7 +89,7 @@ def kind_of(pod: Pod) -> tuple[object, ...]:
     """Equal for pods that nothing tells apart but their names."""
     sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.priority, pod.value)
     wishes = (frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
-    rules = (pod.gang, frozenset(pod.spreads), pod.queue)
+    rules = (pod.gpu_compute, pod.gang, frozenset(pod.spreads), pod.queue)
     return (*sizes, *wishes, *rules, pod.node, pod.move_cost, pod.preempt_cost)
 
 

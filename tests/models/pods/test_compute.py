@@ -1,0 +1,105 @@
+"""Compute shares of cards beside their memory: by hand, and against all placements of tiny instances."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.baselines import BASELINES, place
+from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.model import PodPlacement
+from flowlex.validation.certificates import verify
+from flowlex.validation.certificates.pods.compute import compute_left
+from flowlex.validation.certificates.pods.exhaustion import all_ways
+
+NODES = (
+    PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
+    PodNode(name="b", cpu_cores=8, memory_gb=16, cards=1, card_gb=16),
+)
+
+
+def test_shares_of_compute_sum_to_one_on_a_card() -> None:
+    pods = [Pod(name=f"p{k}", gpu_memory_gb=1, gpu_compute=c) for k, c in enumerate((0.6, 0.6, 0.3, 0.3))]
+    solution = PodPlacement(PodInstance(nodes=NODES[:1], pods=tuple(pods))).solve("highs")
+    assert solution.certificate.ok and solution.queue == ()
+    assert {tuple(cards) for cards in solution.cluster.used_cards.values()} == {(0,), (1,)}
+    # Memory is there, compute is not.
+    more = (*pods, Pod(name="more", gpu_memory_gb=1, gpu_compute=0.2))
+    waits = PodPlacement(PodInstance(nodes=NODES[:1], pods=more)).solve("highs")
+    assert len(waits.queue) == 1 and waits.certificate.ok
+    assert waits.reasons()[waits.queue[0]] == "not enough GPU compute on a"
+    whole = PodPlacement(PodInstance(nodes=NODES[:1], pods=more), cards=False).solve("highs")
+    assert whole.queue == () and whole.certificate.ok  # counted per node, as the paper does
+
+
+asked = st.lists(
+    st.tuples(
+        st.sampled_from([0, 2, 4, 8]), st.sampled_from([0.0, 0.3, 0.5, 0.7]), st.integers(1, 2), st.integers(0, 1)
+    ),
+    max_size=5,
+)
+
+
+def drawn(pods: Any) -> PodInstance:
+    made = [
+        Pod(name=f"p{k}", cpu_cores=1, gpu_memory_gb=g, gpu_compute=c * (g > 0), gpu_cards=m if g else 1, priority=top)
+        for k, (g, c, m, top) in enumerate(pods)
+    ]
+    return PodInstance(nodes=NODES, pods=tuple(made))
+
+
+@settings(max_examples=12, deadline=None)
+@given(asked, st.booleans())
+def test_the_most_of_all_placements_with_compute(pods: Any, cards: bool) -> None:
+    instance, options = drawn(pods), {"cards": cards}
+    solution = PodPlacement(instance, cards=cards).solve("highs")
+    tried = all_ways(instance, options)
+    assert tried is not None and solution.certificate is not None and solution.certificate.ok
+    assert [float(n) for n, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
+    assert solution.objective == pytest.approx(tried[1], abs=2e-6)
+
+
+class BySearch(PodPlacement):
+    """No integer program over pods and nodes."""
+
+    effort = Effort(admission=-1, direct=-1)
+
+
+@settings(max_examples=15, deadline=None)
+@given(asked)
+def test_searches_and_baselines_keep_compute(pods: Any) -> None:
+    instance = drawn(pods * 2)
+    found = BySearch(instance)._admit("highs", SolveOptions()).cluster
+    assert found is not None
+    for cluster in (found, *(place(instance, name) for name in BASELINES)):
+        left = compute_left(instance, cluster.node.tolist(), cluster.used_cards, True)
+        assert min(min(cards) for cards in left) >= 0
+
+
+def test_a_certificate_refuses_too_much_compute() -> None:
+    instance = drawn([(2, 0.7, 1, 0), (2, 0.7, 1, 0)])
+    document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
+    document["answer"].update(placement={"p0": "a", "p1": "a"}, cards={"p0": [0], "p1": [0]})
+    failed = {check.name for check in verify(document, instance).checks if not check.ok}
+    assert "compute of every card" in failed and "GPU memory of every card" not in failed
+
+
+def test_compute_without_memory_is_refused() -> None:
+    with pytest.raises(ValidationError, match="gives gpu_compute but wants no GPU memory; give gpu_memory_gb"):
+        Pod(name="p", gpu_compute=0.5)
+    assert np.array_equal(drawn([(2, 0.5, 1, 0), (2, 0.3, 1, 0)]).arrays.exact.compute, [5, 3])
+
+
+def test_rows_are_the_equations() -> None:
+    for cards in (True, False):
+        model = PodPlacement(drawn([(2, 0.5, 1, 0)]), cards=cards)
+        rows = {name for name, block in model.formulation.constraint_blocks.items() if block.count}
+        assert "compute" in rows and rows == {e.name for e in model.equations if e.exists(model)}
