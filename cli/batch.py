@@ -10,7 +10,7 @@ from flowlex.cli.inputs import solution_name
 from flowlex.cli.journal import Fingerprint, Journal
 from flowlex.cli.output import note
 from flowlex.cli.pieces import divided
-from flowlex.cli.pool import Finished, solve_all
+from flowlex.cli.pool import Finished, Heard, solve_all
 from flowlex.cli.record import SOLVED
 from flowlex.instances.files import write_atomically
 
@@ -85,6 +85,7 @@ class Batch:
         self.tasks: list[dict[str, Any]] = []
         self.work: Work = work or Work()
         self.cluster = cluster
+        self.heard: Heard | None = None
         self.marks: dict[Path, Fingerprint] = {path: self.work.mark(path) for path in files}
         self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
@@ -148,7 +149,7 @@ class Batch:
     def _performed(self) -> Iterator[Finished]:
         """Have all tasks done: by processes of this machine, or of a cluster."""
         if self.cluster is None:
-            return solve_all(self.tasks, self.jobs)
+            return solve_all(self.tasks, self.jobs, self.heard)
         paths = {str(path): path for path in self.marks}
         return self.cluster.perform(self.tasks, lambda task: self.work.inputs(paths[task["instance"]]))
 

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from flowlex.cli.record import blank, cut_off
 
-__all__ = ["Crew", "Finished", "PoolError", "Unwanted", "grace_s", "solve_all"]
+__all__ = ["Crew", "Finished", "Heard", "PoolError", "Unwanted", "grace_s", "solve_all"]
 
 _START_S = 120.0
 #: Workers that may end one after the other without having begun an instance.
@@ -55,6 +55,10 @@ class Finished:
     display: dict[str, Any] = field(default_factory=dict)
     usage: bool = False
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+
+#: Who listens to what workers say on the way: the task and the event (see `flowlex.cli.worker`).
+Heard = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def grace_s(time_limit_s: float) -> float:
@@ -134,7 +138,7 @@ class _Worker:
         return code
 
 
-def solve_all(tasks: Iterable[dict[str, Any]], jobs: int) -> Iterator[Finished]:
+def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, heard: Heard | None = None) -> Iterator[Finished]:
     """Solve tasks on ``jobs`` processes; yields each as it finishes, whatever happened to it.
 
     Parameters
@@ -143,13 +147,15 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int) -> Iterator[Finished]:
         See `flowlex.cli.worker.solve_task`.
     jobs
         Worker processes.
+    heard
+        Told of a task and what its worker says on the way: the stage that begins, the best answer so far.
 
     Raises
     ------
     PoolError
         Workers end before they begin to work.
     """
-    pool = _Pool(deque(tasks), jobs)
+    pool = _Pool(deque(tasks), jobs, heard=heard)
     try:
         while pool.waiting or pool.workers:
             yield from pool.step()
@@ -187,8 +193,10 @@ class Crew:
 
 
 class _Pool:
-    def __init__(self, waiting: deque[dict[str, Any]], jobs: int, *, stays: bool = False) -> None:
-        self.waiting, self.jobs, self.stays = waiting, jobs, stays
+    def __init__(
+        self, waiting: deque[dict[str, Any]], jobs: int, *, stays: bool = False, heard: Heard | None = None
+    ) -> None:
+        self.waiting, self.jobs, self.stays, self.heard = waiting, jobs, stays, heard
         self.workers: list[_Worker] = []
         self.selector = selectors.DefaultSelector()
         self.stillborn = 0
@@ -245,13 +253,16 @@ class _Pool:
                     task, worker.task, worker.deadline = worker.task, None, float("inf")
                     assert task is not None  # it answers only when asked
                     yield Finished(task, event["record"], event["display"], event["usage"])
-                elif event["event"] == "answer":
+                    continue
+                if event["event"] == "answer":
                     worker.answer = event["record"]
                 elif event["event"] == "stage":
                     self.stillborn = 0
                     worker.begin(event)
                 else:
                     worker.ready, worker.deadline = True, float("inf")
+                if worker.task is not None and self.heard is not None:
+                    self.heard(worker.task, event)
         except EOFError:
             yield from self._bury(worker)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -168,26 +166,19 @@ def _run(batch: Batch, *, json_lines: bool) -> int:
 
 
 def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
-    """Yield what finishes; troubles go to standard error at once, with a progress bar when there are several."""
-    from rich import progress
-    from rich.console import Console
+    """Yield what finishes; troubles go to standard error at once.
 
+    On a terminal there is a bar for several, and for one a line that tells its stage, best answer and bound as they
+    move, once it has taken two seconds.
+    """
+    from flowlex.cli.progress import progress_bar, so_far
     from flowlex.cli.report import trouble
 
-    visible = batch.total > 1 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    bar = progress.Progress(
-        progress.TextColumn(verb),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.fields[bad]}", style="red"),
-        console=Console(stderr=True),
-        redirect_stdout=False,
-        disable=not visible,
-    )
+    bar = progress_bar(verb, single=batch.total == 1)
     with bar:
-        task = bar.add_task("solve", total=batch.total, completed=batch.skipped, bad="")
+        task = bar.add_task(verb, total=batch.total, completed=batch.skipped, bad="", said="")
+        if batch.total == 1:
+            batch.heard = lambda _, event: bar.update(task, said=so_far(event))
         if batch.skipped:
             note(f"{batch.skipped} of {batch.total} were done before")
         for item in batch.run():
