@@ -13,8 +13,8 @@ from flowlex.models.flow.goals.placement import Placement
 
 __all__ = ["common_scale"]
 
-#: Factors beyond this are refused: costs with so many digits are measurements, to be rounded by their owner.
-_MOST = 10**6
+#: Factors beyond this are refused: with them hardly a cost stays within `LARGEST_COST`.
+_MOST = 2**53
 
 
 def common_scale(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float | None) -> int:
@@ -23,7 +23,7 @@ def common_scale(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float
     Raises
     ------
     ModelError
-        A cost is not finite, or the factor would exceed a million; the cost and the factor are shown.
+        A cost is not finite, or the factor would exceed 2^53; the cost and the factor are shown.
     """
     factor = 1
     seen: set[float] = set()

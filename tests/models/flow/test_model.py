@@ -241,8 +241,9 @@ def test_real_utilities_are_scaled_exactly_or_refused():
     model = FlowScheduling(instance(0.125), goals=(Placement(),))
     assert model.rules.scale.factor == 8
     assert model.solve("network").score.cost == -1
-    with pytest.raises(ModelError, match="scaled by 10000000, beyond 1000000"):
-        FlowScheduling(instance(0.1234567), goals=(Placement(),)).solve("network")
+    assert FlowScheduling(instance(1e-7), goals=(Placement(),)).solve("network").score.cost == -1
+    with pytest.raises(ModelError, match="scaled by 25000000000000000, beyond 9007199254740992"):
+        FlowScheduling(instance(0.1 + 0.2), goals=(Placement(),)).solve("network")
     with pytest.raises(ModelError, match="no whole number of 1/2; pass scale=8"):
         FlowScheduling(instance(0.125), goals=(Placement(),), scale=2).solve("network")
     with pytest.raises(ModelError, match="wait_cost is nan"):
