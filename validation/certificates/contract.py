@@ -281,7 +281,7 @@ def verify(document: object, instance: Instance) -> Certificate:
     try:
         finding = verifier.judge(claimed)
         checks = (mine, print_of, *finding.checks, *_bindings(read, finding))
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
         return Certificate("feasible", True, (mine, print_of, failed))
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)

@@ -119,11 +119,13 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     }
     wrong = [str(row.get("job")) for row in answer.jobs if row.get("job") not in cluster.job]
     wrong += list(cluster.job.keys() - {row.get("job") for row in answer.jobs})
+    wrong += ["a job twice"] if len(answer.jobs) > len(cluster.job) else []
+    wrong += [f"columns of {row['job']}" for row in answer.jobs if row.keys() != {"job", "fair_share", *true}]
     columns = {name: values.tolist() for name, values in true.items()}
     for row in answer.jobs if not wrong else ():
         j = cluster.job[row["job"]]
         for name, values in columns.items():
-            if name in row and row[name] != values[j] and abs(row[name] - values[j]) > 1e-9 * (1 + abs(values[j])):
+            if row[name] != values[j] and abs(row[name] - values[j]) > 1e-9 * (1 + abs(values[j])):
                 wrong.append(f"{name} of {row['job']} is {values[j]:g} (stated {row[name]})")
     yield none("the table of jobs", wrong)
 

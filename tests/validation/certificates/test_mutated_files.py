@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import random
 from typing import Any
 
 import pytest
@@ -146,3 +147,45 @@ def test_a_file_of_another_instance_or_kind_is_refused(name: str) -> None:
     assert "'another'" in failed[0].detail
     names = [check.name for check in verify(TRUE[name], generate("network-random")).checks if not check.ok]
     assert names == ["of this kind of instance", "of this very instance"]
+
+
+MORE = {"jit": generate("jit-figure4"), "network": generate("network-random", nodes=12, arcs=40)}
+HOSTILE = (
+    float("nan"),
+    float("inf"),
+    -1,
+    0,
+    2**53 + 1,
+    10**9,
+    10**30,
+    "1/0",
+    "1e999",
+    "9" * 5000,
+    None,
+    True,
+    [],
+    {},
+    "x",
+)
+
+
+@pytest.mark.parametrize("name", [*FILES, *MORE])
+def test_whatever_stands_in_a_file_it_is_judged_or_called_unreadable(name: str) -> None:
+    instance = FILES[name][0] if name in FILES else MORE[name]
+    true = TRUE[name] if name in FILES else json.loads(json.dumps(solve(instance, "highs").to_dict()))
+    places, rng = [leaf for leaf in leaves(true) if leaf[0] in ("answer", "proof", "options")], random.Random(name)
+    for _ in range(150):
+        document, place, value = copy.deepcopy(true), rng.choice(places), rng.choice(HOSTILE)
+        cut = place[: rng.randint(1, len(place))]
+        at(document, cut[:-1])[cut[-1]] = value
+        with contextlib.suppress(SolutionError):
+            verify(document, instance)
+
+
+def test_prices_of_slots_far_behind_the_last_are_refused_before_they_take_the_memory() -> None:
+    true = json.loads(json.dumps(solve(MORE["jit"], "highs").to_dict()))
+    levels = true["proof"]["parts"][0]["levels"]
+    entry = next(prices for level in levels for prices in (*level["loads"], *level["ports"]))
+    entry[3] = 10**15
+    failed = [check.detail for check in verify(true, MORE["jit"]).checks if not check.ok]
+    assert failed[0].startswith("ValueError: prices of slot 1000000000000000; there is nothing to send after slot ")

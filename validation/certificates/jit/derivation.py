@@ -189,6 +189,10 @@ class _Rows:
         return np.asarray(within)
 
 
+#: Slots that are looked at one by one, at most.
+_SLOTS = 10**8
+
+
 class Board:
     """The columns of one part, and what has been settled about them.
 
@@ -226,6 +230,9 @@ class Board:
         ends = [start, end, *(np.minimum(due + p.lam // max(p.nu, 1), last) for p in proofs if late and p.nu)]
         ends += [*(prices.end for p in proofs for prices in (p.load, p.port))]
         self.span: int = max(int(each.max(initial=0)) for each in ends) + 2
+        latest = max(last, *(int(each.max(initial=0)) for each in (start, end, due))) + int(amount.sum()) + 2
+        if self.span > latest or (late and self.span > _SLOTS):
+            raise ValueError(f"prices of slot {self.span - 2}; there is nothing to send after slot {latest - 2}")
         if late:
             end = np.minimum(firm, self.span - 1)
         joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) else groups
