@@ -29,10 +29,10 @@ from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
-__all__ = ["tables"]
+__all__ = ["GOALS", "Life", "ortools", "tables"]
 
 Row = dict[str, object]
-_GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
+GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
 _OPTIONS: dict[str, Any] = {"wait_cost": 20_000, "cost_limit": 100_000, "task_limit": 500_000}
 _PEER = Path(__file__).with_name("flow_ortools.py")
 
@@ -63,7 +63,7 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
 
 
 @dataclass
-class _Life:
+class Life:
     """A scheduler, and tasks that come and go."""
 
     instance: FlowInstance
@@ -73,8 +73,9 @@ class _Life:
     count: int = 0
 
     @classmethod
-    def of(cls, instance: FlowInstance, **options: Any) -> _Life:
-        scheduler = FlowScheduler(instance, _GOALS, **(_OPTIONS | options))
+    def of(cls, instance: FlowInstance, **options: Any) -> Life:
+        goals = options.pop("goals", GOALS)
+        scheduler = FlowScheduler(instance, goals, **(_OPTIONS | options))
         return cls(instance, scheduler, np.random.default_rng(1), [task.name for task in instance.tasks])
 
     def step(self, events: int) -> dict[str, float]:
@@ -106,7 +107,8 @@ def _timed(function: Any, repeats: int = 3) -> tuple[float, Any]:
     return float(np.median(seconds)), result
 
 
-def _ortools(session: NetworkSession) -> tuple[float, int]:
+def ortools(session: NetworkSession) -> tuple[float, int]:
+    """Median seconds of OR-Tools from scratch, and the cost."""
     network = session.network()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.npz"
@@ -127,7 +129,7 @@ def _ortools(session: NetworkSession) -> tuple[float, int]:
 
 
 def _against_peers(sizes: dict[str, int], steps: dict[int, int], *, highs_steps: int) -> list[Row]:
-    life = _Life.of(flow_scale(seed=1, **sizes))
+    life = Life.of(flow_scale(seed=1, **sizes))
     life.scheduler.step()
     life.step(10)
     hot = _hot(sizes, list(steps), highs_steps) if highs_steps else {}
@@ -139,7 +141,7 @@ def _against_peers(sizes: dict[str, int], steps: dict[int, int], *, highs_steps:
         network = session.network()
         session.solve()
         ours = session.objective
-        peer, cost = _ortools(session)
+        peer, cost = ortools(session)
         cold, _ = _timed(lambda session=session: session.solve(cold=True))
         pylmcf, outcome = _timed(lambda network=network: solve(network, "network"))
         assert ours == session.objective == cost == outcome.objective, "the optima differ"
@@ -170,7 +172,7 @@ def _against_peers(sizes: dict[str, int], steps: dict[int, int], *, highs_steps:
 
 
 def _hot(sizes: dict[str, int], events: list[int], steps: int) -> dict[int, float]:
-    life = _Life.of(flow_scale(seed=1, **sizes), engine="highs", certify=False)
+    life = Life.of(flow_scale(seed=1, **sizes), engine="highs", certify=False)
     life.scheduler.step()
     return {count: _milliseconds([life.step(count)["total"] for _ in range(steps)])[0] for count in events}
 
@@ -192,7 +194,7 @@ def _growing(machines: int, tasks: int) -> Row:
 def _grown(machines: int, tasks: int) -> None:
     instance = flow_scale(seed=1, machines=machines, tasks=tasks)
     started = time.perf_counter()
-    life = _Life.of(instance)
+    life = Life.of(instance)
     built = time.perf_counter() - started
     first = life.scheduler.step().seconds
     life.step(100)

@@ -101,36 +101,40 @@ def replay_events(
     """
     stream = iter(events)
     first = next(stream, None)
+    begun = isinstance(first, ev.Cluster)
     if scheduler is None:
         cluster = first.instance if isinstance(first, ev.Cluster) else FlowInstance(name="empty", machines=())
         scheduler = FlowScheduler(cluster, goals, certify=certify, **options)
-    elif isinstance(first, ev.Cluster):
+    elif begun:
         raise ModelError("the log begins with a cluster, the restored scheduler has one; replay only what came later")
     elif options:
         raise ModelError(f"a restored scheduler keeps its own options; leave out {', '.join(options)}")
     scheduler.certify = certify
     report = ReplayReport(scheduler)
-    rest = stream if first is None or isinstance(first, ev.Cluster) else _chain(first, stream)
-    pending, at = 0, scheduler.state.now_s
-    for number, event in enumerate(rest, 2 if isinstance(first, ev.Cluster) else 1):
+    rest = stream if first is None or begun else _chain(first, stream)
+    _run(report, enumerate(rest, 2 if begun else 1), batch, on_step)
+    return report
+
+
+def _run(
+    report: ReplayReport, events: Iterable[tuple[int, Part]], batch: int | None, on_step: Callable[[Delta], None] | None
+) -> None:
+    """Take numbered events and step where the log, or the size of a batch, says so."""
+    pending, at = 0, report.scheduler.state.now_s
+    for number, event in events:
         time_s = float(getattr(event, "at_s", at)) if "at_s" in event.model_fields_set else at
         if time_s < at:
             report.refused.append((number, f"time runs backwards, from {at:g} s to {time_s:g} s; sort the log"))
             continue
-        at = time_s
-        if isinstance(event, ev.Step):
-            if batch is None:
-                _step(report, at, on_step)
-                pending = 0
-            continue
-        _feed(report, event, number)
-        pending += 1
-        if batch is not None and pending >= batch:
+        at, said = time_s, isinstance(event, ev.Step)
+        if not said:
+            _feed(report, event, number)
+            pending += 1
+        if (said and batch is None) or (batch is not None and pending >= batch):
             _step(report, at, on_step)
             pending = 0
     if pending:
         _step(report, at, on_step)
-    return report
 
 
 def _chain(first: Part, rest: Iterator[Part]) -> Iterator[Part]:

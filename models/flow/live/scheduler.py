@@ -25,6 +25,7 @@ from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
+from flowlex.models.flow.live.audit import audited
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import EngineChoice, Method, make_session, plan_stages, prove
 from flowlex.models.flow.live.explain import Explanation, explain_task
@@ -32,7 +33,7 @@ from flowlex.models.flow.live.intake import Intake, Timed
 from flowlex.models.flow.live.state import EventError, LiveState
 from flowlex.models.flow.live.switching import rebuild, switch_goals
 from flowlex.models.flow.order import StrictOrder
-from flowlex.models.flow.solution import Score
+from flowlex.models.flow.solution import FlowSolution, Score
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
@@ -271,6 +272,25 @@ class FlowScheduler(Intake):
     def score(self) -> Score:
         """What the last step minimised."""
         return self.state.score()
+
+    def audit(self) -> FlowSolution:
+        """The schedule of the last step as a solution, certified from the instance instead of the network.
+
+        Takes a pass over the cluster (a step proves its flow on the network only). The solution can be saved, and
+        judged again by ``flowlex verify`` with the saved `instance`.
+
+        Raises
+        ------
+        EventError
+            Something has happened since the last step.
+        ModelError
+            Stages are solved one after the other, so that there is no one price of a slot.
+        CertificateError
+            The schedule does not stand up to the instance (a defect, never an input error).
+        """
+        if self._timed.events or not self.steps:
+            raise EventError("events have come since the last step; step first")
+        return audited(self.state, self.options)
 
     def instance(self) -> FlowInstance:
         """The present state as an instance."""

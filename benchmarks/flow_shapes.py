@@ -1,0 +1,106 @@
+"""Steps of 100 events on clusters of every shape, and shocks, against OR-Tools from scratch in the same run.
+
+Each step withdraws 50 random tasks and submits 50; timed from events in to the difference out, certificate apart. What
+is given: median, 99th percentile and worst of all steps (garbage collection included), and the median of OR-Tools from
+arrays to flows on the network as it stands; where stages are solved one after the other, the sum over their networks.
+The optima must be equal. A shock is one step after many changes at once. ``busy``: processes that wanted a core, per
+core, while it ran.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.flow_scheduling import GOALS, Life, ortools
+from flowlex.formulations.sessions.phased import PhasedSession
+from flowlex.instances.generators.flow import flow_scale
+from flowlex.models.flow.goals import Continuity, FairShares
+
+__all__ = ["tables"]
+
+Row = dict[str, object]
+
+
+def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
+    """Title and rows of every table."""
+    machines, steps = (200, 1) if quick else (10_000, 100)
+    spare = {"machines": machines, "tasks": 2 * machines}
+    overfull = {"machines": machines, "tasks": machines * 104 // 100, "slots": 1}
+    shared = (*GOALS, FairShares())
+    shapes: list[tuple[str, dict[str, int], dict[str, Any], int]] = [
+        ("spare", spare, {}, 20 * steps),  # the 2000 steps of a percentile that counts for something
+        ("nearly full", {"machines": machines, "tasks": machines * 285 // 100}, {}, 20 * steps),
+        ("overfull", overfull, {}, 2 * steps),
+        ("FairShares, spare", spare, {"goals": shared}, steps),
+        (
+            "FairShares, overfull",
+            {"machines": machines, "tasks": machines * 104 // 100, "slots": 1},
+            {"goals": shared},
+            20,
+        ),
+        ("phases", spare, {"method": "phases", "lexicographic": True}, steps // 4 + 1),
+        ("lexicographic", spare, {"lexicographic": True}, steps // 4 + 1),
+    ]
+    rows = [_shape(*shape) for shape in shapes]
+    title = f"{machines:,} machines".replace(",", " ")
+    return [(f"{title}, steps of 100 events", rows), (f"{title}, shocks", _shocks(spare))]
+
+
+def _busy() -> float:
+    return round(os.getloadavg()[0] / (os.cpu_count() or 1), 1)
+
+
+def _peer(life: Life) -> tuple[float, int]:
+    """Seconds and cost of OR-Tools on what the scheduler has solved, stage by stage."""
+    life.scheduler.prepare()  # placing tasks has changed costs since the step
+    session = life.scheduler.state.session
+    session.solve()
+    stages = session.stages if isinstance(session, PhasedSession) else [session]
+    found = [ortools(stage) for stage in stages]  # type: ignore[arg-type]
+    for stage, (_, cost) in zip(stages, found, strict=True):
+        assert stage.objective == cost, "the optima differ"
+    return sum(seconds for seconds, _ in found), len(stages)
+
+
+def _shape(name: str, sizes: dict[str, int], options: dict[str, Any], steps: int) -> Row:
+    life = Life.of(flow_scale(seed=1, **sizes), **options)
+    life.scheduler.step()
+    life.step(10)
+    seconds = [life.step(100) for _ in range(steps)]
+    peer, stages = _peer(life)
+    ms = 1e3 * np.array([s["total"] - s["check"] for s in seconds])
+    return {
+        "shape": name,
+        "steps": steps,
+        "stages": stages,
+        "median ms": round(float(np.median(ms)), 2),
+        "p99": round(float(np.percentile(ms, 99)), 2),
+        "worst": round(float(ms.max()), 2),
+        "certificate ms": round(1e3 * float(np.median([s["check"] for s in seconds])), 2),
+        "OR-Tools ms": round(1e3 * peer, 1),
+        "x OR-Tools": round(1e3 * peer / float(np.median(ms)), 1),
+        "busy": _busy(),
+    }
+
+
+def _shocks(sizes: dict[str, int]) -> list[Row]:
+    """A tenth of the machines fails at once; all tasks grow a minute older at once."""
+    rows = []
+    for name in ("a tenth of the machines fails", "all tasks grow a minute older"):
+        life = Life.of(flow_scale(seed=1, **sizes))
+        life.scheduler.step(0.0)
+        started = time.perf_counter()
+        if name.startswith("a tenth"):
+            for machine in list(life.scheduler.state.cluster.machines)[::10]:
+                life.scheduler.remove_machine(machine)
+        delta = life.scheduler.step(1.0 if name.startswith("a tenth") else 60.0)
+        ms = 1e3 * (time.perf_counter() - started - delta.seconds["check"])
+        peer, _ = _peer(life)
+        moved = len(delta.moved) + len(delta.stopped)
+        rows.append({"shock": name, "ms": round(ms, 1), "moved": moved, "OR-Tools ms": round(1e3 * peer, 1)})
+        assert any(isinstance(goal, Continuity) for goal in GOALS)
+    return rows

@@ -1,0 +1,67 @@
+"""A live schedule proven from the instance: random lives are, and a network that was built wrong is found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowlex.instances.flow import FlowInstance
+from flowlex.models import ModelError
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
+from flowlex.models.flow.live.scheduler import EventError
+from flowlex.models.flow.offers import Rules
+from flowlex.validation.certificates import CertificateError
+from flowlex.validation.certificates.contract import verify
+
+GOALS = {
+    "placement": ((Placement(), DataLocality(), Continuity(base=3, rate=1)), {}),
+    "classes": ((Priority(), Placement(), LoadSpread(2)), {}),
+    "shares": ((FairShares("weighted"), Placement(), Continuity()), {}),
+    "wait": ((Placement(), DataLocality()), {"wait_cost": 9}),
+    "strict": ((LoadSpread(), Placement()), {"lexicographic": True, "cost_limit": 100, "task_limit": 1000}),
+}
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_random_lives_are_proven_from_the_instance(name: str, flow_life) -> None:
+    goals, options = GOALS[name]
+    for seed in range(3):
+        life = flow_life(seed, goals, **options)
+        for _ in range(6):
+            life.step()
+            solution = life.scheduler.audit()
+            assert solution.certificate.claim == "optimal"
+            assert solution.score == life.scheduler.score() and solution.machine_of == life.scheduler.placements()
+            document, instance = solution.to_dict(), life.scheduler.instance()
+            read = FlowInstance.model_validate(instance.model_dump(mode="json"))
+            assert verify(document, read).claim == "optimal"
+
+
+def test_a_network_that_is_wrong_is_found_out(flow_life, monkeypatch) -> None:
+    """A step's own proof holds on the wrong network; the audit refuses."""
+    goals, refused = (Placement(), DataLocality()), 0
+    monkeypatch.setattr(Rules, "waiting", lambda *_: 0)
+    true = Rules.moving
+    monkeypatch.setattr(Rules, "moving", lambda *given: {key: -cost for key, cost in true(*given).items()})
+    life = flow_life(4, goals)
+    for _ in range(6):
+        delta = life.step()[2]
+        assert delta.certificate.claim == "optimal"
+        try:
+            life.scheduler.audit()
+        except CertificateError:
+            refused += 1
+    assert refused
+
+
+def test_what_cannot_be_audited_says_why(flow_life) -> None:
+    life = flow_life(1, (Placement(),))
+    with pytest.raises(EventError, match="step first"):
+        life.scheduler.audit()
+    life.step()
+    life.scheduler.add_machine(life.machine())
+    with pytest.raises(EventError, match="step first"):
+        life.scheduler.audit()
+    staged = flow_life(1, (Placement(), LoadSpread()), lexicographic=True, method="phases")
+    staged.step()
+    with pytest.raises(ModelError, match="solve its `instance\\(\\)` instead"):
+        staged.scheduler.audit()
