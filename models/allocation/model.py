@@ -38,7 +38,7 @@ Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
 #: From here on pairs are priced.
-_MANY_PAIRS = 20_000
+_MANY_PAIRS = 2_000
 _RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
 
 
@@ -71,7 +71,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         ``finish_time``: relative gap between the answer and its proven bound.
     pricing
         Let pairs become columns only where prices ask for them (column generation; always by HiGHS): the same optimum
-        without writing all pairs down. By default where there are more than 20 000.
+        without writing all pairs down. By default where there are more than 2 000.
     parts
         Divide jobs and GPUs at random into so many parts and solve each alone (POP): faster, ``feasible`` instead of
         ``optimal``, with a proven bound (of the least level only). Not for ``hierarchical`` and ``finish_time``.
