@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.importers.coflow import read_coflow_trace
-from flowlex.simulation.experiments.coflow_hour import POLICIES, TRACE, drawn_coflows
+from flowlex.simulation.experiments.coflow_hour import POLICIES, drawn_coflows
 from flowlex.simulation.network.policies import Fair
 from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.state import NetworkState, Rates
@@ -22,6 +22,7 @@ from flowlex.simulation.network.traffic import Traffic
 __all__ = ["tables"]
 
 Row = dict[str, object]
+TRACE = "FLOWLEX_COFLOW_TRACE"
 NEAR = "../shared/data/coflow/FB2010-1Hr-150-0.txt.gz"
 
 

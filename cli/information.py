@@ -1,19 +1,26 @@
-"""A node information service for as long as an experiment needs one: empty, on a port of this machine only."""
+"""What experiments need of the world: public data that the project does not contain, and a running service.
+
+The service lives as long as an experiment needs it: empty, on a port of this machine only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flowlex.telemetry.client import TelemetryClient
 
-__all__ = ["HandedIn", "running_service"]
+__all__ = ["NEEDS", "HandedIn", "Need", "running_service"]
 
 _START_S = 30.0
 
@@ -61,3 +68,44 @@ def running_service() -> Iterator[HandedIn]:
             finally:
                 server.should_exit = True
                 thread.join(_START_S)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that an experiment takes as a keyword.
+
+    Attributes
+    ----------
+    missing
+        Why this machine does not have it, and what to do; empty when it has.
+    give
+        Opens it.
+    """
+
+    missing: Callable[[], str]
+    give: Callable[[], AbstractContextManager[Any]]
+
+
+def _no_service() -> str:
+    return (
+        ""
+        if find_spec("uvicorn")
+        else "the node information service is not installed: pip install 'flowlex[telemetry]'"
+    )
+
+
+def _data(variable: str, what: str) -> Need:
+    """A path that an environment variable names."""
+
+    def missing() -> str:
+        return "" if Path(os.environ.get(variable, "-")).exists() else f"set {variable} to {what}"
+
+    return Need(missing, lambda: nullcontext(Path(os.environ[variable])))
+
+
+#: By the keyword of the experiment.
+NEEDS: dict[str, Need] = {
+    "service": Need(_no_service, running_service),
+    "trace": _data("FLOWLEX_COFLOW_TRACE", "coflow-benchmark's file FB2010-1Hr-150-0.txt, plain or gzip"),
+    "openb": _data("FLOWLEX_OPENB", "the folder with the lists of nodes and pods of the openb trace"),
+}

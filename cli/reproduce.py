@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from flowlex.cli.batch import Batch, Work
+from flowlex.cli.information import NEEDS
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
 from flowlex.cli.options import SchedulerOption, check_scheduler
 from flowlex.cli.output import complain, console, note, rows_table
@@ -90,11 +90,12 @@ def reproduce(
 
 
 def _possible(chosen: Sequence[Experiment]) -> list[Experiment]:
-    """Without those that need the node information service, where it is not installed."""
-    without = [each for each in chosen if "service" in each.needs and find_spec("uvicorn") is None]
-    for each in without:
-        note(f"{each.name} is left out: it needs the service (pip install 'flowlex[telemetry]')")
-    return [each for each in chosen if each not in without]
+    """Without those that need what this machine does not have; says so."""
+    without = {each: [NEEDS[need].missing() for need in each.needs] for each in chosen}
+    for each, reasons in without.items():
+        if any(reasons):
+            note(f"{each.name} is left out; {'; '.join(filter(None, reasons))}")
+    return [each for each, reasons in without.items() if not any(reasons)]
 
 
 @dataclass(frozen=True)

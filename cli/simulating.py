@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,17 +67,8 @@ def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
             write_event_log(events, target.with_name(target.name.replace(".run.jsonl", ".events.jsonl")))
 
 
-def _service() -> AbstractContextManager[Any]:
-    from flowlex.cli.information import running_service
-
-    return running_service()
-
-
-#: What experiments may need of the rooms above theirs.
-_PROVIDERS = {"service": _service}
-
-
 def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
+    from flowlex.cli.information import NEEDS
     from flowlex.simulation.experiments import experiments
 
     (experiment,) = (each for each in experiments(task["paper"]) if each.name == task["experiment"])
@@ -85,7 +76,7 @@ def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
     started = time.perf_counter()
     given = json.loads(task["given"])
     with ExitStack() as stack:
-        handed = {need: stack.enter_context(_PROVIDERS[need]()) for need in experiment.needs}
+        handed = {need: stack.enter_context(NEEDS[need].give()) for need in experiment.needs}
         numbers = dict(experiment.measure(task["seed"], task["quick"], **given, **handed))
     record["seconds"]["solve"] = time.perf_counter() - started
     record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": plain(numbers)}

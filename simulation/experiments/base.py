@@ -137,8 +137,9 @@ class Experiment:
     curves
         Pictures beside the statements' own.
     needs
-        What whoever measures must hand in as a keyword, made anew for each seed; ``service``: a running node
-        information service, see `flowlex.simulation.experiments.load_partition.Information`.
+        What whoever measures must hand in as a keyword, anew for each seed: ``service``, a running node information
+        service (see `flowlex.simulation.experiments.load_partition.Information`); ``trace`` and ``openb``, paths of
+        public data. Where something is missing the experiment is left out.
     """
 
     name: str

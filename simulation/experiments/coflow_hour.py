@@ -1,13 +1,11 @@
 """The public hour of Facebook's coflows under all policies that suit coflows. Not of a paper: shown without verdicts.
 
-The trace is no part of this project; ``FLOWLEX_COFLOW_TRACE`` names the file (coflow-benchmark's
-``FB2010-1Hr-150-0.txt``, plain or gzip). Without it the hour is left out, and coflows drawn at random stand in for it:
-widths and sizes over orders of magnitude, on few ports.
+The trace is no part of this project (coflow-benchmark's ``FB2010-1Hr-150-0.txt``, plain or gzip). Coflows drawn at
+random stand beside it: widths and sizes over orders of magnitude, on few ports.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,7 +14,8 @@ import numpy as np
 from flowlex.instances.importers.coflow import parse_coflow_trace, read_coflow_trace
 from flowlex.instances.jit import JitInstance
 from flowlex.simulation.experiments.base import Experiment, Rule, Statement
-from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia
+from flowlex.simulation.network.just_in_time import JustInTime
+from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
 from flowlex.simulation.network.record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.state import NetworkPolicy
@@ -25,7 +24,6 @@ from flowlex.simulation.registry import Run
 
 __all__ = ["EXPERIMENTS", "drawn_coflows"]
 
-TRACE = "FLOWLEX_COFLOW_TRACE"
 POLICIES: dict[str, Callable[[], NetworkPolicy]] = {
     "fair": Fair,
     "fifo": Fifo,
@@ -54,14 +52,16 @@ def drawn_coflows(seed: int, count: int = 60, ports: int = 20) -> JitInstance:
     return parse_coflow_trace("\n".join(lines), "drawn")
 
 
-def under_all_policies(instance: JitInstance, seed: int) -> dict[str, float]:
+def under_all_policies(
+    instance: JitInstance, seed: int, policies: Mapping[str, Callable[[], NetworkPolicy]] = POLICIES
+) -> dict[str, float]:
     """Completion times by policy, and their means relative to fair sharing."""
     traffic, found = Traffic.of(instance), dict[str, float]()
-    for name, policy in POLICIES.items():
+    for name, policy in policies.items():
         log = to_log(simulate_traffic(traffic, policy(), Run(seed=seed), bin_s=1.0), {"policy": name})
         shown = figures(log)
         found |= {f"{figure}_{name}": shown[figure] for figure in SHOWN}
-    for name in POLICIES:
+    for name in policies:
         found[f"speedup_{name}"] = found["mean_cct_s_fair"] / found[f"mean_cct_s_{name}"]
     return found
 
@@ -71,9 +71,16 @@ def drawn(seed: int, quick: bool, *, ports: int = 20) -> Mapping[str, float]:
     return under_all_policies(drawn_coflows(seed, 30 if quick else 100, ports), seed)
 
 
-def hour(seed: int, quick: bool) -> Mapping[str, float]:
+def hour(seed: int, quick: bool, *, trace: Path) -> Mapping[str, float]:
     """The trace (when quick, its first hundred coflows) at 1000 Mbit/s."""
-    return under_all_policies(read_coflow_trace(os.environ[TRACE], first=100 if quick else None), seed)
+    return under_all_policies(read_coflow_trace(trace, first=100 if quick else None), seed)
+
+
+def beginning(seed: int, quick: bool, *, trace: Path, coflows: int = 40) -> Mapping[str, float]:
+    """The first coflows of the trace under every policy of the network simulator."""
+    instance = read_coflow_trace(trace, first=10 if quick else coflows)
+    more: dict[str, Callable[[], NetworkPolicy]] = {"tensorflow": TensorFlow, "tictac": TicTac, "jit": JustInTime}
+    return under_all_policies(instance, seed, {**POLICIES, **more})
 
 
 _RATES = "ports of 125 MB/s, remaining bottleneck, rates anew at every end of a transfer, greedy backfill"
@@ -110,20 +117,37 @@ EXPERIMENTS = (
         {"ports": (20, 60)},
         quick_seeds=2,
     ),
-    *(
-        (
-            Experiment(
-                "coflow-hour",
-                "coflow_hour",
-                "An hour of Facebook's coflows",
-                _STATEMENTS,
-                hour,
-                seeds=1,
-                quick_seeds=1,
-                sweep_seeds=0,
-            ),
-        )
-        if Path(os.environ.get(TRACE, "")).is_file()
-        else ()
+    Experiment(
+        "coflow-hour",
+        "coflow_hour",
+        "An hour of Facebook's coflows",
+        _STATEMENTS,
+        hour,
+        seeds=1,
+        quick_seeds=1,
+        sweep_seeds=0,
+        needs=("trace",),
+    ),
+    Experiment(
+        "coflow-beginning",
+        "coflow_hour",
+        "The first 40 of Facebook's coflows under every policy of the network simulator",
+        tuple(
+            Statement(f"mean_cct_s_{name}", f"mean completion time, {name}", "none stated", "s", None, reason)
+            for name, reason in (
+                *((name, _RATES) for name in POLICIES),
+                ("tensorflow", "without computations it is fair sharing"),
+                ("tictac", "without computations it is first come, first served"),
+                (
+                    "jit",
+                    "a coflow's due time is what it would need alone; it plans slot by slot, so not the whole hour",
+                ),
+            )
+        ),
+        beginning,
+        seeds=1,
+        quick_seeds=1,
+        sweep_seeds=0,
+        needs=("trace",),
     ),
 )
