@@ -155,7 +155,7 @@ EXPERIMENTS = (
     Experiment(
         "training-shares",
         "beyond",
-        "Training jobs on v100, p100 and k80: mean time of a job under shares in whole rounds over first come first served",
+        "Training jobs on v100, p100 and k80: shares of GPU time, kept by whole rounds, over first come first served",
         tuple(
             Statement(f"{name}/FIFO", f"mean time from arrival to end, {name}", "none stated", "", None, _MADE_UP)
             for name in _SHARES
