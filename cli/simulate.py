@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ import typer
 from flowlex.cli.batch import Batch, Work
 from flowlex.cli.inputs import discover
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
-from flowlex.cli.options import SchedulerOption, check_scheduler, place
+from flowlex.cli.options import SchedulerOption, check_scheduler, parse_settings, place
 from flowlex.cli.output import complain, console, note, rows_table
 from flowlex.cli.pool import PoolError
 from flowlex.cli.report import print_json
@@ -41,6 +42,10 @@ def simulate(
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for logs, runs.csv, pictures.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Seeds 0 to N-1, not the scenario's.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field of every scenario, such as parameters.round_s=2."),
+    ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip runs that DIR already holds.")] = False,
@@ -51,15 +56,15 @@ def simulate(
     """Run scenarios: each policy with each seed.
 
     With -o, every run leaves its log (NAME-POLICY-SEED.run.jsonl.gz) and one line in results.jsonl; runs.csv and, where
-    pyarrow is installed, runs.parquet hold the figures. Runs of the cluster also leave what `flowlex replay` feeds to a
-    live scheduler (NAME-POLICY-SEED.events.jsonl.gz).
+    pyarrow is installed, runs.parquet hold the figures. Each run also leaves what `flowlex replay` feeds to a live
+    scheduler (NAME-POLICY-SEED.events.jsonl.gz): tasks of a cluster, or jobs that come to a network.
 
     Exit code 0: every run came to its end; 1: some did not; 2: wrong usage.
     """
     if output is None and (resume or plot):
         raise typer.BadParameter("needs -o DIR", param_hint="--resume" if resume else "--plot")
     check_scheduler(scheduler, jobs)
-    runs = _runs(paths, seeds, shipped=scheduler is not None)
+    runs = _runs(paths, seeds, parse_settings(settings), shipped=scheduler is not None)
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))
@@ -93,6 +98,7 @@ class _One:
     scenario: Scenario
     policy: str
     seed: int
+    settings: dict[str, Any]
 
 
 class _Runs(Work):
@@ -107,12 +113,13 @@ class _Runs(Work):
         own, work = Fingerprint.of(run.path), run.scenario.workload.file
         other = Fingerprint.of(run.path.parent / work) if work is not None else Fingerprint("", 0, 0)
         size, changed = own.size + other.size, max(own.mtime_ns, other.mtime_ns)
-        return Fingerprint(f"{own.path}#{run.policy}#{run.seed}", size, changed)
+        told = json.dumps(run.settings, sort_keys=True) if run.settings else ""
+        return Fingerprint(f"{own.path}#{run.policy}#{run.seed}{told}", size, changed)
 
     def task(self, path: Path) -> dict[str, Any]:
         """What `flowlex.cli.simulating.simulate_task` needs."""
         run = self.keys[path]
-        about = {"scenario": str(run.path), "policy": run.policy, "seed": run.seed}
+        about = {"scenario": str(run.path), "policy": run.policy, "seed": run.seed, "settings": run.settings}
         return {"job": "simulate", "simulator": run.scenario.simulator, **about}
 
     def inputs(self, path: Path) -> Sequence[Path]:
@@ -132,10 +139,10 @@ class _Runs(Work):
         return name
 
 
-def _runs(paths: Sequence[Path], seeds: int | None, *, shipped: bool) -> _Runs:
+def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *, shipped: bool) -> _Runs:
     """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
     from flowlex.simulation.registry import make_policy
-    from flowlex.simulation.scenarios import workload_of
+    from flowlex.simulation.scenarios import with_settings, workload_of
 
     try:
         files = discover(paths).files
@@ -146,6 +153,7 @@ def _runs(paths: Sequence[Path], seeds: int | None, *, shipped: bool) -> _Runs:
         scenario = read_instance(path)
         if not isinstance(scenario, Scenario):
             raise InstanceError(f"this is {scenario.kind!r}, not a scenario; `flowlex solve` takes it", path=path)
+        scenario = with_settings(scenario, settings)
         work = scenario.workload.file
         if shipped and work is not None and (is_url(work) or Path(work).is_absolute()):
             reason = "is not relative to the scenario's, so workers of --scheduler do not find it; make it relative"
@@ -157,7 +165,7 @@ def _runs(paths: Sequence[Path], seeds: int | None, *, shipped: bool) -> _Runs:
             workload_of(scenario, chosen[0], path.parent)
         except InstanceError as error:
             raise error if error.path else error.at(path) from error
-        runs += [_One(path, scenario, choice.title, seed) for choice in scenario.policies for seed in chosen]
+        runs += [_One(path, scenario, each.title, seed, settings) for each in scenario.policies for seed in chosen]
     if not runs:
         raise typer.BadParameter(f"no scenario files in {', '.join(map(str, paths))}", param_hint="SCENARIO")
     return _Runs(runs)

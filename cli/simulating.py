@@ -18,7 +18,10 @@ __all__ = ["measure_task", "simulate_task"]
 
 
 def simulate_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Run one policy with one seed; ``task`` has ``scenario`` (path), ``policy``, ``seed`` and ``solution`` (log)."""
+    """Run one policy with one seed: ``task`` has ``scenario`` (path), ``policy``, ``seed``, ``settings``, ``solution``.
+
+    The last is the path of the log.
+    """
     return _perform(task, channel, _simulate)
 
 
@@ -47,11 +50,12 @@ def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
     from flowlex.instances.locations import location
     from flowlex.instances.scenario import Scenario
     from flowlex.simulation.registry import simulator
-    from flowlex.simulation.scenarios import run_scenario
+    from flowlex.simulation.scenarios import run_scenario, with_settings
 
     path = location(task["scenario"])
     scenario = read_instance(path)
     assert isinstance(scenario, Scenario)  # read by the command before
+    scenario = with_settings(scenario, task["settings"])
     record |= {"name": scenario.name, "kind": "scenario", "model": task["policy"]}
     started = time.perf_counter()
     instance, log = run_scenario(scenario, task["policy"], task["seed"], path.parent)

@@ -90,6 +90,8 @@ class Transfer(Part):
     receiver: Name
     """The machine that receives, another one."""
     feeds: Name
+    made_by: Name | None = None
+    """The computation that makes the data; null when they are there from ``ready_s`` on. Simulated, not planned."""
     ready_s: NonNegative = 0.0
     deadline_s: Positive | None = None
     firm_s: Positive | None = None
@@ -136,13 +138,14 @@ class Job(Part):
                         f"computation {computation.name!r} of job {self.name!r} comes after {before!r}, "
                         "which is no computation of the job"
                     )
+        before_it = {c.name: list(c.after) for c in self.computations}
         for transfer in self.transfers:
-            if transfer.feeds not in known:
-                raise ValueError(
-                    f"transfer {transfer.name!r} of job {self.name!r} feeds {transfer.feeds!r}, "
-                    "which is no computation of the job"
-                )
-        topological_order({c.name: c.after for c in self.computations}, f"job {self.name!r}")
+            for how, name in (("feeds", transfer.feeds), ("is made by", transfer.made_by)):
+                if name is not None and name not in known:
+                    no = f"{how} {name!r}, which is no computation of the job"
+                    raise ValueError(f"transfer {transfer.name!r} of job {self.name!r} {no}")
+            before_it[transfer.feeds] += [transfer.made_by] if transfer.made_by else []
+        topological_order(before_it, f"job {self.name!r}")
         return self
 
 

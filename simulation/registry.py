@@ -54,7 +54,7 @@ class Run:
 class Simulator(Protocol):
     """What a simulator offers to scenarios.
 
-    One of clusters also has ``events(instance, log)``: the run as ``flowlex replay`` takes it.
+    One may also have ``events(instance, log)``: the course of events of a run as ``flowlex replay`` takes it.
     """
 
     #: Kinds of instance that it takes.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.files import read_instance
@@ -13,7 +17,7 @@ from flowlex.instances.scenario import PolicyChoice, Scenario
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import Run, make_policy, simulator
 
-__all__ = ["choice_of", "run_scenario", "workload_of"]
+__all__ = ["choice_of", "run_scenario", "with_settings", "workload_of"]
 
 
 def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Instance:
@@ -45,6 +49,50 @@ def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Inst
         reason = f"the {scenario.simulator} simulator takes {known}, but this is {instance.kind!r}"
         raise InstanceError(reason, place="workload")
     return instance
+
+
+def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
+    """The scenario with some of its values replaced: dotted names of its document, such as ``parameters.round_s``.
+
+    Texts are read as JSON where they are JSON, so that ``3``, ``true`` and ``null`` are what they look like.
+
+    Raises
+    ------
+    InstanceError
+        No such field, or a value that it does not take.
+
+    Examples
+    --------
+    >>> from flowlex.instances import Scenario
+    >>> plain = Scenario.model_validate({
+    ...     "simulator": "cluster", "policies": ["FIFO"], "workload": {"generator": "cluster-random"}})
+    >>> with_settings(plain, {"workload.parameters.jobs": "9", "horizon_s": "60"}).workload.parameters
+    {'jobs': 9}
+    """
+    document = scenario.model_dump(mode="json")
+    for name, text in settings.items():
+        *way, last = name.split(".")
+        inner: Any = document
+        for step in way:
+            inner = inner.get(step) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict) or (inner is document and last not in document):
+            known = ", ".join(field for field in document if field not in ("kind", "version"))
+            raise InstanceError(f"a scenario has no {name!r}; its fields are {known}", place="--set")
+        inner[last] = _read(text)
+    try:
+        return Scenario.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise InstanceError(f"{where}: {reason}" if where else reason, place="--set") from error
+
+
+def _read(text: Any) -> Any:
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return text
 
 
 def choice_of(scenario: Scenario, title: str) -> PolicyChoice:

@@ -226,8 +226,13 @@ def make_grid(
     Raises
     ------
     ModelError
-        With strict windows: a window is shorter than its transfer takes at full rate (named).
+        With strict windows: a window is shorter than its transfer takes at full rate (named). A computation makes the
+        data of a transfer: that is simulated only.
     """
+    for job in instance.jobs:
+        for made in (transfer for transfer in job.transfers if transfer.made_by is not None):
+            reason = f"transfer {made.name!r} of job {job.name!r} is made by computation {made.made_by!r}"
+            raise ModelError(f"{reason}; plans need data that are there (ready_s), `flowlex simulate` takes both")
     latest = latest_arrival_times(instance, lat)
     arrays = instance.arrays
     kept = _first_share(instance, latest, share, share_of)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.jit import JitInstance
+from flowlex.instances.jit_events import events_of
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.network import just_in_time, policies
 from flowlex.simulation.network.plots import PLOTS
@@ -50,6 +51,15 @@ class _NetworkSimulator:
     def figures(self, log: RunLog) -> dict[str, float]:
         """See `flowlex.simulation.network.record.figures`."""
         return figures(log)
+
+    def events(self, instance: Instance, log: RunLog) -> Iterator[Part]:
+        """For ``flowlex replay``: the network, and the jobs as they came in the time that was simulated.
+
+        What the run sent when is not told: the scheduler that replays sends by its own plan.
+        """
+        assert isinstance(instance, JitInstance)
+        last_s = log.records[-1]["at_s"]
+        return (event for event in events_of(instance) if event.at_s <= last_s)
 
     def plots(self) -> Mapping[str, Callable[..., Any]]:
         """Pictures by name."""

@@ -78,6 +78,12 @@ class JustInTime:
             raise SimulationError(
                 "the policy jit plans on an instance of just-in-time bandwidth; this traffic has none"
             )
+        made = np.flatnonzero(traffic.made_by >= 0)
+        if len(made):
+            name = traffic.transfer_names[int(made[0])]
+            raise SimulationError(
+                f"the policy jit plans transfers whose data are there; {name!r} is made by a computation"
+            )
         self._instance: JitInstance = instance
         self._number = {name: f for f, name in enumerate(instance.transfer_names)}
         self._seen: set[int] = set()

@@ -89,7 +89,7 @@ class Traffic:
                 coflow=_join(arrays.job, range(jobs, jobs + len(copies))),
                 size_mb=np.concatenate([arrays.size_mb, [c.size_mb for c in copies]]),
                 ready_s=np.concatenate([arrays.start_s, arrival]),
-                made_by=np.full(len(arrays.job) + len(copies), -1),
+                made_by=_join(_makers(instance), none),
                 feeds=_join(arrays.feeds, none),
                 copy=np.arange(len(arrays.job) + len(copies)) >= len(arrays.job),
                 transfer_names=instance.transfer_names + tuple(c.name for c in copies),
@@ -128,6 +128,16 @@ class Traffic:
             load = np.bincount(at, weights=self.size_mb)
             np.maximum.at(longest, keys // machines, load / rate[keys % machines])
         return longest
+
+
+def _makers(instance: JitInstance) -> Ints:
+    """(F,) the computation that makes each transfer's data, numbered over the whole instance; -1 for none."""
+    made, count = list[int](), 0
+    for job in instance.jobs:
+        number = {computation.name: count + k for k, computation in enumerate(job.computations)}
+        made += [-1 if transfer.made_by is None else number[transfer.made_by] for transfer in job.transfers]
+        count += len(job.computations)
+    return np.array(made, np.int64)
 
 
 def _join(first: Ints, second: object) -> Ints:

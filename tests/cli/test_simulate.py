@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from flowlex import generate
+from flowlex.instances.files import write_instance
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.base import Experiment, Rule, Statement, Verdict
 from flowlex.simulation.log import RunLog
@@ -58,6 +61,62 @@ def test_a_scenario_leaves_logs_tables_and_pictures_and_is_resumed(tmp_path):
     assert list(csv.DictReader((out / "runs.csv").open())) == rows
 
 
+def test_set_replaces_fields_of_the_scenario(tmp_path):
+    path, out = write(tmp_path), tmp_path / "out"
+    given = ("--set", 'policies=["spread"]', "--set", "workload.parameters.jobs=2", "--set", "parameters.round_s=7")
+    flowlex("simulate", path, "-o", out, "--seeds", 1, *given)
+    (log,) = out.glob("*.run.jsonl.gz")
+    found = RunLog.read(log)
+    assert found.header["policy"] == "spread" and len(list(found.of("submit"))) == 2
+    assert all(record["at_s"] % 7 == 0 for record in found.of("start"))
+    again = flowlex("simulate", path, "-o", out, "--seeds", 1, *given[:-1], "parameters.round_s=5", "--resume")
+    assert "1 of 1 were done before" not in again.stderr  # another scenario, so it runs, beside the first
+    (other,) = set(out.glob("*.run.jsonl.gz")) - {log}
+    assert all(record["at_s"] % 5 == 0 for record in RunLog.read(other).of("start"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("horizont_s=3", "a scenario has no 'horizont_s'; its fields are"),
+        ("horizon_s=-3", "horizon_s: Input should be greater than 0"),
+        ("decision.mode=dreaming", "decision.mode: Input should be 'none', 'fixed', 'counted' or 'measured'"),
+        ("name.first=x", "a scenario has no 'name.first'"),
+        ("horizon_s", "is not KEY=VALUE"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(tmp_path, setting, says):
+    failed = flowlex("simulate", write(tmp_path), "-o", tmp_path / "out", "--set", setting, code=2)
+    assert says in " ".join(failed.stderr.replace("│", " ").split()) and not (tmp_path / "out").exists()
+
+
+def test_killed_in_mid_run_nothing_is_half_written_and_nothing_twice(tmp_path, start, wait_for, children, alive):
+    """kill -9 while the third of four runs hangs in reading its workload from a pipe that nobody writes to."""
+    workload = generate("cluster-random", seed=1)
+    write_instance(workload, tmp_path / "work.json")
+    path, out = write(tmp_path, workload={"file": "work.json"}), tmp_path / "out"
+    process = start("simulate", path, "-o", out)
+    results = out / "results.jsonl"
+    wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") >= 1)
+    workers = children(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    wait_for(lambda: not any(map(alive, workers)))
+    logs = {log.name: log.read_bytes() for log in out.glob("*.run.jsonl.gz")}
+    for log in out.glob("*.run.jsonl.gz"):
+        assert RunLog.read(log).records[-1]["event"] == "over"  # whole, or not there
+    done = results.read_bytes().count(b"\n")
+    again = flowlex("simulate", path, "-o", out, "--resume")
+    assert f"{done} of 4 were done before" in again.stderr
+    names = [json.loads(line)["solution"] for line in results.read_text().splitlines()]
+    assert len(names) == 4 == len(set(names))
+    assert {log.name for log in out.iterdir() if log.suffix == ".gz" and ".run." in log.name} == set(names)
+    for name, data in logs.items():
+        assert (out / name).read_bytes() == data  # the same seed, the same bytes
+    assert len(list(csv.DictReader((out / "runs.csv").open()))) == 4
+    assert not [path.name for path in out.iterdir() if path.suffix in (".tmp", ".part")]
+
+
 def test_parquet_holds_what_the_csv_holds(tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -72,6 +131,14 @@ def test_a_run_can_be_replayed_by_a_live_scheduler(tmp_path):
     (events,) = (tmp_path / "out").glob("*.events.jsonl.gz")
     shown = flowlex("replay", events, "--goals", "quincy")
     assert "placed" in shown.stdout
+
+
+def test_a_network_run_can_be_replayed_by_the_just_in_time_scheduler(tmp_path):
+    workload = {"generator": "jit-cluster", "parameters": {"jobs": 2, "machines": 4, "copies": 1, "mix": "LeNet"}}
+    path = write(tmp_path, simulator="network", workload=workload, policies=["fair"], seeds=[0])
+    flowlex("simulate", path, "-o", tmp_path / "out")
+    (events,) = (tmp_path / "out").glob("*.events.jsonl.gz")
+    assert "just in time" in flowlex("replay", events).stdout
 
 
 @pytest.mark.parametrize(
