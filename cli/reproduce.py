@@ -38,6 +38,9 @@ def reproduce(
     sweep: Annotated[bool, typer.Option(help="Sweep over what the papers leave open (not with --quick).")] = True,
     scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what DIR already holds.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Measure nothing: write the report of what DIR holds.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List papers and experiments.")] = False,
 ) -> None:
     """Measure again what the papers state, and put it beside theirs.
@@ -47,12 +50,17 @@ def reproduce(
     reproduced. Without --quick, what a paper leaves open is swept. With --scheduler, measurements of time stay here,
     one after the other: those of other machines would not compare.
 
+    An interrupted run goes on with --resume; --write makes the report of what there is by then.
+
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
     """
     found = _possible(experiments(*(chosen or ())))
     if list_:
         rows = [(each.paper, each.name, each.title, len(each.statements)) for each in found]
         console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
+        return
+    if write:
+        _show(output, found, _held(output), quick=quick)
         return
     check_scheduler(scheduler, jobs)
     sweep = sweep and not quick
@@ -75,18 +83,32 @@ def reproduce(
         note("interrupted; go on with --resume")
         raise typer.Exit(130) from None
     good = [item.record for item in finished if item.record["status"] == "measured"]
+    if good:
+        _show(output, found, good, quick=quick)
+    raise typer.Exit(0 if len(good) == len(finished) else 1)
+
+
+def _held(folder: Path) -> list[dict[str, Any]]:
+    """What a folder holds, measured with whatever seeds."""
+    try:
+        lines = (folder / "results.jsonl").read_text().splitlines()
+        return [record for record in map(json.loads, lines) if record["status"] == "measured"]
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{folder} holds no measurements ({error})", param_hint="--output") from error
+
+
+def _show(folder: Path, found: Sequence[Experiment], good: Sequence[dict[str, Any]], *, quick: bool) -> None:
+    """Write the report, and print its rows."""
     results = {each: sorted(_measured(each, good), key=lambda one: (str(one.given), one.seed)) for each in found}
     results = {each: mine for each, mine in results.items() if mine}
-    if results:
-        counts = write_report(output, results, quick=quick)
-        lines = [
-            (row.experiment.name, row.statement.says, row.statement.theirs, row.ours, row.verdict)
-            for each, mine in results.items()
-            for row in rows_of(each, mine)
-        ]
-        console().print(rows_table(f"{output / 'report.html'}", ("experiment", "states", "theirs", "ours", ""), lines))
-        note(", ".join(f"{many} {verdict}" for verdict, many in counts.items()))
-    raise typer.Exit(0 if len(good) == len(finished) else 1)
+    counts = write_report(folder, results, quick=quick)
+    lines = [
+        (row.experiment.name, row.statement.says, row.statement.theirs, row.ours, row.verdict)
+        for each, mine in results.items()
+        for row in rows_of(each, mine)
+    ]
+    console().print(rows_table(f"{folder / 'report.html'}", ("experiment", "states", "theirs", "ours", ""), lines))
+    note(", ".join(f"{many} {verdict}" for verdict, many in counts.items()))
 
 
 def _possible(chosen: Sequence[Experiment]) -> list[Experiment]:

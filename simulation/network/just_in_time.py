@@ -81,9 +81,7 @@ class JustInTime:
         made = np.flatnonzero(traffic.made_by >= 0)
         if len(made):
             name = traffic.transfer_names[int(made[0])]
-            raise SimulationError(
-                f"the policy jit plans transfers whose data are there; {name!r} is made by a computation"
-            )
+            raise SimulationError(f"the policy jit plans transfers whose data are there; a computation makes {name!r}")
         self._instance: JitInstance = instance
         self._number = {name: f for f, name in enumerate(instance.transfer_names)}
         self._seen: set[int] = set()
