@@ -38,9 +38,7 @@ def reproduce(
     sweep: Annotated[bool, typer.Option(help="Sweep over what the papers leave open (not with --quick).")] = True,
     scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what DIR already holds.")] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Measure nothing: write the report of what DIR holds.")
-    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="Only write the report of what DIR holds.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List papers and experiments.")] = False,
 ) -> None:
     """Measure again what the papers state, and put it beside theirs.

@@ -14,9 +14,9 @@ import pytest
 from flowlex import generate
 from flowlex.instances.files import write_instance
 from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import Experiment, Rule, Statement, Verdict
+from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Verdict
 from flowlex.simulation.log import RunLog
-from flowlex.simulation.report import Measured, rows_of, variants, write_report
+from flowlex.simulation.report import Measured, figure_svg, rows_of, variants, write_report
 from flowlex.simulation.statistics import Estimate
 
 SCENARIO = {
@@ -236,3 +236,28 @@ def test_the_quick_report_measures_every_statement(tmp_path):
     rows = list(csv.DictReader((tmp_path / "report" / "report.csv").open()))
     assert len(rows) == sum(len(each.statements) for each in experiments(*chosen))
     assert [row["statement"] for row in rows if row["verdict"] == "not measured"] == []
+
+
+def test_a_report_is_written_of_what_a_folder_holds(tmp_path):
+    record = {"name": "load-changes", "status": "measured", "seed": 0, "given": {}, "metrics": {"wild/calm": 3.0}}
+    lines = [record, record | {"seed": 1, "metrics": {"wild/calm": 5.0}}, record | {"status": "error", "seed": 2}]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flowlex("reproduce", "load_partition", "--write", "-o", tmp_path)
+    (row,) = csv.DictReader((tmp_path / "report.csv").open())
+    assert (float(row["ours"]), int(row["seeds"])) == (4.0, 2)
+    assert "holds no measurements" in flowlex("reproduce", "--write", "-o", tmp_path / "none", code=2).stderr
+
+
+def test_what_an_experiment_needs_and_is_not_here_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLOWLEX_OPENB", str(tmp_path / "nowhere"))
+    listed = flowlex("reproduce", "beyond", "--list")
+    assert "openb-protocol is left out; set FLOWLEX_OPENB to the folder" in " ".join(listed.stderr.split())
+    assert "google-day" in listed.stdout and "openb-protocol" not in listed.stdout
+
+
+def test_curves_are_drawn_over_what_their_numbers_say():
+    curves = Curves("t", "x", "y", {"wait": "w"})
+    assert curves.points("wait", {"wait@3": 1.0, "wait@10": 2.0, "waits@1": 5.0, "wait": 4.0}) == {3.0: 1.0, 10.0: 2.0}
+    found = [Measured("tiny", s, {}, {"a": 2.0, "b": 1.0, "wait@1": 1.0 * s, "wait@2": 2.0}) for s in range(3)]
+    with_curves, without = (figure_svg(tiny(curves=each), found) for each in ((curves,), ()))
+    assert ">t<" in with_curves and ">t<" not in without
