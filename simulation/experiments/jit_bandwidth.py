@@ -112,9 +112,11 @@ def compare(
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-def alpha(seed: int, quick: bool, *, share_of: str = "transfers", load: float = 1.0) -> Mapping[str, float]:
+def alpha(
+    seed: int, quick: bool, *, share_of: str = "transfers", load: float = 1.0, gflops: float = 50.0
+) -> Mapping[str, float]:
     """Speed-up and remaining bandwidth by the share of a job that is planned."""
-    instance = _instance(seed, quick, 20, load, 50.0, 1.0, "scatter")
+    instance = _instance(seed, quick, 20, load, gflops, 1.0, "scatter")
     base = _seconds(SIMULATOR.simulate(instance, TensorFlow(), Run(seed=seed)))["mean"]
     found = {}
     for share in (0.1, 0.6) if quick else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
@@ -316,7 +318,7 @@ EXPERIMENTS = (
         "The share of a job that is planned, read as transfers and as bytes",
         _ALPHA,
         alpha,
-        {"share_of": ("transfers", "bytes")},
+        {"share_of": ("transfers", "bytes"), "gflops": (50.0, 1000.0)},
         seeds=5,
         quick_seeds=1,
         sweep_seeds=2,
