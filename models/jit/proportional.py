@@ -10,23 +10,24 @@ Going in step is the MADD rule of coflow scheduling (Chowdhury, Zhong, Stoica, V
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression
-from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, SolveOptions
+from flowlex.formulations.outcome import Status
+from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import ModelError
 from flowlex.models.jit.bounds import PortBound, port_bound
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
 
 __all__ = ["ProportionalPlan", "proportional_plan"]
+
+#: Ports of every interval that become rows at once.
+ROWS_ADDED = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +90,19 @@ class ProportionalPlan:
 
 
 def proportional_plan(
-    instance: JitInstance, lat: Rule = "critical", engine: EngineName = "highs", **options: Any
+    instance: JitInstance, lat: Rule = "critical", time_limit_s: float | None = None
 ) -> ProportionalPlan:
     """The least largest load with every job's transfers of one window in step (see the module).
 
     Parameters
     ----------
-    options
-        See `flowlex.formulations.SolveOptions`.
+    time_limit_s
+        The best schedule so far is the answer then.
 
     Raises
     ------
     ModelError
-        The program was not solved (time ran out), or a transfer has no time.
+        A transfer has no time.
     """
     arrays, latest = instance.arrays, latest_arrival_times(instance, lat).latest_s
     if (latest <= arrays.start_s).any():
@@ -113,15 +114,49 @@ def proportional_plan(
     first, last = np.searchsorted(edges, windows[:, 1]), np.searchsorted(edges, windows[:, 2])
     row = np.repeat(np.arange(len(windows)), last - first)
     cell = np.arange(len(row)) - np.repeat(np.cumsum(last - first) - (last - first), last - first) + first[row]
-    share = np.zeros(0)
-    if len(row):
-        program = _program(instance, group, edges, row, cell)
-        outcome = solve(program, engine, SolveOptions(**options))
-        if outcome.values is None:
-            raise ModelError(f"no schedule was found: {outcome.message or outcome.status}; allow more time")
-        share = np.maximum(outcome.values[: len(row)], 0.0)
-        share /= np.bincount(row, weights=share)[row]
-    return ProportionalPlan(instance, port_bound(instance, lat), group, edges, row, cell, share)
+    plan = ProportionalPlan(instance, port_bound(instance, lat), group, edges, row, cell, np.zeros(0))
+    return _least_largest(plan, time_limit_s) if len(row) else plan
+
+
+def _least_largest(plan: ProportionalPlan, time_limit_s: float | None) -> ProportionalPlan:
+    """Solve with few ports and intervals as rows, and add those that the answer breaks, until there are none.
+
+    Every answer is a schedule, and so is all between two: when time runs out there is one, and `gap` says how good.
+    """
+    deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    length = np.diff(plan.edges)[plan.cell]
+    best = replace(plan, share=length / np.bincount(plan.row, weights=length)[plan.row])
+    loads = best.loads
+    program = _Program(plan)
+    while True:
+        # Of every interval the fullest ports; each answer that is not the last breaks a new one.
+        program.add(np.argsort(-loads, axis=0)[:ROWS_ADDED])
+        left = None if deadline is None else deadline - time.perf_counter()
+        if left is not None and left <= 0:
+            return best
+        answer = program.session.solve(time_limit_s=left)
+        if answer.status is not Status.OPTIMAL or answer.values is None:
+            if answer.status is Status.TIME_LIMIT:
+                return best
+            raise ModelError(f"no schedule was found: the solver ended with {answer.status}")
+        share = np.maximum(answer.values[: len(plan.row)], 0.0)
+        found = replace(plan, share=share / np.bincount(plan.row, weights=share)[plan.row])
+        best, loads = _between(best, found)
+        if best.largest <= answer.objective * (1 + 1e-7):
+            return best
+
+
+def _between(best: ProportionalPlan, found: ProportionalPlan) -> tuple[ProportionalPlan, Floats]:
+    """The best plan between two, and the larger loads of either: where more rows are wanted.
+
+    An answer to few rows is a corner that breaks others by far; on the way there from a schedule loads fall first.
+    """
+    here, there = best.loads, found.loads
+    steps = np.linspace(0.0, 1.0, 41)
+    largest = [float((here + (there - here) * step).max()) for step in steps]
+    step = steps[int(np.argmin(largest))]
+    mixed = replace(best, share=best.share + (found.share - best.share) * step)
+    return mixed, np.maximum(there, mixed.loads)
 
 
 def _volumes(instance: JitInstance, group: Integers) -> Floats:
@@ -133,19 +168,34 @@ def _volumes(instance: JitInstance, group: Integers) -> Floats:
     return volume
 
 
-def _program(instance: JitInstance, group: Integers, edges: Floats, row: Integers, cell: Integers) -> LinearProgram:
-    """Minimise the largest load; one variable per group and interval."""
-    machines, cells = instance.machines, len(edges) - 1
-    rate = np.array([m.out_mbps for m in machines] + [m.in_mbps for m in machines]) / 8
-    volume = _volumes(instance, group) / rate[:, None]
-    port, entry = np.nonzero(volume[:, row])
-    weight = volume[port, row[entry]] / np.diff(edges)[cell[entry]]
-    place, number = np.unique(port * cells + cell[entry], return_inverse=True)
-    program = LinearProgram(f"{instance.name}: in step")
-    share = program.variables("share", len(row), upper=1.0)
-    largest = program.variables("largest", 1)
-    load = Expression(number, share.column[entry], weight, np.zeros(len(place)))
-    program.constrain("largest_link", load - largest.repeated(len(place)).expression(), "<=", 0.0)
-    program.constrain("size", share.sum_by(row), "==", 1.0)
-    program.minimize(largest)
-    return program
+class _Program:
+    """Minimise the largest load, one variable per group and interval; rows are added, the basis is kept."""
+
+    def __init__(self, plan: ProportionalPlan) -> None:
+        machines = plan.instance.machines
+        rate = np.array([m.out_mbps for m in machines] + [m.in_mbps for m in machines]) / 8
+        self.volume = _volumes(plan.instance, plan.group) / rate[:, None]
+        self.plan, self.length = plan, np.diff(plan.edges)
+        self.known = np.zeros((len(rate), len(self.length)), np.bool_)
+        self.session = GrowingProgram()
+        self.by_cell = np.split(
+            order := np.argsort(plan.cell, kind="stable"),
+            np.searchsorted(plan.cell[order], np.arange(1, len(self.length))),
+        )
+        for _ in plan.row:
+            self.session.add_column(0.0, 1.0)
+        self.largest = self.session.add_column(1.0)
+        order = np.argsort(plan.row, kind="stable")
+        for columns in np.split(order, np.flatnonzero(np.diff(plan.row[order])) + 1):
+            self.session.add_row(1.0, 1.0, columns.tolist(), [1.0] * len(columns))
+
+    def add(self, ports: Integers) -> None:
+        """Rows of (n, T) ports in every interval, where they are new: no load is above the largest."""
+        for cell, mine in enumerate(self.by_cell):
+            for port in ports[:, cell].tolist():
+                weight = self.volume[port, self.plan.row[mine]] / self.length[cell]
+                used = np.flatnonzero(weight)
+                if len(used) and not self.known[port, cell]:
+                    columns = [*mine[used].tolist(), self.largest]
+                    self.session.add_row(-INFINITY, 0.0, columns, [*weight[used].tolist(), -1.0])
+                self.known[port, cell] = True

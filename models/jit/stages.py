@@ -155,10 +155,14 @@ def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> t
     simple, _ = fill(grid.out_units, grid.in_units, *facts)
     least = np.minimum(grid.stop[members], most)
     end = np.clip(simple, least, most)
+    at_least = 0
+    if state.search.load == "port":  # where something is late, some port is full: start there (a guess, not a bound)
+        used = (grid.out_units[grid.sender[members]], grid.in_units[grid.receiver[members]])
+        at_least = int(min(each.min() for each in used))
     while True:
         longer = _Longer(grid.due[members], end, most)
         cells = Cells(grid, members, end, "slots", ports)
-        result = minimize_on_faces(_problem(state, cells, elastic=True), state.solve, 0, longer.needless)
+        result = minimize_on_faces(_problem(state, cells, elastic=True), state.solve, at_least, longer.needless)
         if result is not None and result.status is Status.INFEASIBLE and (end < most).any():
             longer.end = most  # firm ends may need others to go later than they would by themselves
         if (longer.end == end).all():
@@ -178,7 +182,8 @@ class _Longer:
         """Whether none must be; else ``end`` is where they must go to."""
         before = self.end
         wanted = self.due + np.floor(stage.duals["size"] + WHOLE).astype(np.int64)
-        self.end = np.maximum(before, np.minimum(wanted, self.most))
+        # A little more than needed: a window that grows once more costs a program of its own.
+        self.end = np.maximum(before, np.where(wanted > before, np.minimum(wanted + 2, self.most), before))
         return bool((self.end == before).all())
 
 

@@ -128,3 +128,10 @@ def test_the_largest_load_of_a_hundred_coflows_is_proven() -> None:
     plan = proportional_plan(read_coflow_trace(TRACE, first=100, slack=2.0))
     assert plan.gap < 1e-9
     assert all(value < 1e-9 for value in plan.violations().values())
+
+
+@pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
+def test_what_is_stopped_is_a_schedule() -> None:
+    plan = proportional_plan(read_coflow_trace(TRACE, first=40, slack=2.0), time_limit_s=1e-9)
+    assert all(value < 1e-9 for value in plan.violations().values())
+    assert plan.bound.least <= plan.largest <= plan.bound.even + 1e-9

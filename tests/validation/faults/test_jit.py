@@ -106,3 +106,16 @@ def test_a_touched_file_is_refused(case: tuple[Instance, Document], fault: str) 
     except SolutionError:
         return
     assert not certificate.ok, str(certificate)
+
+
+@pytest.mark.parametrize("program", ["P3", "P4"])
+def test_files_of_weights_are_verified(program: str) -> None:
+    made = generate("jit-random", seed=22, machines=3, jobs=2, transfers=2, slots=3, capacity=2)
+    document = JitBandwidth(made, share=1.0, program=program).solve().to_dict()  # type: ignore[arg-type]
+    document = json.loads(json.dumps(document))
+    certificate = verify(document, made)
+    assert certificate.ok and certificate.claim == document["certificate"]["claim"] == "bounded"
+    for field, value in (("objective", document["objective"] * 1.01), ("bound", document["bound"] * 0.99)):
+        broken = copy.deepcopy(document)
+        broken[field] = value
+        assert not verify(broken, made).ok

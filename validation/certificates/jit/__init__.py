@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
-from flowlex.validation.certificates.jit.derivation import LATENESS, Board, Even, LevelProof, Prices
+from flowlex.validation.certificates.jit.derivation import LATENESS, Board, Even, LevelProof, Prices, sweep
 from flowlex.validation.certificates.jit.windows import TransferWindows, planned_as_stated, transfer_windows
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "certify_schedule",
     "largest_load",
     "level_counts",
+    "total_weight",
 ]
 
 #: Tolerance for rates that are not whole.
@@ -123,6 +124,17 @@ def largest_load(instance: JitInstance, schedule: JitSchedule) -> int | float:
     loads, _ = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), 0)
     largest: int | float = loads.max(initial=0).item()
     return largest
+
+
+def total_weight(instance: JitInstance, schedule: JitSchedule) -> int:
+    """P3 and P4: the sum of ``n ** load`` over the n loads (unit and slot in which a planned transfer may be sent)."""
+    view, at = _View(instance, schedule), schedule.planned
+    loads, width = view.loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), np.zeros(0, np.int64))
+    ends = view.windows.stop[at]
+    spans = [sweep(group[at], view.windows.start[at], ends, np.ones(len(at), np.int64)) for group in view.groups]
+    count = sum(int((end - begin).sum()) for _, begin, end, _ in spans)
+    table = zip(np.rint(loads).astype(np.int64).tolist(), width.tolist(), strict=True)
+    return count + sum(slots * (count**load - 1) for load, slots in table)  # an empty load weighs 1
 
 
 class _View:

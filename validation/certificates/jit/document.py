@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +19,7 @@ from flowlex.validation.certificates.jit import (
     certify_schedule,
     largest_load,
     level_counts,
+    total_weight,
 )
 from flowlex.validation.certificates.jit.windows import transfer_windows
 
@@ -72,8 +74,6 @@ def _judge(claimed: Claimed) -> Finding:
     assert isinstance(instance, JitInstance)
     if claimed.answer is None:
         return Finding("feasible", (Check("there is an answer", False, detail=document.status),))
-    if document.options["program"] not in ("P1", "P2"):
-        raise ValueError("weights of P3 and P4 are not judged; solve P2, which has the same optimum")
     schedule = _schedule(claimed, instance)
     certificate = certify_schedule(instance, schedule)
     checks = list(certificate.checks)
@@ -86,6 +86,12 @@ def _judge(claimed: Claimed) -> Finding:
     if certificate.claim == "feasible" and document.bound is not None:
         bound = rational(document.bound)
         checks.append(Check("bound on the largest load, from windows", True, how="quoted"))
+    if document.options["program"] in ("P3", "P4") and counts:
+        weight = Fraction(total_weight(instance, schedule))
+        bound = weight if document.bound is None else rational(document.bound)
+        near = abs(weight - bound) <= weight / 10**6
+        checks.append(Check("sum of weights meets the solver's bound", near, detail=f"{weight}", how="quoted"))
+        certificate, largest = replace(certificate, claim="bounded", exact=False), weight
     stages: dict[str, Fraction | int] = {f"level_{s}": Fraction(n) for s, n in counts.items()}
     stages["lateness"] = Fraction(schedule.lateness)
     return Finding(
