@@ -134,7 +134,8 @@ def total_weight(instance: JitInstance, schedule: JitSchedule) -> int:
     spans = [sweep(group[at], view.windows.start[at], ends, np.ones(len(at), np.int64)) for group in view.groups]
     count = sum(int((end - begin).sum()) for _, begin, end, _ in spans)
     table = zip(np.rint(loads).astype(np.int64).tolist(), width.tolist(), strict=True)
-    return count + sum(slots * (count**load - 1) for load, slots in table)  # an empty load weighs 1
+    weight: int = count + sum(slots * (count**load - 1) for load, slots in table)  # an empty load weighs 1
+    return weight
 
 
 class _View:
