@@ -8,6 +8,7 @@ expected results of the comparison's own simulator (Weng et al., *Beware of Frag
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pandas as pd
 
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.generators import generate
+from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.arrivals import ArrivalCurve, gpus_of, submit_all
 from flowlex.models.pods.model import PodPlacement
@@ -41,6 +43,7 @@ def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     rows = [_hindsight(seed, load) for seed in seen for load in LOADS]
     return [
         (f"GPUs allocated, percent of all, mean of {len(seeds)} seeds", _policies(seeds)),
+        ("The trace, by strict priority, and clusters made from it", [_whole(*case) for case in _wholes(quick)]),
         ("Hindsight: most GPUs of what was submitted, percent of all", rows),
         (f"Hindsight, mean of {len(seen)} seeds", _means(rows)),
     ]
@@ -57,6 +60,40 @@ def _instance(seed: int) -> PodInstance:
     lists = {"nodes": TRACE / "openb_node_list_gpu_node.csv.gz", "pods": TRACE / "openb_pod_list_default.csv.gz"}
     instance: Any = generate("openb-arrivals", seed=seed, **lists)
     return instance
+
+
+def _wholes(quick: bool) -> list[tuple[str, PodInstance]]:
+    pods = TRACE / "openb_pod_list_default.csv.gz"
+    gpu, every = (read_openb(TRACE / f"openb_node_list_{which}_node.csv.gz", pods) for which in ("gpu", "all"))
+    cases = [("GPU nodes", gpu)] if quick else [("GPU nodes", gpu), ("all nodes", every)]
+    return cases if quick else [*cases, ("drawn from all", drawn(every, 5_000, 20_000))]
+
+
+def drawn(trace: PodInstance, nodes: int, pods: int, seed: int = 0) -> PodInstance:
+    """So many nodes and pods drawn from a trace, with replacement."""
+    rng = np.random.default_rng(seed)
+    chosen = [
+        [part[k].model_copy(update={"name": f"{i + 1}-{part[k].name}"}) for i, k in enumerate(picks.tolist())]
+        for part, picks in (
+            (trace.nodes, rng.integers(len(trace.nodes), size=nodes)),
+            (trace.pods, rng.integers(len(trace.pods), size=pods)),
+        )
+    ]
+    return PodInstance(name=f"{trace.name}-{nodes}x{pods}", nodes=tuple(chosen[0]), pods=tuple(chosen[1]))
+
+
+def _whole(name: str, instance: PodInstance) -> Row:
+    """Admission by priority and then the balance to 1 %, with the memory that the process needed."""
+    started, wall = time.process_time(), time.perf_counter()
+    found = PodPlacement(instance, absolute_gap=0.001).solve("highs", gap=0.01)
+    assert found.certificate is not None
+    row: Row = {"nodes": f"{name} ({len(instance.nodes)})", "pods": len(instance.pods)}
+    row["admitted"] = ", ".join(f"{many:g} of {most:g}" for many, _, most in found.admitted.values())
+    many, _, most = list(found.admitted.values())[-1]
+    row["last gap %"] = round(100 * (most / many - 1), 2)
+    row |= {"deviation": found.objective, "proven": found.bound, "claim": found.certificate.claim}
+    row |= {"cpu s": round(time.process_time() - started, 1), "wall s": round(time.perf_counter() - wall, 1)}
+    return row | {"peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
 def _curves(seed: int) -> dict[str, ArrivalCurve]:

@@ -135,16 +135,16 @@ class Admitting:
         )
 
     def _first(self, start: Cluster) -> Cluster:
-        """The best of all policies; at once the even one when it places everything."""
-        view = self.view
+        """The best of all policies as listed, and of the best two by size; at once the even one if it places all."""
+        view, of, tried = self.view, self.levels.of, dict[str, tuple[int, ...]]()
         size, gpu = view.load.most(), view.gpu.most() * view.gpu_cards
-        of = self.levels.of
         best = place_by(EVEN, start, in_order(of, size))
         for order in (in_order(of), in_order(of, size), in_order(of, gpu, size)):
-            for policy in POLICIES.values():
+            for policy in sorted(tried, key=lambda name: tried[name])[-2:] or POLICIES:
                 if self.count(best) == self.wanted or self.late:
                     return best
-                trial = place_by(policy, start, order, seed=self.options.seed)
+                trial = place_by(POLICIES[policy], start, order, seed=self.options.seed)
+                tried.setdefault(policy, self.count(trial))
                 if self.count(trial) > self.count(best):
                     best = trial
         return best

@@ -141,6 +141,11 @@ class _Phase2:
         return self.until is not None and time.perf_counter() >= self.until - 0.05
 
     @property
+    def steps(self) -> int:
+        """Steps of one run of a search."""
+        return self.effort.steps(len(self.best.node), self.options.max_steps)
+
+    @property
     def value(self) -> float:
         """The balance of the best answer."""
         return self.measure.value(self.best.loads)
@@ -182,9 +187,10 @@ class _Phase2:
             self.best,
             self.measure,
             least=self.bound,
+            enough=max(self.bound + max(PROVEN, self.absolute_gap), self.bound / max(1e-9, 1 - self.options.gap)),
             seed=self.options.seed,
             until=self.until,
-            steps=self.options.max_steps,
+            steps=self.steps,
         )
 
     def _offer(self, cluster: Cluster) -> None:
@@ -225,6 +231,7 @@ class _Phase2:
             move_budget=self.builder.move_budget,
             bound=self.bound,
             means=means,
+            steps=min(self.effort.bounding * self.steps, self.effort.longest),
             gap=max(self.options.gap, self.absolute_gap / max(self.value, PROVEN)),
             until=self.until,
             seed=seed,

@@ -21,6 +21,10 @@ class Effort:
         Kinds of pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
     polish
         Steps of annealing after patterns were put together.
+    per_pod, least, most
+        Steps of one run of a search, by pods, within limits; `max_steps` makes them fewer.
+    bounding, longest
+        How many times as many steps a bound may take, and at most.
     intervals, retries
         Intervals of the mean, and fresh answers whose patterns are learnt.
     """
@@ -29,5 +33,15 @@ class Effort:
     direct: int = 150
     kinds: int = 400
     polish: int = 200_000
+    per_pod: int = 3_000
+    least: int = 20_000
+    most: int = 10_000_000
+    bounding: int = 60
+    longest: int = 200_000_000
     intervals: int = 300
     retries: int = 12
+
+    def steps(self, pods: int, max_steps: int | None) -> int:
+        """Steps of one run of a search for even loads; the bound takes `bounding` times as many."""
+        usual = min(max(self.per_pod * pods, self.least), self.most)
+        return min(usual, max_steps or usual)

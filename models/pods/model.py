@@ -13,7 +13,6 @@ Source: Sun, Wang, Xian, Xiang; weights and load are reconstructed. Exact phases
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -45,8 +44,6 @@ from flowlex.models.pods.problem.worth import Worth
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.run import PlacementRun, so_far
 from flowlex.models.pods.solution import PlacementSolution, share_of
-from flowlex.validation.certificates import Certificate
-from flowlex.validation.certificates.pods import PlacementAnswer, PlacementProof, judge_placement
 
 __all__ = ["PlacementSolution", "PodPlacement"]
 
@@ -288,18 +285,3 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             moved_cost=move_cost_of(view, node),
             proof=proof_document(self.instance, self.bounds, levels, first.prices, run.proof),
         )
-
-    def _certify(self, run: PlacementRun, solution: PlacementSolution) -> Certificate | None:
-        if not solution.status.has_answer:
-            return None
-        document = json.loads(json.dumps(solution.to_dict()))  # what a reader of the file will judge
-        assert solution.objective is not None and solution.bound is not None
-        finding = judge_placement(
-            self.instance,
-            PlacementAnswer.model_validate(document["answer"]),
-            PlacementProof.model_validate(document["proof"]),
-            document["options"],
-            float(solution.objective),
-            float(solution.bound),
-        )
-        return Certificate(finding.claim, exact=False, checks=finding.checks, tolerance=finding.tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_lists_with_five_columns_are_read(tmp_path: Path) -> None:
     assert [pod.gpu_share for pod in made.pods] == [0.5, 0.0, 1.0] and {pod.priority for pod in made.pods} == {0}
     with pytest.raises(InstanceError, match="it has no creation_time, so nothing is known of a time; leave at_s out"):
         read_openb(**lists(tmp_path), at_s=3.0)
+
+
+def test_compressed_lists_are_the_same(tmp_path: Path) -> None:
+    plain = lists(tmp_path)
+    for path in plain.values():
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+    packed = {name: path.with_name(path.name + ".gz") for name, path in plain.items()}
+    assert read_openb(**packed) == read_openb(**plain)
 
 
 def test_models_that_no_node_has_are_reported(tmp_path: Path) -> None:

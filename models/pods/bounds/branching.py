@@ -78,6 +78,8 @@ class GapSearch:
         A bound that is known already.
     means
         What is at least as even as the best answer has a mean load between these.
+    steps
+        So many steps of bounding.
     polish
         Anneals an answer: as it is (0), or with that seed and so warm that other good answers are met (1, 2, ..).
     """
@@ -93,6 +95,7 @@ class GapSearch:
         bound: float,
         means: tuple[float, float],
         gap: float,
+        steps: int,
         until: float | None,
         seed: int,
         polish: Polish,
@@ -116,6 +119,7 @@ class GapSearch:
             centre=self.mean,
             scale=self.scale,
             tolerance=max(1e-6, min(1e-3, gap / 80)),
+            steps=steps,
             until=until,
             seed=seed,
         )

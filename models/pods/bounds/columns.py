@@ -38,8 +38,8 @@ __all__ = ["Columns", "PodPrices", "Proof"]
 #: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
 _ROUNDS = 80
-#: Master programs solved in all, and nodes of the search tree of one program over whole patterns.
-_BUDGET, _NODES = 150, 500
+#: Steps that a master program counts as, and nodes of the search tree of one program over whole patterns.
+_MASTER, _NODES = 20_000, 500
 #: Reduced costs above minus this are none.
 _NONE = 1e-7
 #: An infeasibility below this may be rounding.
@@ -99,6 +99,8 @@ class Columns:
         Loads are stated as (u - centre) / scale.
     tolerance
         How far from proven a pattern's cost may be.
+    steps
+        Steps of the enumeration of patterns in all; solving a master program counts as `_MASTER`.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Columns:
         centre: float,
         scale: float,
         tolerance: float,
+        steps: int,
         until: float | None,
         seed: int = 0,
     ) -> None:
@@ -128,12 +131,12 @@ class Columns:
         self.pool: dict[tuple[int, bytes], Pattern] = {}
         self._packs: dict[tuple[int, bytes], bool] = {}
         self.size: int = int(demand.classes.count.sum())
-        self.rounds = 0
+        self.rounds, self.steps = 0, steps
 
     @property
     def late(self) -> bool:
-        """Whether the budget of rounds is used, or time is over where it is limited."""
-        return self.rounds >= _BUDGET or (self.until is not None and time.perf_counter() >= self.until)
+        """Whether the steps are used, or time is over where it is limited."""
+        return self.steps <= 0 or (self.until is not None and time.perf_counter() >= self.until)
 
     @property
     def left(self) -> float | None:
@@ -231,7 +234,7 @@ class Columns:
             outcome = master.solve(time_limit_s=self.left)
             if outcome.duals is None or outcome.values is None:
                 break
-            self.rounds += 1
+            self.rounds, self.steps = self.rounds + 1, self.steps - _MASTER
             relaxed = outcome.objective
             mean = self._mean(outcome.values, inside)
             if self._hopeless(relaxed, target, low, high) and turn:
@@ -303,7 +306,8 @@ class Columns:
         found = []
         for kind, pricing in enumerate(self.pricing):
             prices, load = self._prices(np.append(y, np.zeros(len(counts))), kind)
-            least, pattern = pricing.best(prices, -load, tolerance=tolerance)
+            least, pattern = pricing.best(prices, -load, tolerance=tolerance, limit=max(1_000, self.steps))
+            self.steps -= pricing.steps
             bound += float(counts[kind]) * least
             if pattern is not None:
                 found += [pattern, *pricing.others]

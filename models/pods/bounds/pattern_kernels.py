@@ -155,6 +155,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         The best pattern found that packs; minus infinity when there is none.
     kept
         How many patterns, each better than the one before, were written to ``met`` in turn.
+    steps
+        Steps used.
     """
     mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
     kinds = len(rank)
@@ -172,7 +174,7 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     while depth >= 0:
         steps += 1
         if steps > limit:
-            return first, value, best_counts, kept
+            return first, value, best_counts, kept, steps
         if depth == kinds:
             found = left[depth, 5] - _cost(mode, low, high, slope, left[depth, 4])
             if found > relaxed:
@@ -218,4 +220,4 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         after[3] = here[3] - (n * shape[h, 3] if cards and shape[h, 2] > size / 2 + EPSILON else 0.0)
         after[4], after[5] = here[4] + n * shape[h, 4], here[5] + profit[h, n]
         depth, descend = depth + 1, True
-    return relaxed + tolerance, value, best_counts, kept
+    return relaxed + tolerance, value, best_counts, kept, steps

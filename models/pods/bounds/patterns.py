@@ -70,6 +70,7 @@ class Pricing:
         self.centre, self.scale = centre, scale
         self.low = self.high = 0.0
         self.others: list[Pattern] = []
+        self.steps = 0
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
         many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
@@ -99,11 +100,11 @@ class Pricing:
         """Set what the cost depends on: the interval of the mean, or the cap of the load (``high``)."""
         self.low, self.high = low, high
 
-    def best(self, prices: Floats, slope: float, *, tolerance: float) -> tuple[float, Pattern | None]:
+    def best(self, prices: Floats, slope: float, *, tolerance: float, limit: int) -> tuple[float, Pattern | None]:
         """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
 
-        The bound is weaker than the pattern where the enumeration took too long, and plus infinity when the class has
-        no pattern.
+        The bound is weaker than the pattern where ``limit`` steps did not suffice, and plus infinity when the class has
+        no pattern. ``steps`` counts those used.
         """
         from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 
@@ -111,7 +112,7 @@ class Pricing:
         gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
         law = (self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
         met = np.zeros((_KEPT, len(self.shape)), np.int64)
-        bound, value, counts, kept = enumerate_patterns(
+        bound, value, counts, kept, self.steps = enumerate_patterns(
             self.shape,
             self.room,
             self.held,
@@ -123,7 +124,7 @@ class Pricing:
             np.argsort(-gain, kind="stable"),
             np.array(law),
             tolerance,
-            _STEPS,
+            min(limit, _STEPS),
             met,
         )
         self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]

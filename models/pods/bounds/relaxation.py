@@ -139,7 +139,7 @@ class Relaxation:
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
         use = self.level[self.group] <= level  # pods of later levels stay out
-        program, x = self._program(use)
+        program, x = self._program(use, filled=True)
         for k, number in enumerate(kept):
             if number:
                 program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
@@ -162,7 +162,7 @@ class Relaxation:
     ) -> tuple[LinearProgram, Expression, Expression]:
         """The constraints with what phase 1 admitted, the (C,) mean loads of the classes in percent, the measure."""
         use = np.ones(len(self.group), bool)
-        program, x = self._program(use)
+        program, x = self._program(use, filled=False)  # loads hardly depend on how cards are filled
         for k, number in enumerate(admitted):
             program.constrain(f"kept_{k}", self._worth(x, use, k), "==", float(number))
         count, size = self.classes.count.astype(np.float64), len(self.classes.count)
@@ -216,7 +216,8 @@ class Relaxation:
 
     # Rows
 
-    def _program(self, use: Booleans) -> tuple[LinearProgram, Variables]:
+    def _program(self, use: Booleans, *, filled: bool) -> tuple[LinearProgram, Variables]:
+        """The rows that both phases have; ``filled`` tells ways to fill a card apart."""
         view, classes = self.view, self.classes
         group, kind, pod = self.group[use], self.kind[use], self.pod[use]
         size, count = len(classes.count), classes.count.astype(np.float64)
@@ -240,11 +241,18 @@ class Relaxation:
         self.ways: dict[int, tuple[Integers, bool]] = {}
         on = (self.slots[use] > 0) & (self.need[use] > 0)
         for c in np.unique(kind[on]).tolist():
-            self._cards(program, x, c, np.flatnonzero(on & (kind == c)), self.need[use], self.slots[use])
+            self._cards(program, x, c, np.flatnonzero(on & (kind == c)), self.need[use], self.slots[use], filled)
         return program, x
 
     def _cards(
-        self, program: LinearProgram, x: Variables, c: int, mine: Integers, need: Integers, slots: Integers
+        self,
+        program: LinearProgram,
+        x: Variables,
+        c: int,
+        mine: Integers,
+        need: Integers,
+        slots: Integers,
+        filled: bool,
     ) -> None:
         """Rows ``size`` and ``card`` of one class; ``self.ways`` remembers what they price."""
         view, n = self.view, int(self.classes.first[c])
@@ -253,7 +261,7 @@ class Relaxation:
         held_slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
         whole, count = int(self.whole[c]), float(self.classes.count[c])
         sizes = np.unique(np.concatenate([need[mine], held_need[held_need > 0]]))[::-1]
-        ways = fillings(sizes.tolist(), whole) if len(sizes) < 200 else None
+        ways = fillings(sizes.tolist(), whole) if filled and len(sizes) < 200 else None
         cards = count * float(self.number[c])
         self.ways[c] = (sizes, ways is not None)
         if ways is None:  # count memory, and pods of more than half a card
@@ -268,11 +276,11 @@ class Relaxation:
         z = program.variables(f"z_{c}", len(table))
         program.constrain(f"card_{c}", z.sum(), "<=", cards)
         way, s = np.nonzero(table)
-        filled = (z[way] * table[way, s]).sum_by(s, len(sizes))
+        held_in = (z[way] * table[way, s]).sum_by(s, len(sizes))
         used = (x[mine] * slots[mine].astype(np.float64)).sum_by(_place(sizes, need[mine]), len(sizes))
         on = held_need > 0
         taken_by = count * np.bincount(_place(sizes, held_need[on]), held_slots[on], len(sizes))
-        program.constrain(f"size_{c}", used - filled, "<=", -taken_by)
+        program.constrain(f"size_{c}", used - held_in, "<=", -taken_by)
 
     def _prices(
         self,

@@ -14,8 +14,8 @@ __all__ = ["anneal_cluster", "even_clusters"]
 
 #: Steps of one call into the compiled loop, so that a time limit is kept.
 _BATCH = 500_000
-#: Steps of one run, per pod and at most; runs with different seeds.
-_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _RUNS = 3_000, 20_000, 10_000_000, 3
+#: Runs with different seeds.
+_RUNS = 3
 #: First temperature of runs that start from a good answer.
 _MILD = 0.003
 #: Temperatures fall from the first to the last share of the typical cost of a move.
@@ -72,30 +72,29 @@ def anneal_cluster(
 
 
 def even_clusters(
-    start: Cluster, measure: Measure, *, least: float, seed: int, until: float | None, steps: int | None = None
+    start: Cluster, measure: Measure, *, least: float, enough: float, seed: int, until: float | None, steps: int
 ) -> list[Cluster]:
-    """Several good answers, the best first, the start among them.
+    """Several good answers, the best first, the start among them; no more once one is as even as ``enough``.
 
     The deviation is annealed from ``start`` with several seeds. Other measures go on from there: the mean absolute
     deviation at a low temperature, the largest load towards targets between the best so far and ``least``, its
     lower bound.
     """
-    usual = int(np.clip(_STEPS_PER_POD * len(start.node), _LEAST_STEPS, _MOST_STEPS))
-    steps = min(usual, steps or usual)
+    found = [start]
 
-    def run(cluster: Cluster, measure: Measure, k: int, **more: float) -> Cluster:
-        return anneal_cluster(cluster, measure, seed=seed * 101 + k, steps=steps, until=until, **more)
+    def run(cluster: Cluster, by: Measure, k: int, **more: float) -> None:
+        if measure.value(found[0].loads) > enough:
+            found.append(anneal_cluster(cluster, by, seed=seed * 101 + k, steps=steps, until=until, **more))
+            found.sort(key=lambda each: measure.value(each.loads))
 
-    found = [start, *(run(start, MEASURES["deviation"], k) for k in range(_RUNS))]
-    found.sort(key=lambda cluster: measure.value(cluster.loads))
+    for k in range(_RUNS):
+        run(start, MEASURES["deviation"], k)
     if measure.centred and not measure.curved:
-        found += [run(found[k], measure, _RUNS + k, heat=_MILD) for k in range(_RUNS)]
-    if not measure.centred:
-        for k in range(2 * _RUNS):
-            value = measure.value(found[0].loads)
-            target = 0.5 * (least + value)
-            found.insert(0, run(found[0], measure, _RUNS + k, target=target, heat=_MILD))
-            if measure.value(found[0].loads) > target + 1e-9:
-                least = target  # not met: aim less high
-            found.sort(key=lambda cluster: measure.value(cluster.loads))
-    return sorted(found, key=lambda cluster: measure.value(cluster.loads))
+        for k, cluster in enumerate(found[:_RUNS]):
+            run(cluster, measure, _RUNS + k, heat=_MILD)
+    for k in range(0 if measure.centred else 2 * _RUNS):
+        target = 0.5 * (least + measure.value(found[0].loads))
+        run(found[0], measure, _RUNS + k, target=target, heat=_MILD)
+        if measure.value(found[0].loads) > target + 1e-9:
+            least = target  # not met: aim less high
+    return found

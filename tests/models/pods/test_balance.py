@@ -170,7 +170,7 @@ def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int)
             if measure == "max_load" and load > 2.0 + 1e-9:
                 continue
             best = min(best, cost(load) + (slope * load if measure != "max_load" else 0) - float(prices @ counts))
-    bound, pattern = pricing.best(prices, slope if measure != "max_load" else 0.0, tolerance=1e-6)
+    bound, pattern = pricing.best(prices, slope if measure != "max_load" else 0.0, tolerance=1e-6, limit=10**7)
     assert pattern is not None
     assert bound == pytest.approx(best, abs=3e-3) and bound <= best + 1e-5
 

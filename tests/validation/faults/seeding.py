@@ -152,10 +152,11 @@ def run_faults(
     faults: Sequence[tuple[str, str, Change]],
     models: Iterable[Callable[[], Model[Any, Any, Any]]],
     value: Callable[[Any], Any],
+    engine: str = "network",
 ) -> Tally:
     """Solve every model under every fault, and compare with what it gives without."""
     makers = list(models)
-    true = [value(make().solve("network")) for make in makers]
+    true = [value(make().solve(engine)) for make in makers]
     tally = Tally(family, Counter(faults=len(faults)), [], [])
     for name, target, change in faults:
         before = tally.counts["refused"] + tally.counts["stopped"]
@@ -164,7 +165,7 @@ def run_faults(
                 seed(patch, target, change)
                 tally.counts["solves"] += 1
                 try:
-                    solution = make().solve("network")
+                    solution = make().solve(engine)
                 except CertificateError:
                     tally.counts["refused"] += 1
                     continue

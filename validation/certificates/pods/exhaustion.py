@@ -28,10 +28,11 @@ _CARDS = 8
 def best_of_all(people: Population, where: Sequence[int] = ()) -> tuple[list[Fraction], float] | None:
     """The lexicographically most by level and then the least balance, by trying all; None when that is too long.
 
-    Rules and fair shares (which ``where`` is for) are judged by `all_ways` alone.
+    Rules, compute and fair shares (which ``where`` is for) are judged by `all_ways` alone.
     """
     instance = people.instance
-    if RuleBook(instance) or people.options.get("admission") == "fair":
+    ruled = RuleBook(instance) or any(pod.gpu_compute for pod in instance.pods)
+    if ruled or people.options.get("admission") == "fair":
         return all_ways(instance, people.options, where)
     cards = max(node.cards for node in instance.nodes) if people.cards else 1
     if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(_PLACEMENTS) or cards > _CARDS:

@@ -1,0 +1,156 @@
+"""Who is where, recounted exactly: what nodes and cards hold, wishes, running pods, the stated balance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.pods.compute import compute_left
+from flowlex.validation.certificates.pods.rules import RuleBook
+from flowlex.validation.certificates.pods.sizes import TOLERANCE, balance_of, kind_of, loads_of, need_of, size_of
+
+__all__ = ["check_placement", "could_be_added", "loads_at"]
+
+Cards = Mapping[int, NDArray[np.int64]]
+
+
+class _Usage:
+    """What every node and card holds; cards that are not there are left out (and refused elsewhere)."""
+
+    def __init__(self, instance: PodInstance, where: NDArray[np.int64], on: Cards | None) -> None:
+        self.instance, self.apart, nodes = instance, on is not None, instance.nodes
+        self.cpu, self.memory = [Fraction(0)] * len(nodes), [Fraction(0)] * len(nodes)
+        self.gpu = [[Fraction(0)] * max(1, node.cards if self.apart else 1) for node in nodes]
+        self.compute = compute_left(instance, where.tolist(), on or {}, self.apart)
+        for p, pod in enumerate(instance.pods):
+            n = int(where[p])
+            if n >= 0:
+                self.cpu[n] += size_of(pod.cpu_cores)
+                self.memory[n] += size_of(pod.memory_gb)
+                chosen = [0] if on is None else [int(k) for k in on.get(p, ())]
+                for k in chosen if pod.wants_gpu else ():
+                    if 0 <= k < len(self.gpu[n]):
+                        self.gpu[n][k] += self.need(pod, nodes[n])
+
+    def need(self, pod: Pod, node: PodNode) -> Fraction:
+        """GB on each card, or on the node."""
+        return need_of(pod, node) * (1 if self.apart else pod.gpu_cards)
+
+    def card(self, node: PodNode) -> Fraction:
+        """GB of a card, or of all of them."""
+        return size_of(node.card_gb) * (1 if self.apart else node.cards)
+
+    def over(self) -> tuple[Fraction, Fraction, Fraction]:
+        """By how much the worst node, node, and card are overfilled."""
+        nodes = self.instance.nodes
+        gpu = [max(used) - self.card(node) for used, node in zip(self.gpu, nodes, strict=True)]
+        cpu = [used - size_of(node.cpu_cores) for used, node in zip(self.cpu, nodes, strict=True)]
+        return max(cpu), max(u - size_of(n.memory_gb) for u, n in zip(self.memory, nodes, strict=True)), max(gpu)
+
+    def takes(self, pod: Pod, n: int) -> bool:
+        """Whether a pod fits beside what a node holds."""
+        node = self.instance.nodes[n]
+        if pod.node is not None and pod.node != node.name:  # what was stopped goes on where it ran
+            return False
+        if not fits_wishes(pod, node) or size_of(node.cpu_cores) - self.cpu[n] < size_of(pod.cpu_cores):
+            return False
+        if size_of(node.memory_gb) - self.memory[n] < size_of(pod.memory_gb):
+            return False
+        part = size_of(pod.gpu_compute) * (1 if self.apart else pod.gpu_cards)
+        rooms = zip(self.gpu[n], self.compute[n], strict=False)  # a node without cards has no compute
+        free = sum(self.card(node) - used >= self.need(pod, node) and left >= part for used, left in rooms)
+        return not pod.wants_gpu or (node.cards > 0 and free >= (pod.gpu_cards if self.apart else 1))
+
+
+def _has_its_cards(pod: Pod, node: PodNode | None, chosen: list[int], apart: bool) -> bool:
+    """Whether a pod is on as many different cards of its node as it asks for; a waiting one on none."""
+    if node is None or not pod.wants_gpu or not apart:
+        return not chosen and (node is None or not pod.wants_gpu or node.cards > 0)
+    return len(set(chosen)) == len(chosen) == pod.gpu_cards and all(0 <= k < node.cards for k in chosen)
+
+
+def check_placement(
+    instance: PodInstance,
+    node: NDArray[np.int64],
+    used_cards: Cards | None,
+    measure: str,
+    objective: float,
+    move_budget: float,
+) -> tuple[Check, ...]:
+    """Capacities of nodes and cards, wishes, running pods, and the stated balance, from the documents alone.
+
+    Sizes are added exactly, as the decimals that they are written as; only the balance is compared within `TOLERANCE`.
+
+    Parameters
+    ----------
+    node
+        (P,) node of each pod, -1 when it waits.
+    used_cards
+        Card numbers of each GPU pod; None when GPU memory is counted per node.
+    """
+    wrong_wish, wrong_cards, stopped, spent = list[str](), list[str](), list[str](), Fraction(0)
+    for p, pod in enumerate(instance.pods):
+        machine = instance.nodes[int(node[p])] if node[p] >= 0 else None
+        moved = machine is not None and pod.node not in (None, machine.name)
+        spent += size_of(pod.move_cost or 0.0) if moved else 0
+        if (moved and pod.move_cost is None) or (machine is None and pod.node is not None and pod.preempt_cost is None):
+            stopped.append(pod.name)
+        if machine is not None and not fits_wishes(pod, machine):
+            wrong_wish.append(pod.name)
+        chosen = [] if used_cards is None else [int(k) for k in used_cards.get(p, ())]
+        if not _has_its_cards(pod, machine, chosen, used_cards is not None):
+            wrong_cards.append(pod.name)
+    usage = _Usage(instance, node, used_cards)
+    cpu, memory, gpu = usage.over()
+    found = balance_of(loads_of(instance, usage.cpu, usage.memory, usage.gpu), measure)
+    apart, where = abs(found - objective), "card" if used_cards is not None else "node"
+    return (
+        Check("cores of every node", cpu <= 0, max(0.0, float(cpu))),
+        Check("memory of every node", memory <= 0, max(0.0, float(memory))),
+        Check(f"GPU memory of every {where}", gpu <= 0, max(0.0, float(gpu))),
+        _none("every GPU pod has its cards", wrong_cards),
+        _none("labels, taints and card models", wrong_wish),
+        _none("running pods go on", stopped),
+        Check("moves within the budget", spent <= size_of(move_budget), max(0.0, float(spent) - move_budget)),
+        Check("balance recomputed", apart <= TOLERANCE, apart, f"{measure} {found:.6g} (stated {objective:.6g})"),
+    )
+
+
+def loads_at(
+    instance: PodInstance, where: NDArray[np.int64], on: Cards, options: Mapping[str, Any]
+) -> NDArray[np.float64]:
+    """(N,) loads of the nodes in a placement."""
+    usage = _Usage(instance, where, on if options.get("cards", True) else None)
+    return loads_of(instance, usage.cpu, usage.memory, usage.gpu)
+
+
+def _none(name: str, offenders: list[str]) -> Check:
+    return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
+
+
+def could_be_added(instance: PodInstance, where: NDArray[np.int64], on: Cards, options: Mapping[str, Any]) -> Check:
+    """No waiting pod fits beside all that is placed; whoever leaves one out has not placed the most."""
+    usage = _Usage(instance, where, on if options.get("cards", True) else None)
+    capacity = np.array([[float(node.cpu_cores), float(node.memory_gb)] for node in instance.nodes])
+    used = np.array([[float(a), float(b)] for a, b in zip(usage.cpu, usage.memory, strict=True)])
+    rough = capacity - used + 1e-9 * (1 + capacity)
+    adds: list[str] = []
+    known: set[tuple[object, ...]] = set()
+    book, even = RuleBook(instance), {spread.name for spread in instance.spreads if spread.skew is not None}
+    for p, pod in enumerate(instance.pods):
+        # Gangs come whole only, and where a skew lets a pod go depends on the others.
+        if where[p] >= 0 or kind_of(pod) in known or pod.gang is not None or even & {*pod.spreads}:
+            continue
+        known.add(kind_of(pod))
+        for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
+            ruled = (pod.spreads or pod.queue) and not book.holds([*where[:p].tolist(), n, *where[p + 1 :].tolist()])
+            if not ruled and usage.takes(pod, n):
+                adds.append(pod.name)
+                break
+    return _none("nobody who waits fits what is free", adds)
