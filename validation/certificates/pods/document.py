@@ -29,6 +29,7 @@ from flowlex.validation.certificates.pods.placement import check_placement, coul
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import (
     TOLERANCE,
+    balance_of,
     size_of,
     units_of,
 )
