@@ -28,7 +28,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.pods.admission import Admission, Admitting
-from flowlex.models.pods.balance import BalanceProof, balance_outcome, settled_tangents
+from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, balance_outcome, settled_tangents
 from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.equations import EQUATIONS
@@ -43,6 +43,8 @@ from flowlex.models.pods.problem.running import check_running
 from flowlex.models.pods.problem.worth import Worth
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.run import PlacementRun, so_far
+from flowlex.models.pods.search.placing import place_by
+from flowlex.models.pods.search.policies import POLICIES, in_order
 from flowlex.models.pods.solution import PlacementSolution, share_of
 
 __all__ = ["PlacementSolution", "PodPlacement"]
@@ -230,12 +232,33 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             assert first.failed is not None
             return PlacementRun(first.failed)
 
+        while True:
+            found = self._evened(first, engine, options, until)
+            cluster = self._with_more(found.cluster)
+            if cluster is None:
+                break
+            # Evening out made room for pods that waited; what bounded the levels still holds with more above them.
+            first = replace(first, cluster=cluster, admitted=self.levels.total(cluster.node >= 0))
+        if self.moves == "least":
+            name, admitted = self.instance.name, first.admitted
+            found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
+        if not first.proven:
+            message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
+            found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
+        return PlacementRun(found.outcome, first, found.proof, found.cluster)
+
+    def _evened(
+        self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None
+    ) -> BalanceOutcome:
+        """Phase 2 of what phase 1 left."""
+        assert first.cluster is not None
+
         def better(cluster: Cluster, bound: float, proof: BalanceProof, *, often: bool = False) -> None:
             found = replace(first, cluster=cluster)
             offer(options, lambda: so_far(engine, MEASURES[self.balance], found, bound, proof), often=often)
 
         better(first.cluster, 0.0, BalanceProof())
-        found = balance_outcome(
+        return balance_outcome(
             self.instance,
             self.builder,
             self.bounds,
@@ -250,13 +273,14 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             until=until,
             better=better,
         )
-        if self.moves == "least":
-            name, admitted = self.instance.name, first.admitted
-            found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
-        if not first.proven:
-            message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
-            found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
-        return PlacementRun(found.outcome, first, found.proof, found.cluster)
+
+    def _with_more(self, cluster: Cluster) -> Cluster | None:
+        """The cluster with pods that waited and fit now; None when there are none."""
+        waits = (cluster.node < 0) & (self.levels.of >= 0)
+        if not waits.any():
+            return None
+        more = place_by(POLICIES["fgd"], cluster, in_order(np.where(waits, self.levels.of, -1)))
+        return None if (more.node == cluster.node).all() else more
 
     # Answering
 
