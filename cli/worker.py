@@ -174,10 +174,11 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     def note(found: Solution) -> None:
         """Write an answer down before the end, so that a killed run leaves it."""
         fill(so_far := copy.deepcopy(record), found, built - loaded)
+        reply["answer"] = so_far
+        channel.send("answer", record=so_far)  # first: a file that is there is an answer that is known
         if task["solution"] is not None:
             so_far["solution"] = _write_solution(task, instance, found)
-        reply["answer"] = so_far
-        channel.send("answer", record=so_far)
+            channel.send("answer", record=so_far)
 
     with pieces(task):
         solution = model.solve(engine.value, report=note, **solver)

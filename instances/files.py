@@ -112,13 +112,16 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
     path = location(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:  # a device or pipe need not end
+            data = stream.read() if path.is_file() else stream.read(most + 1)
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
     except Exception as error:  # a store raises what its client library raises: no access, no such host
         raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
     if not data:
         raise InstanceError("the file is empty", path=path)
+    if len(data) > most and not path.is_file():
+        raise InstanceError(f"gives more than {most >> 20} MB; save what it gives in a file first", path=path)
     if data[:2] != _GZIP_MAGIC:
         if path.suffix == ".gz":
             raise InstanceError("the name ends in .gz but the content is not gzip; rename or recompress it", path=path)

@@ -24,7 +24,7 @@ from pydantic import InstanceOf
 from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.lexicographic.network import Stage, solve_lexicographic
+from flowlex.formulations.lexicographic.network import Stage, optimal_face, solve_lexicographic
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
@@ -248,13 +248,17 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         def so_far(stages: list[Stage]) -> FlowRun:
             done, open_ones = (", ".join(names) for names in (list(costs)[: len(stages)], list(costs)[len(stages) :]))
             message = f"least {done}, in this order; not looked at: {open_ones}"
-            found = stages[-1].outcome
-            value = exact_dot(list(costs.values())[-1], self._flow(found))
+            # Later costs are those of the schedule only where the flow takes no detour: their sum is made least.
+            face, rest = optimal_face(stages[-1].network, stages[-1].outcome), list(costs.values())[len(stages) :]
+            found = solve(replace(face, cost=np.sum(rest, axis=0)), engine)
+            if found.values is None:
+                return FlowRun(found, tuple(stages))
+            value = exact_dot(rest[-1], self._flow(found))
             last = replace(found, status=Status.FEASIBLE, objective=value, bound=None, message=message)
             return FlowRun(last, tuple(stages))
 
         def seen(stages: list[Stage]) -> None:
-            offer(options, lambda: so_far(stages))
+            offer(options, lambda: so_far(stages), often=True)
 
         costs = self._stage_costs
         stages = solve_lexicographic(self.schedule.network, list(costs.values()), "network", options, seen)

@@ -14,6 +14,9 @@ of every part is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
@@ -35,16 +38,33 @@ __all__ = ["Plan", "Search", "find_plan"]
 _FIRM = "the firm ends cannot all be met, whatever else is late; raise a firm_s, or leave one out"
 
 
-def find_plan(grid: Grid, search: Search) -> Plan:
-    """Find a lexicographically least schedule; when time runs out first, the best one so far."""
+def find_plan(grid: Grid, search: Search, seen: Callable[[Plan], None] | None = None) -> Plan:
+    """Find a lexicographically least schedule; when time runs out first, the best one so far.
+
+    ``seen`` is told of a simple schedule before, if that keeps all windows.
+    """
+    simple = None if seen is None else _simple(grid, search)
+    if seen is not None and simple is not None:
+        seen(simple)
     plan = _find_plan(grid, search)
     if plan.status is not Status.TIME_LIMIT:
         return plan
+    simple = _simple(grid, search)
+    if simple is None:
+        return plan
+    message = f"time ran out before the first program was solved: {simple.message}"
+    return replace(simple, largest_bound=plan.largest_bound, message=message)
+
+
+def _simple(grid: Grid, search: Search) -> Plan | None:
+    """First come, first served; None where that breaks a window."""
+    if not grid.count:
+        return None
     end, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
     if (end > (grid.stop if search.windows == "strict" else grid.firm)).any():
-        return plan
-    message = "time ran out before the first program was solved: first come, first served; no level is proven"
-    return Plan(Status.FEASIBLE, blocks, (), ("first come, first served",), plan.largest_bound, message=message)
+        return None
+    message = "first come, first served; no level is proven"
+    return Plan(Status.FEASIBLE, blocks, (), ("first come, first served",), message=message)
 
 
 def _find_plan(grid: Grid, search: Search) -> Plan:

@@ -26,6 +26,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
+from flowlex.models.incumbents import offer
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.latest_arrival import Rule
@@ -250,8 +251,12 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
         search = self._search(engine, options)
+
+        def seen(plan: Plan) -> None:
+            offer(options, lambda: JitRun(Outcome(plan.status, engine, message=plan.message), plan))
+
         if self.program == "P2" or (self.program == "P1" and search.presolve):
-            plan = find_plan(self.grid, search)
+            plan = find_plan(self.grid, search, seen)
         else:
             plan = self._solve_printed(engine, options)
         outcome = Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility)
