@@ -181,7 +181,8 @@ def scale_costs(
         Arcs looked at beyond which to give up; a change of price counts as 50.
     before
         Flows within the bounds and potentials to go on from, usually of a network that was much alike: epsilon then
-        begins at the most that a reduced cost is wrong (Chen et al. 2017, incremental cost scaling).
+        begins at the most that a reduced cost is wrong, but at least at a 64th of the dearest cost (Chen et al. 2017,
+        incremental cost scaling; where epsilon begins is reconstructed).
 
     Returns
     -------
@@ -219,7 +220,9 @@ def scale_costs(
         queue=np.zeros(nodes, np.int64),
         queued=np.zeros(nodes, np.bool_),
     )
-    epsilon = dearest * factor if before is None else _SHRINK * (min(int(_worst(r)), dearest * factor) + 1)
+    epsilon = dearest * factor
+    if before is not None:  # not from less, or new excess bids prices up in tiny steps (measured: six times the work)
+        epsilon = _SHRINK * max(min(int(_worst(r)), epsilon), epsilon // 64, 1)
     while epsilon > 1:
         epsilon = max(1, epsilon // _SHRINK)
         budget = _refine(r, epsilon, budget)
