@@ -149,8 +149,10 @@ def could_be_added(instance: PodInstance, where: NDArray[np.int64], on: Cards, o
             continue
         known.add(kind_of(pod))
         for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
-            ruled = (pod.spreads or pod.queue) and not book.holds([*where[:p].tolist(), n, *where[p + 1 :].tolist()])
-            if not ruled and usage.takes(pod, n):
+            if not usage.takes(pod, n):
+                continue
+            now = [*where[:p].tolist(), n, *where[p + 1 :].tolist()] if pod.spreads or pod.queue else []
+            if not now or book.holds(now, pod):
                 adds.append(pod.name)
                 break
     return _none("nobody who waits fits what is free", adds)

@@ -9,23 +9,32 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.pods.sizes import size_of
+from flowlex.validation.certificates.pods.sizes import kind_of, size_of
 
 __all__ = ["RuleBook"]
 
+#: What a queue may limit.
+_FIELDS = ("gpus", "cpu_cores", "memory_gb", "pods")
 
-def _domain(node: PodNode, key: str) -> str | None:
+
+def _domain(node: PodNode | None, key: str) -> str | None:
+    if node is None:
+        return None
     return node.name if key == "node" else node.labels.get(key)
 
 
-def _gpus(instance: PodInstance, pod: Pod) -> Fraction:
-    """GPUs that a pod asks for; GB count as parts of the largest card."""
-    largest = max(size_of(node.card_gb) for node in instance.nodes)
-    share = size_of(pod.gpu_share) or (size_of(pod.gpu_memory_gb) / largest if largest else size_of(pod.gpu_memory_gb))
-    return share * pod.gpu_cards if pod.wants_gpu else Fraction(0)
+@dataclass(frozen=True)
+class _Set:
+    """Pods of a rule, by number: where they ran, and what the rule needs to know of them."""
+
+    pods: list[int]
+    homes: list[PodNode]
+    usable: frozenset[str]
+    asked: dict[str, list[Fraction]]
 
 
 @dataclass(frozen=True)
@@ -50,41 +59,63 @@ class RuleBook:
                 found.append(Check(name, not wrong, len(wrong), ", ".join(wrong[:3])))
         return tuple(found)
 
-    def holds(self, where: Sequence[int]) -> bool:
-        """Whether nothing is broken."""
-        return not (self.gangs(where) or self.spreads(where) or self.quotas(where))
+    def holds(self, where: Sequence[int], of: Pod | None = None) -> bool:
+        """Whether nothing is broken, of the rules of one pod or of all."""
+        return not (self.gangs(where, of) or self.spreads(where, of) or self.quotas(where, of))
 
-    def _home(self, pod: Pod) -> PodNode | None:
-        return next((node for node in self.instance.nodes if node.name == pod.node), None)
+    @cached_property
+    def _sets(self) -> dict[tuple[str, str], _Set]:
+        """Kind and name of every rule to its pods."""
+        source, pods = self.instance, self.instance.pods
+        node = {each.name: each for each in source.nodes}
+        members: dict[tuple[str, str], list[int]] = {}
+        for p, pod in enumerate(pods):
+            names = [("gang", pod.gang), ("queue", pod.queue), *(("spread", name) for name in pod.spreads)]
+            for kind, name in names:
+                if name is not None:
+                    members.setdefault((kind, name), []).append(p)
+        over = {spread.name: spread.over for spread in source.spreads}
+        largest = max(size_of(each.card_gb) for each in source.nodes) or Fraction(1)
+        found = {}
+        for (kind, name), mine in members.items():
+            usable: frozenset[str | None] = frozenset()
+            if kind == "spread":
+                wishes = {kind_of(pods[p]): pods[p] for p in mine}.values()
+                able = [n for n in source.nodes if any(fits_wishes(pod, n) for pod in wishes)]
+                usable = frozenset(_domain(n, over[name]) for n in able)
+            asked = {f: [self._asked(pods[p], f, largest) for p in mine] for f in _FIELDS} if kind == "queue" else {}
+            homes = [node[home] for p in mine if (home := pods[p].node) is not None]
+            found[kind, name] = _Set(mine, homes, frozenset(d for d in usable if d is not None), asked)
+        return found
 
-    def gangs(self, where: Sequence[int]) -> list[str]:
+    def gangs(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
         """Gangs that are placed in parts, or across domains."""
         nodes, wrong = self.instance.nodes, []
         for gang in self.instance.gangs:
-            mine = [(pod, n) for pod, n in zip(self.instance.pods, where, strict=True) if pod.gang == gang.name]
-            placed = [n for _, n in mine if n >= 0]
-            apart = False
+            mine = self._sets.get(("gang", gang.name))
+            if mine is None or (of is not None and of.gang != gang.name):
+                continue
+            placed, apart = [where[p] for p in mine.pods if where[p] >= 0], False
             if gang.within is not None and placed:
-                homes = [self._home(pod) for pod, _ in mine]
-                ran = {_domain(home, gang.within) for home in homes if home is not None}
+                ran = {_domain(home, gang.within) for home in mine.homes}
                 domains = {_domain(nodes[n], gang.within) for n in placed}
                 apart = (len(domains) > 1 or None in domains) and not (len(ran) > 1 or None in ran)
-            if apart or 0 < len(placed) < len(mine):
+            if apart or 0 < len(placed) < len(mine.pods):
                 wrong.append(gang.name)
         return wrong
 
-    def spreads(self, where: Sequence[int]) -> list[str]:
+    def spreads(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
         """Spreads with too many in a domain, or too uneven, or with a pod outside all domains."""
-        nodes, wrong = self.instance.nodes, []
+        nodes, pods, wrong = self.instance.nodes, self.instance.pods, []
         for spread in self.instance.spreads:
-            mine = [(p, n) for p, n in zip(self.instance.pods, where, strict=True) if spread.name in p.spreads]
-            placed = [(pod, nodes[n]) for pod, n in mine if n >= 0]
+            mine = self._sets.get(("spread", spread.name))
+            if mine is None or (of is not None and spread.name not in of.spreads):
+                continue
+            placed = [(pods[p], nodes[where[p]]) for p in mine.pods if where[p] >= 0]
             now = Counter(_domain(node, spread.over) for _, node in placed)
-            homes = [self._home(pod) for pod, _ in mine]
-            ran = Counter(_domain(home, spread.over) for home in homes if home is not None)
+            ran = Counter(_domain(home, spread.over) for home in mine.homes)
             strange = any(_domain(n, spread.over) is None and n.name != pod.node for pod, n in placed)
-            usable = {_domain(n, spread.over) for n in nodes if any(fits_wishes(pod, n) for pod, _ in mine)} - {None}
-            least, before = (min((count[d] for d in usable), default=0) for count in (now, ran))
+            least, before = (min((count[d] for d in mine.usable), default=0) for count in (now, ran))
             for d, many in now.items():
                 if d is None:
                     continue
@@ -94,23 +125,28 @@ class RuleBook:
                 wrong.append(spread.name)
         return wrong
 
-    def quotas(self, where: Sequence[int]) -> list[str]:
+    def quotas(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
         """Queues that use more than their quota and than what ran before."""
-        wrong = []
+        pods, wrong = self.instance.pods, []
         for queue in self.instance.queues:
-            mine = [(pod, n) for pod, n in zip(self.instance.pods, where, strict=True) if pod.queue == queue.name]
-            for field in ("gpus", "cpu_cores", "memory_gb", "pods"):
+            mine = self._sets.get(("queue", queue.name))
+            if mine is None or (of is not None and of.queue != queue.name):
+                continue
+            for field in _FIELDS:
                 limit = getattr(queue, field)
                 if limit is None:
                     continue
-                asked = [self._asked(pod, field) for pod, _ in mine]
-                used = sum(a for a, (_, n) in zip(asked, mine, strict=True) if n >= 0)
-                ran = sum(a for a, (pod, _) in zip(asked, mine, strict=True) if pod.node is not None)
+                used = sum(a for a, p in zip(mine.asked[field], mine.pods, strict=True) if where[p] >= 0)
+                ran = sum(a for a, p in zip(mine.asked[field], mine.pods, strict=True) if pods[p].node is not None)
                 if used > max(size_of(limit), ran):
                     wrong.append(f"{queue.name} ({field})")
         return wrong
 
-    def _asked(self, pod: Pod, field: str) -> Fraction:
+    def _asked(self, pod: Pod, field: str, largest: Fraction) -> Fraction:
+        """What a pod counts for a quota; GB of a card are parts of the largest."""
         if field == "pods":
             return Fraction(1)
-        return _gpus(self.instance, pod) if field == "gpus" else size_of(getattr(pod, field))
+        if field != "gpus":
+            return size_of(getattr(pod, field))
+        share = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / largest
+        return share * pod.gpu_cards if pod.wants_gpu else Fraction(0)
