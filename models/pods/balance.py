@@ -283,7 +283,7 @@ class _Phase2:
                 self.instance.name, self.builder, self.measure, self.admitted, self.points, at_most=limit
             )
             outcome = solve(program, self.engine, self._options(integer=True))
-            self.iterations += outcome.iterations
+            self.iterations, before = self.iterations + outcome.iterations, self.bound
             if outcome.bound is not None and math.isfinite(outcome.bound):
                 self.bound = max(self.bound, to_measure(float(outcome.bound), self.measure, self.size))
             elif outcome.status is Status.INFEASIBLE:
@@ -291,7 +291,8 @@ class _Phase2:
             cluster = None if outcome.values is None else self.builder.expand(outcome.values)
             if cluster is not None:
                 self._offer(cluster)
-            if self.closed or self.late or cluster is None or outcome.status is not Status.OPTIMAL:
+            still = outcome.status is not Status.OPTIMAL and self.bound - before <= 1e-3 * self.bound
+            if self.closed or self.late or cluster is None or still:
                 break
             if not self.measure.curved:
                 break
