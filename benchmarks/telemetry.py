@@ -1,12 +1,13 @@
 """The node information service: reads at 1 000 nodes x 20 names under a steady write load, and with 10 million rows.
 
 Server and writer run in processes of their own on this machine; all traffic is loopback. PostgreSQL is measured
-when ``FLOWLEX_BENCH_POSTGRES`` holds the URL of an empty database. ``FLOWLEX_BENCH_SECONDS`` makes the load last
-longer, ``FLOWLEX_BENCH_ROWS`` the history larger.
+where it is installed, or at the URL of an empty database in ``FLOWLEX_BENCH_POSTGRES``. ``FLOWLEX_BENCH_SECONDS`` makes
+the load last longer, ``FLOWLEX_BENCH_ROWS`` the history larger.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,28 @@ def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
     seconds = 2.0 if quick else SECONDS
     made = [_measured("SQLite", None, seconds)]
-    if url := os.environ.get("FLOWLEX_BENCH_POSTGRES"):
-        made.append(_measured("PostgreSQL", url, seconds))
+    with _postgres() as url:
+        if url is not None:
+            made.append(_measured("PostgreSQL", url, seconds))
     made.append(_large(10_000 if quick else ROWS))
     return made
+
+
+@contextlib.contextmanager
+def _postgres() -> Iterator[str | None]:
+    """The database of ``FLOWLEX_BENCH_POSTGRES``, or a server of our own where one is installed."""
+    from tests.telemetry.conftest import Postgres, find_postgres
+
+    programs = find_postgres()
+    if (url := os.environ.get("FLOWLEX_BENCH_POSTGRES")) or programs is None:
+        yield url
+        return
+    server = Postgres(programs)
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.remove()
 
 
 def _large(rows: int) -> tuple[str, list[Row]]:
