@@ -51,6 +51,11 @@ class Parcel:
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(map(len, self.files.values()))
+
     def unpack(self, folder: Path) -> dict[str, Any]:
         """Write the files, and name them in the task by where they are now."""
         for place, content in self.files.items():

@@ -33,7 +33,9 @@ _ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
 #: Seconds to reach a scheduler, and then for a first worker to be there.
 _REACH_S, _WORKER_S = 10.0, 60.0
 #: Tasks under way beyond two per thread.
-_AHEAD = 4
+_AHEAD = 32
+#: Bytes of files on their way at which no more are read.
+_MOST_BYTES = 256 << 20
 #: Times that Dask may give a task up for workers that died before they came to it.
 _INNOCENT = 20
 
@@ -158,6 +160,7 @@ class _Run:
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
         self.reading: dict[str, tuple[dict[str, Any], float]] = {}
         self.away: dict[Any, tuple[Parcel, int]] = {}
+        self.bytes = 0
         self.news: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def finished(self, threads: Callable[[], int]) -> Iterator[Finished]:
@@ -166,7 +169,7 @@ class _Run:
             if time.monotonic() - looked > 1.0:
                 looked, most = time.monotonic(), threads() if self.divided else 2 * threads() + _AHEAD
                 yield from self._late()
-            while self.waiting and len(self.reading) + len(self.away) < most:
+            while self.waiting and len(self.reading) + len(self.away) < most and self.bytes < _MOST_BYTES:
                 self._read(*self.waiting.popleft())
             yield from self._hear(self._news())
         with contextlib.suppress(OSError):  # the scheduler need not remember who tried what
@@ -204,7 +207,7 @@ class _Run:
 
     def _hear(self, news: list[Any]) -> Iterator[Finished]:
         """Send what was read; report what is done."""
-        done = []
+        done, ready = [], []
         for item in news:
             if not isinstance(item, tuple):
                 done.append(item)
@@ -214,10 +217,12 @@ class _Run:
                 continue  # too late
             task, _ = self.reading.pop(key)
             if isinstance(found, Parcel):
-                self._send(found, 0)
+                ready.append(found)
             else:
                 known = isinstance(found, InstanceError)
                 yield Finished(task, _record(task, "error", str(found) if known else f"cannot be read: {found!r}"))
+        if ready:
+            self._send(ready, 0)
         results = self._results([future for future in done if future.status == "finished"])
         for future in done:
             yield from self._arrived(future, results.get(future))
@@ -231,13 +236,16 @@ class _Run:
         except KilledWorker:
             return {future: self.client.gather(future) for future in futures if future.status == "finished"}
 
-    def _send(self, parcel: Parcel, before: int) -> None:
+    def _send(self, parcels: list[Parcel], before: int) -> None:
+        """Give the scheduler some tasks, in one message."""
+        names = [f"flowlex-{self.run}-{parcel.key}-{before}" for parcel in parcels]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that it is large: this is how a worker gets it
-            name = f"flowlex-{self.run}-{parcel.key}-{before}"
-            future = self.client.submit(perform, parcel, key=name, pure=False, fifo_timeout="0 ms")
-        self.away[future] = (parcel, before)
-        future.add_done_callback(self.news.put)
+            warnings.simplefilter("ignore", UserWarning)  # that they are large: this is how a worker gets them
+            futures = self.client.map(perform, parcels, key=names, pure=False, fifo_timeout="0 ms")
+        for future, parcel in zip(futures, parcels, strict=True):
+            self.away[future] = (parcel, before)
+            self.bytes += parcel.size
+            future.add_done_callback(self.news.put)
 
     def _arrived(self, future: Any, result: Finished | None) -> Iterator[Finished]:
         from distributed import KilledWorker
@@ -247,6 +255,7 @@ class _Run:
             future.add_done_callback(self.news.put)
             return
         del self.away[future]
+        self.bytes -= parcel.size
         if result is not None:
             yield result
             return
@@ -260,7 +269,7 @@ class _Run:
         if len(tried) >= TRIES or before >= _INNOCENT:
             yield Finished(parcel.task, _record(parcel.task, "error", lost(tried)))
         else:  # it only waited where others killed
-            self._send(parcel, before + 1)
+            self._send([parcel], before + 1)
 
 
 def _record(task: dict[str, Any], status: str, message: str) -> dict[str, Any]:
