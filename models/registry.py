@@ -179,7 +179,7 @@ def solve(
         from flowlex.instances.files import read_instance
 
         instance = read_instance(instance)
-    names = {field.name for field in dataclasses.fields(SolveOptions)}
+    names = {field.name for field in dataclasses.fields(SolveOptions)} | {"report"}
     solver = {name: options.pop(name) for name in names & options.keys()}
     solution: Solution = model_for(instance, **options).solve(engine, certify=certify, **solver)
     return solution
