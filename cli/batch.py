@@ -96,6 +96,7 @@ class Batch:
             else:
                 self.before.append(Finished({}, record))
         self.skipped: int
+        self.total: int
         self.total, self.skipped = len(files), len(self.before)
         self.finished = self.unsolved = self._misused = 0
         self.jobs: int = min(jobs, max(1, len(todo)))

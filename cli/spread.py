@@ -55,6 +55,7 @@ class Cluster:
     """
 
     def __init__(self, scheduler: str, *, quiet: bool = False) -> None:
+        self.quiet: bool
         self.scheduler, self.quiet = scheduler, quiet
         self._stack = contextlib.ExitStack()
 

@@ -272,6 +272,7 @@ class NetworkBuilder:
         self, name: str, *, rows: Collection[str] | None = None, columns: Collection[str] | None = None
     ) -> None:
         self.columns: Collection[str] | None
+        self.rows: Collection[str] | None
         self.name, self.rows, self.columns = name, rows, columns
         self._node_blocks: dict[str, Block] = {}
         self._arc_blocks: dict[str, Block] = {}

@@ -42,10 +42,11 @@ class Served(Generic[C]):
     """What the routes share; names that `flowlex.telemetry.rights` uses are the same there."""
 
     def __init__(self, worker: Worker[C], store: Store, settings: Settings) -> None:
+        self.settings: Settings
         self.worker, self.store, self.settings = worker, store, settings
         self.metrics: Metrics = worker.metrics
-        self.tokens = TokenBook(store)
-        self.rate = RateLimit(settings.requests_per_s)
+        self.tokens: TokenBook = TokenBook(store)
+        self.rate: RateLimit = RateLimit(settings.requests_per_s)
 
     async def write(self, function: Callable[[], T]) -> T:
         """Change the store of tokens."""

@@ -41,6 +41,7 @@ class GpuCore:
     """
 
     def __init__(self, policy: Policy, bandwidths: Bandwidths, most_jobs: int | None = None) -> None:
+        self.most_jobs: int | None
         self.policy, self.bandwidths, self.most_jobs = policy, bandwidths, most_jobs
         self.pending, self.rounds, self.now_s = 0, 0, 0.0
         self.nodes: dict[str, Node] = {}

@@ -61,7 +61,9 @@ class Worker(Generic[C]):
         snapshot_every: int = 10_000,
         keep: int = 1000,
     ) -> None:
+        self.metrics: Metrics
         self.journal, self._load, self.metrics = journal, load, metrics
+        self.every_s: float | None
         self.every_s, self._snapshot_every = every_s, snapshot_every
         self.decisions: deque[Document] = deque(maxlen=keep)
         self._records: list[Document] = []

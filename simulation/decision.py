@@ -27,7 +27,7 @@ class EveryNth:
     """
 
     def __init__(self, each: int) -> None:
-        self.each = int(each)
+        self.each: int = int(each)
         self._count = 0
 
     def __next__(self) -> bool:

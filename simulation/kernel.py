@@ -30,6 +30,7 @@ class SimulationError(ValueError):
 
     def __init__(self, reason: str, *, at_s: float | None = None, event: str = "") -> None:
         self.event: str
+        self.at_s: float | None
         self.reason, self.at_s, self.event = reason, at_s, event
         when = "" if at_s is None else f"at {at_s:g} s" + (f", {event}" if event else "") + ": "
         super().__init__(when + reason)

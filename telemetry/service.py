@@ -78,7 +78,7 @@ class Service:
         self.writer: Writer = Writer(store, self.clock, self.metrics)
         self.roster: Roster = Roster(store, self.clock, settings.alive_s)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
-        self.heavy = asyncio.Semaphore(settings.heavy_reads)
+        self.heavy: asyncio.Semaphore = asyncio.Semaphore(settings.heavy_reads)
 
     async def write(self, function: Callable[[], T]) -> T:
         """Run a function that writes in the writer's thread."""

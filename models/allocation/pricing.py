@@ -82,9 +82,11 @@ class PairPrices:
 
     def __init__(self, instance: AllocationInstance, *, sharing: bool = True) -> None:
         view = instance.arrays
+        self.instance: AllocationInstance
         self.instance, self.view = instance, view
         kinds, speed = view.pair_kind[: None if sharing else 0], view.pair_speed[: None if sharing else 0]
         self.gpu: Integers = view.pair_gpu[: len(kinds)]
+        self.other: _Side
         self.one, self.other = (_Side.of(view.kind, kinds[:, side], speed[:, side]) for side in (0, 1))
         self.alike: Booleans = kinds[:, 0] == kinds[:, 1]
         scale = np.zeros(int(max(view.kind.max(), view.pair_kind.max(initial=0))) + 1, np.int64)
@@ -213,6 +215,7 @@ class PricedMaster:
     """
 
     def __init__(self, pairs: PairPrices, base: Base, build: Callable[[Columns], Base], options: SolveOptions) -> None:
+        self.base: Base
         self.pairs, self.base, self._build, self._options = pairs, base, build, options
         self.rounds = 0
 

@@ -133,6 +133,7 @@ class JitScheduler:
         self.share: float
         self.share, self.share_of, self.load, self.lat = model.share, model.share_of, model.load, model.lat
         self.every_s: float | None
+        self.keep_promises: bool
         self.keep_promises, self.every_s = keep_promises, every_s
         self.options: dict[str, Any]
         self.engine, self.options = engine, options

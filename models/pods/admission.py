@@ -85,6 +85,7 @@ class Admitting:
     ) -> None:
         self.direct = direct
         self.options: SolveOptions
+        self.bounds: Relaxation
         self.builder, self.name, self.bounds, self.engine, self.options = builder, name, bounds, engine, options
         self.view, self.levels = builder.view, builder.levels
         self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s

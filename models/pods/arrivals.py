@@ -66,6 +66,7 @@ class Arrivals:
         if start is None:
             raise ModelError("the running pods do not pack on their cards in falling order of size")
         self.moves: int
+        self.policy: int
         self.instance, self.policy, self.moves, self.moved = instance, POLICIES[policy], moves, 0
         self._start, self._state, self._scores = start, SearchState.of(start), Scores.of(start)
         self._dead = np.zeros((moves + 1, self._state.gpu.shape[0]), np.bool_)

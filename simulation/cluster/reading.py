@@ -46,6 +46,7 @@ class Reading:
 
     def __init__(self, state: State, log: RunLog, complete: Callable[[LiveTask], None], *, certify: int = 1) -> None:
         self.log: RunLog
+        self.state: State
         self.state, self.log, self.complete = state, log, complete
         work, nodes, racks = state.workload, len(state.nodes), state.racks
         shared = np.inf if work.aggregation_mb_per_s is None else work.aggregation_mb_per_s

@@ -45,6 +45,7 @@ class Rounds:
         round_s: float,
     ) -> None:
         self.policy: Policy
+        self.run: Run
         self.kernel, self.state, self.log, self.run, self.policy = kernel, state, log, run, policy
         self.round_s: float
         self.carry_out, self.round_s = carry_out, round_s

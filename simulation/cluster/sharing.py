@@ -143,7 +143,7 @@ class Transfers:
 
     def __init__(self, capacity: Floats, *, certify: int = 1) -> None:
         self.capacity = capacity
-        self.turn = EveryNth(certify)
+        self.turn: EveryNth = EveryNth(certify)
         self.active: dict[Transfer, None] = {}
         self._rates: Floats = np.empty(0)
         self._rated: list[Transfer] = []

@@ -66,7 +66,9 @@ class ClusterRun:
 
     def __init__(self, workload: ClusterWorkload, policy: Policy, run: Run) -> None:
         self.run = run
-        self.parameters = ClusterParameters(**checked(ClusterParameters, run.parameters, "parameters"))
+        self.parameters: ClusterParameters = ClusterParameters(
+            **checked(ClusterParameters, run.parameters, "parameters")
+        )
         self.streams: Streams = Streams(run.seed)
         self.kernel: Kernel = Kernel()
         units: Counter[str] = Counter()
@@ -76,7 +78,9 @@ class ClusterRun:
         self.log: RunLog = RunLog(header)
         self.state: State = State(workload, self.streams.of("policy"))
         self.reading: Reading = Reading(self.state, self.log, self._compute, certify=self.parameters.certify)
-        self.rounds = Rounds(self.kernel, self.state, self.log, run, policy, self._carry_out, self.parameters.round_s)
+        self.rounds: Rounds = Rounds(
+            self.kernel, self.state, self.log, run, policy, self._carry_out, self.parameters.round_s
+        )
         self.queue: deque[LiveJob] = deque()
         self.computing: dict[LiveTask, Planned] = {}
         self._sharing: Planned | None = None

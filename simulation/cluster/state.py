@@ -73,6 +73,7 @@ class LiveTask:
 
     def __init__(self, task: ClusterTask, job: LiveJob, number: int) -> None:
         self.number: int
+        self.job: LiveJob
         self.task, self.job, self.number = task, job, number
         self.needs: tuple[LiveTask, ...] = ()
         self.needed_by: list[LiveTask] = []
@@ -124,6 +125,7 @@ class LiveJob:
 
     def __init__(self, job: ClusterJob, number: int) -> None:
         self.number: int
+        self.job: ClusterJob
         self.job, self.number = job, number
         self.tasks: list[LiveTask] = []
         self.waiting: dict[LiveTask, None] = {}
@@ -154,6 +156,7 @@ class LivePlace:
 
     def __init__(self, place: Place, node: LiveNode, number: int) -> None:
         self.number: int
+        self.node: LiveNode
         self.place, self.node, self.number, self.name = place, node, number, place.name
         self.free: dict[str, int] = dict(place.capacity)
         self.tasks: dict[LiveTask, None] = {}
@@ -174,6 +177,7 @@ class LiveNode:
 
     def __init__(self, node: ClusterNode, number: int, rack: int) -> None:
         self.rack: int
+        self.number: int
         self.node, self.number, self.rack, self.name = node, number, rack, node.name
         self.labels = frozenset(node.labels)
         self.places: list[LivePlace] = []

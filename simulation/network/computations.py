@@ -32,6 +32,7 @@ class Computations:
     def __init__(self, traffic: Traffic, kernel: Kernel, missing: Any, arrive: Callable[[Ints], None]) -> None:
         count = len(traffic.seconds)
         self.missing: Any
+        self.kernel: Kernel
         self.traffic, self.kernel, self.missing, self.arrive = traffic, kernel, missing, arrive
         self.start_s: Floats = np.full(count, np.nan)
         self.done_s: Floats = np.full(count, np.nan)

@@ -68,6 +68,7 @@ class JustInTime:
         self.share: Share
         self.share, self.share_of, self.load, self.lat = share, share_of, load, lat
         self.every_s: float | None
+        self.keep_promises: bool
         self.known, self.keep_promises, self.every_s = known, keep_promises, every_s
         self.planned_mb, self.work, self.refused = 0.0, 0.0, 0
 

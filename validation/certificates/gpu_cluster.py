@@ -17,20 +17,24 @@ class Cluster:
     def __init__(self, instance: GpuInstance, placements: dict[str, str]) -> None:
         gpus = [(gpu, node) for node in instance.nodes for gpu in node.gpus]
         tasks = [(task, j) for j, job in enumerate(instance.jobs) for task in job.tasks]
-        self.gpu = {gpu.name: g for g, (gpu, _) in enumerate(gpus)}
-        self.task = {task.name: t for t, (task, _) in enumerate(tasks)}
-        self.job = {job.name: j for j, job in enumerate(instance.jobs)}
-        self.gpu_memory = np.array([gpu.memory_gb for gpu, _ in gpus])
+        self.gpu: dict[str, int] = {gpu.name: g for g, (gpu, _) in enumerate(gpus)}
+        self.task: dict[str, int] = {task.name: t for t, (task, _) in enumerate(tasks)}
+        self.job: dict[str, int] = {job.name: j for j, job in enumerate(instance.jobs)}
+        self.gpu_memory: NDArray[np.float64] = np.array([gpu.memory_gb for gpu, _ in gpus])
         node = {n.name: i for i, n in enumerate(instance.nodes)}
-        self.gpu_node = np.array([node[n.name] for _, n in gpus])
-        self.need = np.array([task.memory_gb for task, _ in tasks])
-        self.job_of = np.array([j for _, j in tasks])
-        self.own = np.array([-1 if t.running is None else self.gpu[t.running.gpu] for t, _ in tasks])
-        self.elapsed = np.array([0.0 if t.running is None else t.running.elapsed_s for t, _ in tasks])
-        self.names = list(self.task)
-        self.names_of_jobs = list(self.job)
-        self.at = np.full(len(tasks), -1)
-        self.strange = [f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu]
+        self.gpu_node: NDArray[np.int64] = np.array([node[n.name] for _, n in gpus])
+        self.need: NDArray[np.float64] = np.array([task.memory_gb for task, _ in tasks])
+        self.job_of: NDArray[np.int64] = np.array([j for _, j in tasks])
+        self.own: NDArray[np.int64] = np.array([-1 if t.running is None else self.gpu[t.running.gpu] for t, _ in tasks])
+        self.elapsed: NDArray[np.float64] = np.array(
+            [0.0 if t.running is None else t.running.elapsed_s for t, _ in tasks]
+        )
+        self.names: list[str] = list(self.task)
+        self.names_of_jobs: list[str] = list(self.job)
+        self.at: NDArray[np.int64] = np.full(len(tasks), -1)
+        self.strange: list[str] = [
+            f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu
+        ]
         if not self.strange:
             for t, g in placements.items():
                 self.at[self.task[t]] = self.gpu[g]

@@ -88,6 +88,7 @@ class SearchProof:
         # Everything in one unit: true costs and the prices, which are in units of ``unit_s / factor``.
         common = largest_unit([self.costs.unit, unit])
         self.start: int
+        self.price_unit: int
         self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0
         self.waiting: int
         self.keep, self.waiting = keep, int(self.costs.waiting_s / common) * proof.factor

@@ -102,9 +102,11 @@ class GapSearch:
         effort: Effort,
     ) -> None:
         self.polish: Polish
+        self.measure: Measure
         self.instance, self.demand, self.measure, self.polish = instance, demand, measure, polish
         self.effort = effort
         self.means: tuple[float, float]
+        self.gap: float
         self.best, self.gap, self.bound, self.means = clusters[0], gap, bound, means
         self.fixed: Integers = stays(instance.arrays, move_budget)
         self.size: int = len(instance.nodes)

@@ -119,10 +119,13 @@ class Columns:
         seed: int = 0,
     ) -> None:
         self.cards: bool
+        self.measure: Measure
         self.view, self.demand, self.measure, self.cards = view, demand, measure, cards
         self.seed: int
+        self.until: float | None
         self.move_budget, self.until, self.seed = move_budget, until, seed
         self.tolerance: float
+        self.scale: float
         self.centre, self.scale, self.tolerance = centre, scale, tolerance
         self.pricing: list[Pricing] = [
             Pricing(view, demand, k, cards=cards, measure=measure, centre=centre, scale=scale)

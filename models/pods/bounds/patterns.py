@@ -65,8 +65,10 @@ class Pricing:
     def __init__(
         self, view: PodArrays, demand: Demand, kind: int, *, cards: bool, measure: Measure, centre: float, scale: float
     ) -> None:
+        self.measure: Measure
         self.demand, self.kind, self.measure = demand, kind, measure
         self.centre: float
+        self.scale: float
         self.centre, self.scale = centre, scale
         self.low = self.high = 0.0
         self.others: list[Pattern] = []

@@ -109,8 +109,10 @@ class Relaxation:
         move_budget: float,
     ) -> None:
         self.move_budget: float
+        self.cards: bool
         self.view, self.groups, self.cards, self.move_budget = instance.arrays, groups, cards, move_budget
         self.worth: Integers
+        self.level: Integers
         self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
         view, self.fixed = self.view, stays(self.view, move_budget)
         self.classes = classes = NodeClasses.of_instance(instance, move_budget)
@@ -118,13 +120,15 @@ class Relaxation:
         may[pairs[0], classes.of[pairs[1]]] = True
         may[self.fixed[groups.first] >= 0] = False
         self.kind: Integers
+        self.group: Integers
         self.group, self.kind = np.nonzero(may)
         self.node: Integers
+        self.pod: Integers
         self.pod, self.node = groups.first[self.group], classes.first[self.kind]
         held = np.flatnonzero(self.fixed >= 0)
         self.held = [held[self.fixed[held] == n] for n in classes.first.tolist()]
         # Memory on one card, exactly; without cards, on the node as a whole.
-        self.need = view.exact.gpu[self.pod, self.node] * (1 if cards else view.gpu_cards[self.pod])
+        self.need: Any = view.exact.gpu[self.pod, self.node] * (1 if cards else view.gpu_cards[self.pod])
         self.slots = view.gpu_cards[self.pod] if cards else np.minimum(view.gpu_cards[self.pod], 1)
         whole = view.exact.card[classes.first] * (1 if cards else view.cards[classes.first])
         self.whole, self.number = (

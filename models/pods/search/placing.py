@@ -36,9 +36,12 @@ class Placing:
     """A placement that grows; what it started from stays as it is."""
 
     def __init__(self, start: Cluster, policy: int, seed: int = 0) -> None:
+        self.view: PodArrays
         self.start, self.policy, self.view = start, policy, start.view
+        self.scores: Scores
         self.state, self.scores = SearchState.of(start), Scores.of(start, keep=policy != EVEN)
         self.rng = np.random.default_rng(seed)
+        self.alone: Booleans
         self.alone, self.skewed = tied(start.view), start.view.rules.members(SKEW)
 
     def cluster(self) -> Cluster:

@@ -71,6 +71,7 @@ class Shares(Policy):
         certify: Each = 1,
     ) -> None:
         self.shares: Chosen
+        self.turn: EveryNth
         self.shares, self.again_s, self.fill, self.turn = shares, seconds, fill, EveryNth(certify)
         self._plan: list[dict[str, str]] = []
         self._known: frozenset[str] = frozenset()

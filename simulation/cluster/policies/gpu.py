@@ -52,7 +52,7 @@ class Assignment(Policy):
     ) -> None:
         self.fairness = fairness
         self.penalties: Penalties = Penalties(rack, between_racks, waiting)
-        self.turn = EveryNth(certify)
+        self.turn: EveryNth = EveryNth(certify)
 
     def decide(self, state: State) -> Iterable[Action]:
         """The optimum of this moment."""

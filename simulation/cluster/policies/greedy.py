@@ -113,6 +113,7 @@ class Delay(Greedy):
         if second < first:
             raise ValueError(f"the thresholds must not fall, got {first} and {second}")
         self.second: _Limit
+        self.first: _Limit
         self.first, self.second, self.again_s = first, second, again_s
         self.skipped: Counter[str] = Counter()
         self._asked: set[str] = set()

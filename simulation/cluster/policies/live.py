@@ -34,6 +34,7 @@ class Flow(Policy):
     """
 
     def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: int = 1) -> None:
+        self.turn: EveryNth
         self.goals, self.lexicographic, self.turn = tuple(goals), lexicographic, EveryNth(certify)
         self.scheduler: FlowScheduler | None = None
         self._known: dict[str, LiveTask] = {}

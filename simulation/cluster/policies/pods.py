@@ -88,7 +88,9 @@ class PodModel(Policy):
         certify: Each = 1,
     ) -> None:
         self.balance: Literal["deviation", "max_load", "mean_absolute"]
+        self.preempt_cost: _Price | None
         self.balance, self.window, self.preempt_cost = balance, window, preempt_cost
+        self.turn: EveryNth
         self.absolute_gap, self.max_steps, self.turn = absolute_gap, max_steps, EveryNth(certify)
 
     def decide(self, state: State) -> Iterable[Action]:

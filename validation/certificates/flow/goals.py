@@ -123,11 +123,14 @@ class Problem:
 
     def __init__(self, instance: FlowInstance, options: Mapping[str, Any], scale: int) -> None:
         self.goals: Goals
+        self.scale: int
         self.instance, self.scale, self.goals = instance, scale, Goals.of(options)
-        self.machine = {m.name: k for k, m in enumerate(instance.machines)}
-        self.slots = np.array([m.slots for m in instance.machines], dtype=np.int64)
-        self.racks = {name: r for r, name in enumerate(dict.fromkeys(m.rack for m in instance.machines))}
-        self.rack = np.array([self.racks[m.rack] for m in instance.machines], dtype=np.int64)
+        self.machine: dict[str, int] = {m.name: k for k, m in enumerate(instance.machines)}
+        self.slots: NDArray[np.int64] = np.array([m.slots for m in instance.machines], dtype=np.int64)
+        self.racks: dict[str, int] = {
+            name: r for r, name in enumerate(dict.fromkeys(m.rack for m in instance.machines))
+        }
+        self.rack: NDArray[np.int64] = np.array([self.racks[m.rack] for m in instance.machines], dtype=np.int64)
         self._labels: dict[str, list[int]] = defaultdict(list)
         for k, m in enumerate(instance.machines):
             for label in set(m.labels):
@@ -212,7 +215,7 @@ class Problem:
 
     def fits(self, constraints: tuple[Constraint, ...], *, drained: bool = False) -> NDArray[np.bool_]:
         """(M,) machines that have slots (or not, with ``drained``) and honour what is required and forbidden."""
-        found = (self.slots > 0) | drained
+        found: NDArray[np.bool_] = (self.slots > 0) | drained
         for c in constraints:
             if c.kind in ("required", "forbidden"):
                 having = self.having(c.resources)

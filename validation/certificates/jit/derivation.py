@@ -226,6 +226,8 @@ class Board:
     ) -> None:
         start, end, due, firm = window
         self.ports: tuple[Integers, ...]
+        self.groups: tuple[Integers, ...]
+        self.amount: Integers
         self.amount, self.groups, self.ports = amount, groups, ports
         ends = [start, end, *(np.minimum(due + p.lam // max(p.nu, 1), last) for p in proofs if late and p.nu)]
         ends += [*(prices.end for p in proofs for prices in (p.load, p.port))]
@@ -237,7 +239,9 @@ class Board:
             end = np.minimum(firm, self.span - 1)
         joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) else groups
         clock = _together(len(amount), joined)
-        self.load_clock = {u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
+        self.load_clock: dict[Any, Any] = {
+            u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)
+        }
         self.port_clock: dict[Any, Any] = {u: c for g in ports for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
         marks = [clock * self.span + start, clock * self.span + end]
         for proof in proofs:
@@ -248,27 +252,32 @@ class Board:
             low = int(np.minimum(due, end).min()) if len(due) else 0
             slots = np.arange(max(low, 0), self.span)
             marks += [c * self.span + slots for c in np.unique(clock).tolist()]
-        self.edge = np.unique(np.concatenate(marks))
+        self.edge: Integers = np.unique(np.concatenate(marks))
         first = np.searchsorted(self.edge, clock * self.span + start)
         count = np.searchsorted(self.edge, clock * self.span + end) - first
         self.row: Integers = np.repeat(np.arange(len(amount)), count)
-        self.cell = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count) + first[self.row]
+        self.cell: Integers = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count) + first[self.row]
         length = np.diff(self.edge, append=self.edge[-1:] + 1)
         self.loads: list[_Rows] = [_Rows.of(group, self.row, self.cell) for group in groups]
         self.sides: list[_Rows] = [_Rows.of(port, self.row, self.cell) for port in ports]
         self.least: Integers = np.zeros(len(self.row), np.int64)
-        self.most = np.minimum(most[self.row] * length[self.cell], amount[self.row])
-        self.late = np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0) if late else self.least
+        self.most: Integers = np.minimum(most[self.row] * length[self.cell], amount[self.row])
+        self.late: Integers = (
+            np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0) if late else self.least
+        )
         self.tail = late
-        self.tail_late = np.maximum(self.span - due, 1)
-        self.tail_most = np.where(firm > self.span - 1, amount, 0)
-        self.width, self.low, self.high = [], [], []
+        self.tail_late: Integers = np.maximum(self.span - due, 1)
+        self.tail_most: Integers = np.where(firm > self.span - 1, amount, 0)
+        self.width: list[Integers] = []
+        self.low: list[Integers] = []
+        self.high: list[Integers] = []
         for rows in self.loads:
             cells = _cells(rows)
             self.width.append(length[cells])
             self.low.append(np.zeros(len(cells), np.int64))
             self.high.append(np.repeat(load_most[rows.unit], np.diff(rows.offset)) * length[cells])
-        self.room, self.room_low = [], []
+        self.room: list[Integers] = []
+        self.room_low: list[Integers] = []
         for rows in self.sides:
             cells = _cells(rows)
             self.room.append(np.repeat(port_most[rows.unit], np.diff(rows.offset)) * length[cells])

@@ -46,17 +46,19 @@ class Population:
     """Pods in groups of equal ones, nodes in groups of equal ones that hold the same and stay home to the same."""
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any]) -> None:
+        self.options: Mapping[str, Any]
         self.instance, self.options = instance, options
+        self.budget: float
         self.cards, self.budget = bool(options.get("cards", True)), float(options.get("move_budget", 0.0))
         groups: dict[tuple[object, ...], list[Pod]] = {}
         for pod in instance.pods:
             groups.setdefault(kind_of(pod), []).append(pod)
-        self.groups = [*groups.values()]
-        self.pod = [pods[0] for pods in self.groups]
+        self.groups: list[list[Pod]] = [*groups.values()]
+        self.pod: list[Pod] = [pods[0] for pods in self.groups]
         of = {pod.name: level for pod, level in zip(instance.pods, levels_of(instance, options), strict=True)}
         self.level: list[Level | None] = [of[pod.name] for pod in self.pod]
-        self.unit = units_of(each for each in self.level if each is not None)
-        self.node = {node.name: node for node in instance.nodes}
+        self.unit: dict[str, Fraction] = units_of(each for each in self.level if each is not None)
+        self.node: dict[str, PodNode] = {node.name: node for node in instance.nodes}
 
     def pinned(self, pod: Pod) -> bool:
         """Whether it runs and cannot move; it may have to be stopped."""
@@ -126,6 +128,7 @@ class Market:
     """Places at prices: what a pod pays at least, and what all nodes are worth together."""
 
     def __init__(self, people: Population, classes: list[Priced], move: float, *, sloped: bool = False) -> None:
+        self.sloped: bool
         self.people, self.move, self.sloped = people, max(0.0, move), sloped
         of = {name: k for k, priced in enumerate(classes) for name in priced.nodes}
         self.kinds: dict[tuple[object, ...], list[PodNode]] = {}
@@ -133,8 +136,8 @@ class Market:
         for node in people.instance.nodes:
             self.home[node.name] = (of[node.name], machine_kind(node))
             self.kinds.setdefault(self.home[node.name], []).append(node)
-        self.prices = {kind: classes[int(str(kind[0]))] for kind in self.kinds}
-        self.slot = {
+        self.prices: dict[tuple[object, ...], Priced] = {kind: classes[int(str(kind[0]))] for kind in self.kinds}
+        self.slot: dict[tuple[object, ...], dict[float, float]] = {
             kind: {share: max(0.0, price) for share, price in priced.size} for kind, priced in self.prices.items()
         }
         self.seen: dict[tuple[object, ...], dict[Fraction, float]] = {kind: {} for kind in self.kinds}

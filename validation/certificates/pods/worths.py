@@ -43,7 +43,7 @@ class QueueShares:
     def __init__(self, instance: PodInstance, options: Mapping[str, Any]) -> None:
         asked = {level.key for level in levels_of(instance, options) if level is not None}
         queues = [queue for queue in instance.queues if f"queue {queue.name}" in asked]
-        self.weights = [size_of(queue.weight) for queue in queues]
+        self.weights: list[Fraction] = [size_of(queue.weight) for queue in queues]
         number = {queue.name: k for k, queue in enumerate(queues)}
         worths = zip(instance.pods, _worths(instance, options), strict=True)
         self.pods = [(p, number[pod.queue], worth) for p, (pod, worth) in enumerate(worths) if pod.queue in number]
