@@ -17,7 +17,7 @@ $(VENV)/stamp-%: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-test_extras := test,notebook,telemetry,docs
+test_extras := test,notebook,telemetry,docs,distributed
 
 demo: $(VENV)/stamp
 	$(BIN)/flowlex generate gpu-testbed --seed 1 -o demo-output/gpu-testbed.json --force
