@@ -12,6 +12,8 @@ from rich.console import Console
 from flowlex.cli.progress import progress_bar
 from flowlex.instances import generate
 from flowlex.instances.files import write_instance
+from flowlex.models import model_for
+from flowlex.models.incumbents import show_progress
 
 
 def seen_on_a_terminal(*arguments: object, enough: str) -> str:
@@ -54,3 +56,10 @@ def test_several_have_a_bar() -> None:
     with progress_bar("solving", single=False, console=Console(file=out, force_terminal=True, width=80)) as bar:
         bar.update(bar.add_task("solving", total=3, said="", bad="1 without answer"), completed=2)
     assert "2/3" in out.getvalue() and "1 without answer" in out.getvalue()
+
+
+def test_a_solve_in_python_tells_its_answers_on_one_line(capsys) -> None:
+    solution = model_for(generate("flow-testbed"), method="phases").solve("network", report=show_progress)
+    told = capsys.readouterr().out
+    assert re.fullmatch(r"(\r +[\d.]+ s: best -?\d+ +)+", told)
+    assert told.count("\r") < len(solution.stages)
