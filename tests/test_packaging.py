@@ -24,8 +24,12 @@ MODULES = {
     "passagemath-cmr": "sage",
     "prometheus-client": "prometheus_client",
     "psycopg": "SQLAlchemy loads it for PostgreSQL",
+    "aiohttp": "fsspec reads http with it",
+    "bokeh": "distributed draws its dashboard with it",
+    "fsspec": "universal-pathlib reads stores with it",
     "httptools": "uvicorn parses HTTP with it",
     "pyarrow": "pandas loads it for Parquet",
+    "universal-pathlib": "upath",
     "uvloop": "uvicorn runs on it",
 }
 #: Tools that `make`, pytest and mypy run; no module imports them.

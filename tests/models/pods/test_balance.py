@@ -23,7 +23,8 @@ from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.annealing import anneal_cluster
-from flowlex.models.pods.search.policies import EVEN, by_priority, place_by
+from flowlex.models.pods.search.placing import place_by
+from flowlex.models.pods.search.policies import EVEN, by_priority
 from flowlex.models.pods.search.state import SearchState
 from flowlex.validation.certificates.pods import balance_of
 

@@ -106,7 +106,7 @@ def judge_placement(
         shown = max(shown, least_balance(people, measure, proof.balance, placed, bound))
     balance, claim = _check_balance(objective, bound, shown, best, proven)
     checks.append(balance)
-    met = claim != "feasible" and objective - bound <= TOLERANCE
+    met = claim != "feasible" and objective - bound <= TOLERANCE + 1e-11
     most = all(each.admitted == each.most for each in answer.admitted.values())
     claim = "optimal" if met and most and proven else claim
     return Finding(

@@ -84,7 +84,7 @@ def test_saving_between_changes_and_a_step_harms_nothing(tmp_path) -> None:
     assert first.running == 2
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(k, marks=pytest.mark.slow) for k in range(4, 12))])
 @pytest.mark.parametrize("options", [{}, {"lexicographic": True}, {"scale": 10, "cost_limit": 10**7}])
 def test_lives_saved_at_any_moment_go_on_alike(seed: int, options: dict, tmp_path) -> None:
     rng = np.random.default_rng(seed)
