@@ -11,6 +11,8 @@ from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.traffic import Traffic
 from flowlex.simulation.registry import Run
 
+pytestmark = pytest.mark.loops
+
 DONE = Computation(name="done", seconds=0.0)
 ALL = [Fair, Fifo, Sebf, Aalo, Sincronia, TensorFlow, TicTac, JustInTime]
 

@@ -9,6 +9,8 @@ from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.state import Rates
 from flowlex.simulation.network.traffic import Traffic
 
+pytestmark = pytest.mark.loops
+
 START = "at 0 s, transfer 'j/t0' may be sent: policy Says: "
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from flowlex.simulation.network.orders import Needs, bottleneck_select_scale_iterate, tac, tic
 
+pytestmark = pytest.mark.loops
+
 
 def open_shop(load, weight, order):
     """Weighted completion times when every port serves the coflows in this order (concurrent open shop)."""

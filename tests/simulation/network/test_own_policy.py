@@ -1,6 +1,7 @@
 """A policy of one's own in ten lines, as the notes of `flowlex.simulation.network.state` describe it."""
 
 import numpy as np
+import pytest
 
 from flowlex.instances.scenario import PolicyChoice
 from flowlex.simulation.experiments.coflow_hour import drawn_coflows
@@ -9,6 +10,8 @@ from flowlex.simulation.network.policies import Fair
 from flowlex.simulation.network.record import figures
 from flowlex.simulation.network.traffic import Traffic
 from flowlex.simulation.registry import Run, make_policy
+
+pytestmark = pytest.mark.loops
 
 
 class SmallestTransferFirst:
