@@ -29,6 +29,8 @@ from flowlex.cli.record import blank, cut_off
 __all__ = ["Crew", "Finished", "Heard", "PoolError", "Unwanted", "grace_s", "solve_all"]
 
 _START_S = 120.0
+#: Seconds that compiling loops may take before a worker counts as hanging.
+_COMPILE_S = 600.0
 #: Workers that may end one after the other without having begun an instance.
 _PATIENCE = 3
 #: How often a crew looks whether its task is still wanted.
@@ -82,6 +84,7 @@ class _Worker:
         assert self.process.stdin is not None and self.process.stdout is not None  # we asked for pipes
         self.inbox, self.outbox = self.process.stdin, self.process.stdout
         self.unread = b""
+        self.left: float | None = None
         self.ready = False
         self.task: dict[str, Any] | None = None
         self.stage = ""
@@ -96,6 +99,14 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):  # it ended just now, which reading from it will tell
             self.inbox.write(json.dumps(task).encode() + b"\n")
             self.inbox.flush()
+
+    def hold(self, compiling: bool) -> None:
+        """Let the clock stand still while loops are compiled, once for a machine: that is no work on the instance."""
+        now = time.monotonic()
+        if compiling:
+            self.left, self.deadline = self.deadline - now, now + _COMPILE_S
+        elif self.left is not None:
+            self.deadline, self.left = now + self.left, None
 
     def begin(self, event: dict[str, Any]) -> None:
         """Note the stage that began and what is known so far."""
@@ -256,6 +267,8 @@ class _Pool:
                     continue
                 if event["event"] == "answer":
                     worker.answer = event["record"]
+                elif event["event"] == "compiling":
+                    worker.hold(event["on"])
                 elif event["event"] == "stage":
                     self.stillborn = 0
                     worker.begin(event)

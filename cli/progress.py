@@ -57,6 +57,8 @@ def so_far(event: dict[str, Any]) -> str:
     """
     if event["event"] == "stage":
         return str(event["stage"])
+    if event["event"] == "compiling":
+        return "compiling loops, once for this machine" if event["on"] else "solving"
     record = event["record"]
     named = {"best": record["objective"], "bound": record["bound"]}
     words = [f"{name} {value:.6g}" for name, value in named.items() if value is not None]

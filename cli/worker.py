@@ -1,8 +1,9 @@
 """A worker process: solves one instance after the other, each named by a line of JSON on standard input.
 
 It answers on what was its standard output with lines of JSON: ``ready`` once, ``stage`` when a stage of an instance
-begins (with what is known so far, so that a stopped instance still tells its kind), ``answer`` with the record of the
-best answer so far (in its solution file already, so that a killed one leaves it), ``done`` with the record.
+begins (with what is known so far, so that a stopped instance still tells its kind), ``compiling`` when loops begin or
+end to be compiled, ``answer`` with the record of the best answer so far (in its solution file already, so that a killed
+one leaves it), ``done`` with the record.
 Whatever libraries print goes to standard error. It dies with the process that started it.
 """
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from flowlex.cli.options import Engine, solver_options
 from flowlex.cli.record import blank, cut_off, fill, plain
+from flowlex.formulations.pauses import watch
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -65,6 +67,7 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
     _preload(Engine(sys.argv[2]))
+    watch(lambda on: channel.send("compiling", on=on))
     channel.send("ready")
     for line in tasks:
         task = json.loads(line)

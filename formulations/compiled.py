@@ -18,6 +18,8 @@ from typing import Any
 import numba
 from numba.core import event
 
+from flowlex.formulations.pauses import tell
+
 __all__ = ["announce", "compilations", "njit"]
 
 #: Cache folders, the empty one standing for numba's own choice, that could not be written.
@@ -74,14 +76,20 @@ class _Compilations(event.Listener):  # type: ignore[misc]
     """Counts loops that no cache held, and says so once before the first."""
 
     count, loud = 0, sys.stderr is not None and sys.stderr.isatty()
+    depth = 0
 
     def on_start(self, event: Any) -> None:
         if self.loud and not self.count:
             _say("compiling numerical loops, once for this machine (`flowlex warm-up` does all of them) ...")
         self.count += 1
+        self.depth += 1  # a loop that calls others has them compiled on the way
+        if self.depth == 1:
+            tell(True)
 
     def on_end(self, event: Any) -> None:
-        pass
+        self.depth -= 1
+        if self.depth == 0:
+            tell(False)
 
 
 _compilations = _Compilations()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -136,3 +138,19 @@ def test_answers_on_the_way_are_certified_and_the_end_is_the_same(name, engine):
 def test_a_device_that_does_not_end_is_read_to_a_limit():
     with pytest.raises(InstanceError, match="gives more than 1 MB; save what it gives in a file first"):
         read_bytes("/dev/zero", most=1 << 20)
+
+
+@pytest.mark.slow
+def test_compiling_loops_for_the_first_time_is_outside_the_limit(tmp_path, monkeypatch) -> None:
+    """A worker whose loops no cache holds is not stopped for compiling them."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cold"))
+    path = tmp_path / "pods.json"
+    write_instance(generate("pods-scale", nodes=3, pods=9, seed=1), path)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "flowlex", "solve", str(path), "--time-limit", "1", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    record = json.loads(done.stdout)
+    assert record["status"] in ("optimal", "feasible"), record["message"]
