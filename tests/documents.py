@@ -28,7 +28,9 @@ def shell(tmp_path):
         (tools / name).chmod(0o755)
     site, folder = tmp_path / "site", tmp_path / "here"
     folder.mkdir()
-    environment = os.environ | {
+    # What people do is tried, not measured: programs begun here without coverage start in a third of the time.
+    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    environment = unmeasured | {
         "PATH": f"{tools}:{os.environ['PATH']}",
         "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}",
         "PIP_TARGET": str(site),

@@ -75,6 +75,7 @@ def test_generate_and_plot_write_over_a_file_only_when_told_to(run, tmp_path):
     assert run("plot", "a.json", "-o", "new/folder/a.svg", "--force").exit_code == 0
 
 
+@pytest.mark.slow  # compiles every loop of the house
 def test_warm_up_leaves_nothing_to_compile(run):
     assert run("warm-up").exit_code == 0
     again = run("warm-up").stdout

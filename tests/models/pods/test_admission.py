@@ -77,7 +77,7 @@ some = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(some, st.booleans())
 def test_the_most_of_all_placements(pods: Any, second: bool) -> None:
     nodes = [

@@ -56,7 +56,7 @@ def drawn(pods: Any) -> PodInstance:
     return PodInstance(nodes=NODES, pods=tuple(made))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(asked, st.booleans())
 def test_the_most_of_all_placements_with_compute(pods: Any, cards: bool) -> None:
     instance, options = drawn(pods), {"cards": cards}
