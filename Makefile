@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-telemetry test test-slow coverage lint format docs bench clean
+.PHONY: demo demo-telemetry test test-slow coverage lint lint-style lint-mypy lint-pyright lint-imports format docs bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -49,11 +49,20 @@ coverage: $(VENV)/stamp-$(test_extras)
 	  printf '%-14s %3s %%\n' $$room "$$($(BIN)/python -m coverage report --include="$$room/*" --format=total)"; \
 	done
 
-lint: $(VENV)/stamp-$(test_extras)
+# Four checks that need nothing of each other: `make -j2 lint` runs them side by side.
+lint: lint-style lint-mypy lint-pyright lint-imports
+
+lint-style: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint-mypy: $(VENV)/stamp-$(test_extras)
 	$(BIN)/mypy -p flowlex
+
+lint-pyright: $(VENV)/stamp-$(test_extras)
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python tests/typing
+
+lint-imports: $(VENV)/stamp-$(test_extras)
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/stamp-$(test_extras)
