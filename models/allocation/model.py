@@ -23,7 +23,7 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.parts import combined, divided, part_of
+from flowlex.models.allocation.parts import combined, divided
 from flowlex.models.allocation.policies import Step, prices_of, quickest
 from flowlex.models.allocation.pricing import PairPrices, can_price
 from flowlex.models.allocation.program import Columns, raised_program
@@ -247,14 +247,14 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         if self.parts == 1:
             answer = replace(self.task, **how, priced=self._prices_pairs(self.instance, options)).solve()
             return AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)
-        parts = [part_of(self.instance, *part) for part in divided(self.instance, self.parts, self.seed)]
+        parts = divided(self.instance, self.parts, self.seed)
         unit = self.task.unit
         tasks = [
             replace(
                 self.task,
                 **how,
                 instance=part.instance,
-                unit=None if unit is None else unit[part.jobs],
+                unit=None if unit is None else unit[part.jobs] * part.pieces,
                 priced=self._prices_pairs(part.instance, options),
             )
             for part in parts
