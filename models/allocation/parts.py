@@ -183,7 +183,7 @@ def _merged(columns: Columns, share: Floats) -> tuple[Columns, Floats]:
     keys = np.column_stack([columns.first, columns.second, columns.gpu])
     _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     once = Columns(*(getattr(columns, name)[first] for name in ("first", "second", "gpu", "speed")))
-    return once, np.bincount(place.ravel(), weights=share, minlength=len(first))
+    return once, np.asarray(np.bincount(place.ravel(), weights=share, minlength=len(first)), np.float64)
 
 
 def _named(part: Part, found: Mapping[str, Floats], sizes: Mapping[str, int]) -> dict[str, Floats]:
