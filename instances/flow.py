@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, require_unique
+from flowlex.instances.exact import rational
 
 __all__ = [
     "Block",
@@ -42,6 +45,18 @@ class Machine(Part):
     """Machines with the same rack name share a rack switch."""
     labels: tuple[Name, ...] = ()
     """What constraints may ask for, such as ``gpu``."""
+    capacity: Mapping[Name, NonNegative] = {}
+    """Amount by resource that the ``demands`` of its tasks share: ``{"cpu": 32, "memory_gb": 128, "gpu": 4}``; read as
+    decimals. Where any machine states a resource, one that does not has none of it."""
+
+    @model_validator(mode="after")
+    def _check_slots(self) -> Machine:
+        if self.capacity and "slots" not in self.model_fields_set:
+            raise ValueError(
+                f"machine {self.name!r} has a capacity but no slots; say how many tasks it may run at most, whatever "
+                "they ask for (Kubernetes: 110)"
+            )
+        return self
 
     @field_validator("labels")
     @classmethod
@@ -98,7 +113,8 @@ class FlowTask(Part):
     constraints: tuple[Constraint, ...] = ()
     """Where it may run, see `Constraint`."""
     demands: Mapping[str, NonNegative] = {}
-    """Further dimensions by name (``cpu``, ``memory_gb``) for weighted priorities."""
+    """What it asks for, by name (``cpu``, ``memory_gb``): a part of the ``capacity`` of its machine, where machines
+    state one, and a dimension of weighted priorities."""
     costs: Mapping[str, Finite] = {}
     """Explicit cost of placing it on a machine, by machine name; replaces what the goals say of placing it there.
     What it loses by moving away or stopping, once it runs, still counts."""
@@ -186,7 +202,13 @@ class FlowInstance(Instance):
         require_unique((task.name for task in self.tasks), "tasks")
         check_queues(self.queues, self.jobs)
         _check_places(self)
+        _check_amounts(self)
         return self
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """What machines have capacities of, sorted; empty where slots are all that counts."""
+        return tuple(sorted({name for machine in self.machines for name in machine.capacity}))
 
     @property
     def tasks(self) -> Iterator[FlowTask]:
@@ -209,6 +231,12 @@ class FlowInstance(Instance):
             "priorities": len({job.priority for job in self.jobs}),
             "data blocks": sum(len(task.data) for task in tasks),
             "constraints": sum(len(task.constraints) for task in tasks),
+        } | {
+            f"{name} (asked for / there)": " / ".join(
+                f"{float(sum(rational(each.get(name, 0)) for each in amounts)):g}"
+                for amounts in ((t.demands for t in tasks), (m.capacity for m in self.machines))
+            )
+            for name in self.resources
         }
 
 
@@ -249,3 +277,20 @@ def _check_places(instance: FlowInstance) -> None:
     for name, count in held.items():
         if count > slots[name]:
             raise ValueError(f"machine {name!r} has {slots[name]} slots but runs {count} tasks")
+
+
+def _check_amounts(instance: FlowInstance) -> None:
+    used: dict[tuple[str, str], Fraction] = {}
+    for task in instance.tasks if instance.resources else ():
+        for name in instance.resources if task.running is not None else ():
+            assert task.running is not None
+            key = (task.running.machine, name)
+            used[key] = used.get(key, Fraction(0)) + rational(task.demands.get(name, 0))
+    capacity = {machine.name: machine.capacity for machine in instance.machines}
+    for (machine, name), amount in used.items():
+        there = rational(capacity[machine].get(name, 0))
+        if amount > there:
+            raise ValueError(
+                f"machine {machine!r} has {float(there):g} {name} but runs tasks that ask for {float(amount):g}; let "
+                "one of them wait (no ``running``), or state the capacity it has"
+            )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import InstanceOf
@@ -25,9 +25,10 @@ from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import Stage, optimal_face, solve_lexicographic
+from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.goals.scale import common_scale
@@ -35,9 +36,11 @@ from flowlex.models.flow.network import ScheduleNetwork, build_network, task_vie
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import StrictOrder
 from flowlex.models.flow.places import placements
-from flowlex.models.flow.proof import Prices, combined_stages, prices_of
+from flowlex.models.flow.proof import Prices, combined_stages, document_of, duals_of, prices_of
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.vectors.document import proof_of, room_reasons, score_of
+from flowlex.models.flow.vectors.search import Fitted, Packing
 from flowlex.models.incumbents import offer
 
 __all__ = ["FlowScheduling"]
@@ -48,9 +51,10 @@ _WEIGHT_LIMIT = 2**53
 
 @dataclass(frozen=True)
 class FlowRun(Run):
-    """The last stage's outcome, and all stages where goals are solved one after the other."""
+    """The last stage's outcome; all stages where goals are solved one after the other; what amounts left of it."""
 
     stages: tuple[Stage, ...] = ()
+    fitted: Fitted | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,6 +158,11 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return build_network(self.instance, self.rules)
 
     @cached_property
+    def packing(self) -> Packing:
+        """The instance as an integer program, where machines have capacities of what tasks demand."""
+        return Packing(self.instance, self.rules, self.schedule.shares)
+
+    @cached_property
     def weights(self) -> StageWeights:
         """Weights that make the combined cost lexicographic."""
         return StageWeights.for_bound(self.schedule.cycle, self.schedule.top_level)
@@ -184,18 +193,33 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         network = self.schedule.network
         return {"formulation": "flow network", "nodes": network.node_count, "arcs": network.arc_count}
 
-    def _formulate(self) -> FlowNetwork:
-        """The combined network; by phases, the network of the stage asked for, with earlier optima fixed."""
+    def _formulate(self) -> FlowNetwork | LinearProgram:
+        """The combined network; by phases that of the stage asked for, earlier optima fixed; so with capacities."""
+        if self.instance.resources:
+            names = self.packing.stages
+            wanted = self._known_stage(names)
+            first = wanted == names[0]
+            values = {} if first else self.packing.values(self._machines(self._run("highs", SolveOptions())))
+            return self.packing.whole(wanted, values)
         if self._solved_by[0] == "phases":
             names = list(self._stage_costs)
-            wanted = names[-1] if self.stage is None else self.stage
-            if wanted not in names:
-                raise ModelError(f"there is no stage {wanted!r}; the stages are: {', '.join(names)}")
+            wanted = self._known_stage(names)
             costs = list(self._stage_costs.values())[: names.index(wanted) + 1]
             return solve_lexicographic(self.schedule.network, costs, "network")[-1].network
         if self.stage is not None:
             raise ModelError("the goals are one weighted sum; a stage exists with method='phases' only")
+        return self._combined
+
+    @cached_property
+    def _combined(self) -> FlowNetwork:
+        """The network with one weighted sum of all stages."""
         return replace(self.schedule.network, cost=self.schedule.combined(self.weights))
+
+    def _known_stage(self, names: list[str]) -> str:
+        """The stage asked for, the last when none is."""
+        if self.stage is not None and self.stage not in names:
+            raise ModelError(f"there is no stage {self.stage!r}; the stages are: {', '.join(names)}")
+        return names[-1] if self.stage is None else self.stage
 
     @cached_property
     def _stage_costs(self) -> dict[str, Integers]:
@@ -240,8 +264,27 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return prices_of(self.schedule, self.stage_weights, cost, run.outcome.duals)
 
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
+        if not self.instance.resources:
+            return self._network_run(engine, options)
+        run = self._network_run("network", SolveOptions(time_limit_s=options.time_limit_s))
+        proposal = self._machines(run)
+        if run.outcome.status is Status.OPTIMAL and not len(self.packing.amounts.over(proposal)):
+            return run
+        fitted = self.packing.solve(proposal, engine, options)
+        return FlowRun(fitted.outcome, fitted=fitted)
+
+    def _machines(self, run: FlowRun) -> Integers:
+        """(T,) number of each task's machine, -1 for none."""
+        if run.fitted is not None:
+            return run.fitted.machine
+        at = {machine.name: m for m, machine in enumerate(self.instance.machines)}
+        answered = run.outcome.status.has_answer
+        found = placements(self.schedule, self.instance, self._flow(run.outcome)) if answered else {}
+        return np.array([at.get(found.get(task.name, ""), -1) for task in self.instance.tasks], np.int64)
+
+    def _network_run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         if self._solved_by[0] == "weights":
-            return FlowRun(solve(self.formulation, engine, options))
+            return FlowRun(solve(self._combined, engine, options))
         if engine != "network":
             raise EngineError("strict orders by phases are solved in exact integers; use engine='network'")
 
@@ -268,31 +311,45 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _interpret(self, run: FlowRun) -> FlowSolution:
         outcome = run.outcome
-        values = {}
+        values = {} if run.fitted is None else dict(run.fitted.values)
         if run.stages and outcome.status.has_answer:
             values = {name: exact_dot(cost, self._flow(outcome)) for name, cost in self._stage_costs.items()}
         base = FlowSolution(
             **self._facts(run),
-            method=self._solved_by[1],
+            method=self._solved_by[1] if run.fitted is None else "phases: capacities make it an integer program",
             stages=values,
             scale=self.rules.scale.factor,
-            weights=self.stage_weights,
+            weights=self.stage_weights if run.fitted is None else None,
         )
         if not outcome.status.has_answer:
             return base
-        flow = self._flow(outcome)
-        machine_of = placements(self.schedule, self.instance, flow)
+        at = self._machines(run)
+        machine_of = {
+            task.name: self.instance.machines[m].name
+            for task, m in zip(self.instance.tasks, at.tolist(), strict=True)
+            if m >= 0
+        }
         views = task_views(self.instance)
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
-        prices = self._prices(run)
+        waiting = waiting_reasons(self.instance, self.rules, machine_of, shares)
+        if run.fitted is not None:
+            base = replace(
+                base,
+                proof=proof_of(self.packing, run.fitted),
+                bounds={name: bound.value for name, bound in run.fitted.bounds.items()},
+                waiting=room_reasons(self.packing, run.fitted, waiting),
+                score=score_of(self.packing, run.fitted, self.rules),
+            )
+        else:
+            flow, prices = self._flow(outcome), self._prices(run)
+            base = replace(base, waiting=waiting, score=self._score(flow))
+            if prices is not None:
+                duals = duals_of(self.schedule, self.instance, prices, flow, machine_of)
+                base = replace(base, duals=duals, proof=document_of(self.instance, prices))
         return replace(
             base,
-            duals={} if prices is None else self._duals(prices, flow, machine_of),
-            proof={} if prices is None else self._proof(prices),
             machine_of=machine_of,
-            waiting=waiting_reasons(self.instance, self.rules, machine_of, shares),
-            score=self._score(flow),
             shares=shares if self.rules.shares is not None else {},
             placed=tuple(t for t in machine_of if before[t] is None),
             moved=tuple(t for t, m in machine_of.items() if before[t] not in (None, m)),
@@ -306,39 +363,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         assert outcome.values is not None
         flow: Integers = np.rint(outcome.values).astype(np.int64)
         return flow
-
-    def _duals(self, prices: Prices, flow: Integers, machine_of: dict[str, str]) -> dict[str, Dual]:
-        """Prices of machines and unscheduled vertices, and what each task costs with them."""
-        s, blocks = self.schedule, self.schedule.network.arc_blocks
-        used = {
-            int(s.network.tail[arc]): prices.cost[arc]
-            for name in ("runs", "via", "waits")
-            for arc in blocks[name].start + np.flatnonzero(flow[blocks[name].slice])
-        }
-        at = {machine.name: index for index, machine in enumerate(self.instance.machines)}
-        job = {j.name: index for index, j in enumerate(self.instance.jobs)}
-        task = []
-        for index, view in enumerate(task_views(self.instance)):
-            m = at.get(machine_of.get(view.task.name, ""), -1)
-            price = prices.job[job[view.job]] if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
-            task.append(int(used[index]) + price)
-        values = {"task": task, "unscheduled": prices.job, "machine": prices.machine}
-        nodes = s.network.node_blocks
-        kind = np.int64 if max(abs(x) for each in values.values() for x in (0, *each)) < 2**63 else object
-        return {name: Dual.of_block(nodes[name], np.array(each, dtype=kind)) for name, each in values.items()}
-
-    def _proof(self, prices: Prices) -> dict[str, Any]:
-        """Weights and prices by name; those of nothing are left out."""
-        machines, jobs = self.instance.machines, self.instance.jobs
-        apart: dict[str, dict[str, int]] = defaultdict(dict)
-        for (rule, m), price in prices.apart.items():
-            apart[rule][machines[m].name] = price
-        return {
-            "weights": dict(prices.weights),
-            "machine_price": {m.name: int(p) for m, p in zip(machines, prices.machine, strict=True) if p},
-            "job_price": {j.name: int(p) for j, p in zip(jobs, prices.job, strict=True) if p},
-            "apart_price": dict(apart),
-        }
 
     def _score(self, flow: Integers) -> Score:
         columns, blocks = self.schedule.columns, self.schedule.network.arc_blocks

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.lexicographic.network import Stage
-from flowlex.models.flow.network import ScheduleNetwork, cycle_bound
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import Dual
+from flowlex.models.flow.network import ScheduleNetwork, cycle_bound, task_views
 
-__all__ = ["Prices", "combined_stages", "prices_of"]
+__all__ = ["Prices", "combined_stages", "document_of", "duals_of", "prices_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,3 +102,38 @@ def prices_of(
             apart[key] = max(apart.get(key, 0), more + single[g])
     job = potential[nodes["unscheduled"].slice] - sink
     return Prices(weights, (machine + extra).tolist(), job.tolist(), apart, cost)
+
+
+def duals_of(
+    schedule: ScheduleNetwork, instance: FlowInstance, prices: Prices, flow: Integers, machine_of: Mapping[str, str]
+) -> dict[str, Dual]:
+    """Prices of machines and unscheduled vertices, and what each task costs with them."""
+    network, blocks = schedule.network, schedule.network.arc_blocks
+    used = {
+        int(network.tail[arc]): prices.cost[arc]
+        for name in ("runs", "via", "waits")
+        for arc in blocks[name].start + np.flatnonzero(flow[blocks[name].slice])
+    }
+    at = {machine.name: index for index, machine in enumerate(instance.machines)}
+    job = {j.name: index for index, j in enumerate(instance.jobs)}
+    task = []
+    for index, view in enumerate(task_views(instance)):
+        m = at.get(machine_of.get(view.task.name, ""), -1)
+        price = prices.job[job[view.job]] if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
+        task.append(int(used[index]) + price)
+    values = {"task": task, "unscheduled": prices.job, "machine": prices.machine}
+    kind = np.int64 if max(abs(x) for each in values.values() for x in (0, *each)) < 2**63 else object
+    return {name: Dual.of_block(network.node_blocks[name], np.array(each, kind)) for name, each in values.items()}
+
+
+def document_of(instance: FlowInstance, prices: Prices) -> dict[str, Any]:
+    """Weights and prices by name, for a solution file; those of nothing are left out."""
+    apart: dict[str, dict[str, int]] = defaultdict(dict)
+    for (rule, m), price in prices.apart.items():
+        apart[rule][instance.machines[m].name] = price
+    return {
+        "weights": dict(prices.weights),
+        "machine_price": {m.name: int(p) for m, p in zip(instance.machines, prices.machine, strict=True) if p},
+        "job_price": {j.name: int(p) for j, p in zip(instance.jobs, prices.job, strict=True) if p},
+        "apart_price": dict(apart),
+    }

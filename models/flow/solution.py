@@ -61,6 +61,8 @@ class FlowSolution(Solution):
         Weight of each stage in the objective; None where the stages were solved one after the other.
     proof
         Prices that prove the schedule, see `flowlex.validation.certificates.flow`.
+    bounds
+        With capacities: what is proven that no schedule falls below, stage by stage, if it costs no more before.
     """
 
     machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -76,6 +78,7 @@ class FlowSolution(Solution):
     scale: int = 1
     weights: Mapping[str, int] | None = None
     proof: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def _frame(self) -> pd.DataFrame:
         """One row per task: its job, machine (missing when it waits), and why it waits."""
@@ -99,6 +102,7 @@ class FlowSolution(Solution):
             "waiting_by_class": "; ".join(f"{name}: {count}" for name, count in self.score.waiting),
             **{f"cost_of_{goal}": cost for goal, cost in self.score.by_goal},
             "cost": self.score.cost,
+            **{f"{name}_at_least": bound for name, bound in self.bounds.items()},
         }
 
     def _answer(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any
@@ -16,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.flow.amounts import overfull
 from flowlex.validation.certificates.flow.goals import Problem, fairest
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.shares import unfair
+from flowlex.validation.certificates.flow.stages import StageProof, proven
 from flowlex.validation.certificates.numbers import total, whole, wide
 
 __all__ = ["VERIFIER"]
@@ -38,9 +41,10 @@ class FlowAnswer(Strict):
 
 
 class FlowProof(Strict):
-    """Weights of the stages, and prices in the unit of their sum; those left out are 0."""
+    """Weights of the stages, and prices in the unit of their sum; those left out are 0. With capacities: by stage."""
 
     weights: dict[str, int] | None = None
+    stages: dict[str, StageProof] = Field(default_factory=dict)
     machine_price: dict[str, int] = Field(default_factory=dict)
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
@@ -132,6 +136,8 @@ def _judge(claimed: Claimed) -> Finding:
     checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))
     stages, objective = _objective(document.stages, answer.weights, values)
     metrics = _metrics(schedule, values)
+    if claimed.proof.stages:
+        return _by_stage(schedule, claimed, checks, values, Finding("feasible", (), objective, None, stages, metrics))
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, stages=stages, metrics=metrics)
     if claimed.proof.weights is None:
@@ -139,6 +145,29 @@ def _judge(claimed: Claimed) -> Finding:
         return Finding("feasible", tuple(checks), objective, objective, stages, metrics)
     checks += _best(schedule, claimed.proof, values, answer, document.duals)
     return Finding("optimal", tuple(checks), objective, objective, stages, metrics)
+
+
+def _by_stage(
+    schedule: _Schedule, claimed: Claimed, checks: list[Check], values: dict[str, int], found: Finding
+) -> Finding:
+    """How far from the best every stage is; a stage without a tight bound rests on the word of the solver."""
+    document, least = claimed.document, dict[str, int]()
+    for check, stage, at_least in proven(schedule.problem, claimed.proof.stages, values, schedule.shares):
+        checks.append(check)
+        least[stage] = at_least
+    least = {name: least[name] for name in values if name in least}
+    free = [name for name, value in values.items() if value == 0 and name not in schedule.problem.goals.ranks]
+    loose = [name for name, value in values.items() if least.get(name) != value and name not in free]
+    last = list(document.stages)[-1]
+    bound = least.get(last)
+    if document.status == "optimal" and loose:
+        for name in loose:
+            far = f"says {document.engine}; proven: at least {least.get(name, 'nothing')}, here {values[name]}"
+            checks.append(Check(f"{name} is least", True, detail=far, how="quoted"))
+        bound = values[last]
+    claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
+    metrics = {**found.metrics, **{f"{name}_at_least": value for name, value in least.items()}}
+    return replace(found, claim=claim, checks=tuple(checks), bound=bound, metrics=metrics)
 
 
 def _objective(
@@ -158,6 +187,8 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     placed = list(zip(problem.tasks, schedule.at, strict=True))
     over = [machines[m].name for m, n in schedule.held.items() if n > machines[m].slots]
     yield _none("no machine runs more tasks than it has slots", over)
+    if problem.instance.resources:
+        yield _none("no machine gives more than it has", list(overfull(problem, schedule.at)))
     broken = [
         problem.tasks[t].task.name
         for constraints, tasks in problem.classes

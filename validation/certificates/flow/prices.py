@@ -12,8 +12,10 @@ schedule has a weighted sum of at least ::
       - sum_m max over n of (n p_m - cost of n slots)  -  sum_rm s_rm
       - sum_j max over w of (q_j w - cost of w waiting)
 
-over all pairs of task and machine, whichever arcs a network had: `Survey`. The first minimum is taken over what a task
-knows of the cluster (see `goals`), which comes to the same; over true distances it bounds the true cost too.
+over all pairs of task and machine, whichever arcs a network had: `Survey`. Where tasks ask for amounts, slots of sizes
+have prices too (see `amounts`): a task pays for those it takes, and all of them together are taken off. The first
+minimum is taken over what a task knows of the cluster (see `goals`), which comes to the same; over true distances it
+bounds the true cost too.
 """
 
 from __future__ import annotations
@@ -29,22 +31,44 @@ from numpy.typing import NDArray
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.numbers import dot, times, total, whole, wide
 
-__all__ = ["Prices", "Survey", "bound", "strict", "weighed"]
+__all__ = ["Load", "Prices", "Survey", "bound", "strict", "weighed"]
 
 #: Costs and prices in one array stay below this in 64 bits; beyond, they are Python integers.
 _SAFE = 2**60
+#: More than anything costs that is no array of 64 bits.
+_NEVER = 2**256
 #: Pairs of task and machine that are looked at in one array.
 _PAIRS = 2**21
 
 
+class Load(NamedTuple):
+    """What tasks pay for what they ask of machines.
+
+    Attributes
+    ----------
+    of
+        (T,) kind of each task's demands.
+    cost, too_much
+        (U, M) what demands of a kind cost on each machine, and whether the machine has less.
+    worth
+        What all that is priced costs in full.
+    """
+
+    of: NDArray[np.int64]
+    cost: NDArray[Any]
+    too_much: NDArray[np.bool_]
+    worth: int
+
+
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Weights of the stages, and prices by position: of machines, of jobs, of (rule, machine)."""
+    """Weights of the stages, and prices by position: of machines, of jobs, of (rule, machine), of amounts."""
 
     weights: Mapping[str, int]
     machine: list[int]
     job: list[int]
     apart: dict[str, dict[int, int]] = field(default_factory=dict)
+    load: Load | None = None
 
 
 class _Class(NamedTuple):
@@ -87,6 +111,7 @@ class Survey:
         problem = self.problem
         wait = wide(whole(prices.job)[problem.job]) + wide(weighed(problem.waiting, prices.weights, len(problem.tasks)))
         slow = self._explicit | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
+        slow |= prices.load is not None
         found = total(wait)
         for tasks, low, _ in self._ways(prices, slow, true=true):
             found -= total(np.maximum(wide(wait[tasks]) - wide(low), 0))
@@ -121,6 +146,7 @@ class Survey:
         problem, weights = self.problem, prices.weights
         apart = (p for more in prices.apart.values() for p in more.values())
         size = self._size(weights) + max(map(abs, prices.machine), default=0) + max(apart, default=0)
+        size += 0 if prices.load is None else int(prices.load.cost.max(initial=0))
         kind = np.int64 if size < _SAFE else object
         bare, place = whole(prices.machine).astype(kind), weights.get(problem.goals.rank("Placement"), 0)
         for constraints, tasks in problem.classes:
@@ -183,6 +209,9 @@ class Survey:
         at = np.flatnonzero(problem.own[tasks] >= 0)
         stay = times(problem.credit[tasks[at]], weights.get(ranks.rank("Continuity"), 0))
         cost[at, problem.own[tasks[at]]] -= stay.astype(kind)
+        if prices.load is not None:
+            cost += prices.load.cost[prices.load.of[tasks]].astype(kind)
+            cost[prices.load.too_much[prices.load.of[tasks]]] = _SAFE if kind.kind == "i" else _NEVER
         return cost
 
 
@@ -197,6 +226,7 @@ def weighed(cost: Mapping[str, NDArray[Any]], weights: Mapping[str, int], count:
 def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[int, int]], *, true: bool) -> int:
     """No schedule has a smaller weighted sum (see the module); ``shares`` are least and most tasks by job."""
     found = survey.least(prices, true=true) - sum(sum(more.values()) for more in prices.apart.values())
+    found -= 0 if prices.load is None else prices.load.worth
     machine, _, slots = problem.slot_costs
     price = wide(whole(prices.machine))
     if slots:
