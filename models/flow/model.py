@@ -8,7 +8,8 @@ All rows are balance rows of one node-arc incidence matrix, which is totally uni
 exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
 machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
 Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
-`flowlex.models.flow.offers.StageWeights`; so is single file.
+`flowlex.models.flow.offers.StageWeights`; so is single file. Where machines have capacities and tasks ask for parts
+of them, the network only proposes and an integer program decides: `flowlex.models.flow.vectors.search`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from flowlex.models.flow.proof import Prices, combined_stages, document_of, dual
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.vectors.document import proof_of, room_reasons, score_of
+from flowlex.models.flow.vectors.equations import VECTOR_EQUATIONS
 from flowlex.models.flow.vectors.search import Fitted, Packing
 from flowlex.models.incumbents import offer
 
@@ -124,6 +126,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             "groups hand tasks to machines",
             "price of a slot in the group",
             "cost",
+            exists=lambda model: not model.instance.resources,
         ),
         Equation(
             "machine",
@@ -132,7 +135,13 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             "price of a slot on the machine",
             "cost",
         ),
-        Equation("sink", r"\sum_m k_m + \sum_t z_t = |T|", "every task ends at the sink"),
+        Equation(
+            "sink",
+            r"\sum_m k_m + \sum_t z_t = |T|",
+            "every task ends at the sink",
+            exists=lambda model: not model.instance.resources,
+        ),
+        *VECTOR_EQUATIONS,
     )
 
     def _check(self) -> None:
@@ -189,7 +198,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
 
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the network, which all stages share."""
+        """Sizes of the network (with capacities: of the program), which all stages share."""
+        if self.instance.resources:
+            return self.packing.sizes
         network = self.schedule.network
         return {"formulation": "flow network", "nodes": network.node_count, "arcs": network.arc_count}
 

@@ -18,6 +18,11 @@ class LiveState(PricedState):
 
     def put_machine(self, machine: Machine) -> None:
         """Add a machine."""
+        if machine.capacity:
+            raise EventError(
+                f"machine {machine.name!r} has a capacity; the live scheduler counts slots only. Solve the cluster "
+                "as an instance (flowlex solve, model_for), or leave the capacity out and give slots of a fitting size"
+            )
         costs = self.slot_costs(machine)
         self.cluster.add(machine)
         self.slots += machine.slots

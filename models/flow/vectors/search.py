@@ -87,6 +87,12 @@ class Packing:
         return list(self.program.stages)
 
     @property
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the program of the first stage."""
+        program = self.whole(self.stages[0], {})
+        return {"formulation": "integer program", "columns": program.column_count, "rows": program.row_count}
+
+    @property
     def capacities(self) -> list[Size]:
         """Every capacity of every machine that tasks could overfill."""
         wanted = self.classes.count @ self.classes.demand
