@@ -231,13 +231,13 @@ class FlowInstance(Instance):
             "priorities": len({job.priority for job in self.jobs}),
             "data blocks": sum(len(task.data) for task in tasks),
             "constraints": sum(len(task.constraints) for task in tasks),
-        } | {
-            f"{name} (asked for / there)": " / ".join(
-                f"{float(sum(rational(each.get(name, 0)) for each in amounts)):g}"
-                for amounts in ((t.demands for t in tasks), (m.capacity for m in self.machines))
-            )
-            for name in self.resources
+            **{f"{name} (asked for / there)": self._amounts(name) for name in self.resources},
         }
+
+    def _amounts(self, name: str) -> str:
+        asked = sum((rational(task.demands.get(name, 0)) for task in self.tasks), Fraction(0))
+        there = sum((rational(machine.capacity.get(name, 0)) for machine in self.machines), Fraction(0))
+        return f"{float(asked):g} / {float(there):g}"
 
 
 def check_queues(queues: Iterable[Queue], jobs: Iterable[FlowJob]) -> None:

@@ -35,11 +35,11 @@ def overfull(problem: Problem, at: Iterable[int]) -> Iterator[str]:
     """Machines whose tasks, on the machines ``at`` (-1 for none), ask for more than there is."""
     used: dict[tuple[int, str], Fraction] = {}
     names = problem.instance.resources
-    for task, machine in zip(problem.tasks, at, strict=True):
-        for name in names if machine >= 0 else ():
+    for task, m in zip(problem.tasks, at, strict=True):
+        for name in names if m >= 0 else ():
             amount = rational(task.task.demands.get(name, 0))
             if amount:
-                used[machine, name] = used.get((machine, name), Fraction(0)) + amount
+                used[m, name] = used.get((m, name), Fraction(0)) + amount
     for (m, name), amount in used.items():
         machine = problem.instance.machines[m]
         if amount > rational(machine.capacity.get(name, 0)):
