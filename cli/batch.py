@@ -12,7 +12,7 @@ from flowlex.cli.output import note
 from flowlex.cli.pieces import divided
 from flowlex.cli.pool import Finished, Heard, solve_all
 from flowlex.cli.record import SOLVED
-from flowlex.instances.files import write_atomically
+from flowlex.instances.storage import write_atomically
 
 if TYPE_CHECKING:
     from flowlex.cli.spread import Cluster
@@ -131,13 +131,14 @@ class Batch:
         return self._places[item.record["input"]["path"]]
 
     def run(self) -> Iterator[Finished]:
-        """Yield what was done before, then each instance as it finishes, after it was written down."""
+        """Begin; yield what was done before, then each instance as it finishes, after it was written down."""
+        return self._finishing(self._performed() if self.tasks else iter(()))
+
+    def _finishing(self, performed: Iterator[Finished]) -> Iterator[Finished]:
         for item in self.before:
             self._count(item)
             yield item
-        if not self.tasks:
-            return
-        for item in self._performed():
+        for item in performed:
             for name, content in item.files.items():
                 assert self.journal is not None  # without a folder no task writes a file
                 write_atomically(self.journal.folder / name, content, as_is=True)
@@ -150,7 +151,7 @@ class Batch:
     def _performed(self) -> Iterator[Finished]:
         """Have all tasks done: by processes of this machine, or of a cluster."""
         if self.cluster is None:
-            return solve_all(self.tasks, self.jobs, self.heard)
+            return solve_all(self.tasks, self.jobs, lambda task, event: self.heard(task, event) if self.heard else None)
         paths = {str(path): path for path in self.marks}
         return self.cluster.perform(self.tasks, lambda task: self.work.inputs(paths[task["instance"]]))
 

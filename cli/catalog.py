@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flowlex.cli.cells import printable
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.output import console, note, printable, rows_table, write_output
+from flowlex.cli.output import console, note, rows_table, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

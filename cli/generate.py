@@ -68,9 +68,9 @@ def _settings(settings: list[str] | None) -> dict[str, Any]:
 
 def _needed(name: str, files: list[str]) -> dict[str, str]:
     """The files by the parameters that have no default."""
-    from flowlex.instances.generators.registry import all_generators
+    from flowlex.instances.generators.registry import find
 
-    spec = all_generators().get(name)
+    spec = find(name)
     needed = [] if spec is None else [key for key, p in spec.parameters.items() if p.default is p.empty]
     if spec is not None and len(files) > len(needed):
         wanted = " ".join(needed) or "no file"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,15 +114,20 @@ class FlowlexGroup(TyperGroup):
             raise typer.Exit(2) from error
 
 
+#: Errors whose message says what to mend; what is not imported has raised nothing.
+_MENDED = (
+    ("flowlex.instances.errors", "InstanceError"),
+    ("flowlex.models.answer", "ModelError"),
+    ("flowlex.formulations.outcome", "EngineError"),
+    ("flowlex.validation.certificates.certificate", "CertificateError"),
+    ("flowlex.simulation.kernel", "SimulationError"),
+)
+
+
 def explanation(error: Exception) -> str | None:
     """Say in one message what a person can mend; None for a defect of the program."""
-    from flowlex.formulations.outcome import EngineError
-    from flowlex.instances.base import InstanceError
-    from flowlex.models.base import ModelError
-    from flowlex.simulation.kernel import SimulationError
-    from flowlex.validation.certificates import CertificateError
-
-    if isinstance(error, (InstanceError, ModelError, EngineError, CertificateError, SimulationError)):
+    imported = (getattr(sys.modules.get(module), name, None) for module, name in _MENDED)
+    if isinstance(error, tuple(kind for kind in imported if kind is not None)):
         return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""

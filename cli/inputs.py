@@ -8,23 +8,24 @@ solution files (``*.solution.json``) and whatever is no regular file are left ou
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from flowlex.instances.errors import InstanceError
+from flowlex.instances.locations import is_url
+from flowlex.instances.storage import MAX_UNPACKED, read_head, write_atomically
+
 __all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
 
 _SUFFIXES = (".json", ".min", ".dimacs", ".net")
 SOLUTION_SUFFIX = ".solution.json"
-_HEAD = 65_536
 _DIMACS = re.compile(rb"\s*(c[^\n]*\n\s*)*p\s+min\s")
 
 
@@ -66,8 +67,6 @@ def discover(paths: Iterable[Path]) -> Inputs:
 
 
 def _exists(path: Path) -> bool:
-    from flowlex.instances.locations import is_url  # imports every kind
-
     if not is_url(path):
         return path.exists() or path.is_symlink()
     try:
@@ -104,9 +103,6 @@ def save_standard_input(context: typer.Context, output: Path | None) -> Path:
     InstanceError
         It is longer than an unpacked instance file may be.
     """
-    from flowlex.instances.base import InstanceError
-    from flowlex.instances.files import MAX_UNPACKED, write_atomically
-
     data = sys.stdin.buffer.read(MAX_UNPACKED + 1)
     if len(data) > MAX_UNPACKED:
         raise InstanceError(f"holds more than {MAX_UNPACKED >> 20} MB; write it to a file", path="standard input")
@@ -129,8 +125,6 @@ def solution_name(path: Path, taken: set[str]) -> str:
 
 def _real(path: Path) -> Path:
     """The file behind all links; a link that leads in a circle stands for itself."""
-    from flowlex.instances.locations import is_url
-
     return path if is_url(path) else Path(os.path.realpath(path))
 
 
@@ -142,12 +136,4 @@ def _never_an_instance(path: Path) -> bool:
 
 
 def _begins_like_dimacs(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD)
-        if head.startswith(b"\x1f\x8b"):
-            with path.open("rb") as stream, gzip.open(stream, "rb") as unpacked:
-                head = unpacked.read(_HEAD)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return _DIMACS.match(head) is not None
+    return _DIMACS.match(read_head(path)) is not None

@@ -64,7 +64,7 @@ def integers(
 
 
 def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
-    from flowlex.instances.files import read_bytes
+    from flowlex.instances.storage import read_bytes
     from flowlex.validation.unimodularity.model_files import open_model, without_integers
 
     kinds = [name.lower().removesuffix(".gz").rpartition(".")[2] for name in (file.name, output)]
@@ -73,7 +73,7 @@ def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
 
 def _verify(stored: Path, named: NamedMatrix) -> int:
     from flowlex.instances.base import InstanceError
-    from flowlex.instances.files import read_bytes
+    from flowlex.instances.storage import read_bytes
     from flowlex.validation.unimodularity.implied import ImpliedIntegers
     from flowlex.validation.unimodularity.proof import VerdictError
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flowlex.instances.files import write_atomically
 from flowlex.instances.locations import is_url, seen
+from flowlex.instances.storage import write_atomically
 
 __all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
 

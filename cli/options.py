@@ -30,7 +30,6 @@ __all__ = [
     "check_scheduler",
     "parse_settings",
     "place",
-    "solver_options",
 ]
 
 
@@ -158,19 +157,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not JSON ({error})", param_hint="--set") from error
-
-
-def solver_options(engine: Engine, *, spare_threads: bool = False, **given: Any) -> dict[str, Any]:
-    """Keywords for `Model.solve`: those that were given (an engine refuses what it lacks).
-
-    Parameters
-    ----------
-    spare_threads
-        Use one thread if no number was given (``network`` never uses more).
-    given
-        Fields of `flowlex.formulations.SolveOptions`; None, 0 and False stand for not given.
-    """
-    options = {name: value for name, value in given.items() if value}
-    if spare_threads and engine is not Engine.NETWORK:
-        options.setdefault("threads", 1)
-    return options

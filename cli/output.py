@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from flowlex.cli.cells import printable, text_of
+
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.console import Console, Group
 
     from flowlex.instances.base import Instance
@@ -19,21 +20,16 @@ __all__ = [
     "complain",
     "console",
     "facts_table",
-    "frame_rows",
     "note",
     "picture_suffix",
-    "printable",
     "refuse_existing",
     "rows_table",
-    "text_of",
     "write_instance_output",
     "write_output",
 ]
 
 #: A word of a cell that is longer than this may be broken.
 LONG_WORD = 24
-#: Rows of a long table that are printed.
-PREVIEW_ROWS = 20
 
 
 def complain(message: str) -> None:
@@ -51,20 +47,6 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-
-
-def printable(text: object) -> str:
-    """Text that any stream can take: names of files may hold bytes that are no characters."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
-
-
-def text_of(value: Any) -> str:
-    """A cell of a table."""
-    if value is None or value != value:  # missing, or not a number: frames say both
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return printable(value)
 
 
 def facts_table(title: str, facts: Mapping[str, Any]) -> Group:
@@ -111,18 +93,6 @@ def _fitting(names: list[str], texts: list[list[str]], width: int) -> list[int]:
     return kept
 
 
-def frame_rows(title: str, frame: pd.DataFrame) -> dict[str, Any]:
-    """Columns and first rows of a frame as plain data for `rows_table`; a named index becomes a column."""
-    flat = frame.reset_index() if frame.index.name or frame.index.nlevels > 1 else frame
-    head = flat.head(PREVIEW_ROWS).astype(object)
-    return {
-        "title": title,
-        "columns": [str(column) for column in flat.columns],
-        "rows": [[text_of(cell) for cell in row] for row in head.itertuples(index=False)],
-        "total": len(flat),
-    }
-
-
 def refuse_existing(path: str, force: bool) -> None:
     """Refuse, before any work, to write over a file that is there, unless told to."""
     if path != "-" and not force and Path(path).is_file():
@@ -147,7 +117,7 @@ def write_output(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    from flowlex.instances.files import write_atomically
+    from flowlex.instances.storage import write_atomically
 
     try:
         write_atomically(Path(path), data)

@@ -16,7 +16,6 @@ from flowlex.cli.options import (
     SettingsOption,
     TimeLimitOption,
     parse_settings,
-    solver_options,
 )
 from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
 
@@ -51,7 +50,7 @@ def plot(
     from flowlex.models.registry import model_for
 
     model = model_for(read_instance(file), **values)
-    solution = model.solve(engine.value, **solver_options(engine, time_limit_s=time_limit, gap=gap))
+    solution = model.solve(engine.value, time_limit_s=time_limit, gap=gap)
     if not solution.status.has_answer:
         complain(f"{file}: nothing to draw ({solution.status}). {solution.message}".rstrip())
         raise typer.Exit(1)

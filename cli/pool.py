@@ -71,9 +71,9 @@ def grace_s(time_limit_s: float) -> float:
 class _Worker:
     """One process and what it is doing."""
 
-    def __init__(self, engine: str, *, show_log: bool) -> None:
+    def __init__(self, *, show_log: bool) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
-        command = [sys.executable, "-P", "-m", "flowlex.cli.worker", str(os.getpid()), engine]
+        command = [sys.executable, "-P", "-m", "flowlex.cli.worker", str(os.getpid())]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -94,7 +94,7 @@ class _Worker:
 
     def give(self, task: dict[str, Any]) -> None:
         self.task, self.stage, self.reply, self.answer = task, "", {}, None
-        self._restart_clock()
+        self.deadline = time.monotonic() + _START_S  # it imports what the instance needs; then its clock starts
         self.log.truncate(0)
         with contextlib.suppress(BrokenPipeError):  # it ended just now, which reading from it will tell
             self.inbox.write(json.dumps(task).encode() + b"\n")
@@ -110,10 +110,10 @@ class _Worker:
 
     def begin(self, event: dict[str, Any]) -> None:
         """Note the stage that began and what is known so far."""
+        if not self.stage or event["stage"] == "comparing":
+            self._restart_clock()
         self.stage = event["stage"]
         self.reply = {key: event[key] for key in ("record", "display", "usage") if key in event}
-        if self.stage == "comparing":
-            self._restart_clock()
 
     def _restart_clock(self) -> None:
         limit = None if self.task is None else self.task["time_limit_s"]
@@ -150,7 +150,7 @@ class _Worker:
 
 
 def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, heard: Heard | None = None) -> Iterator[Finished]:
-    """Solve tasks on ``jobs`` processes; yields each as it finishes, whatever happened to it.
+    """Solve tasks on ``jobs`` processes, started at once; yields each as it finishes, whatever happened to it.
 
     Parameters
     ----------
@@ -167,6 +167,11 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, heard: Heard | None = 
         Workers end before they begin to work.
     """
     pool = _Pool(deque(tasks), jobs, heard=heard)
+    pool.staff()  # what they import takes a while, in which the caller may do other things
+    return _finishing(pool)
+
+
+def _finishing(pool: _Pool) -> Iterator[Finished]:
     try:
         while pool.waiting or pool.workers:
             yield from pool.step()
@@ -214,7 +219,7 @@ class _Pool:
 
     def step(self, most_s: float = float("inf")) -> Iterator[Finished]:
         """Hand out work, wait for news (so long at most), and report what finished."""
-        self._staff()
+        self.staff()
         if not self.workers:
             return
         wait = min(most_s, min(worker.deadline for worker in self.workers) - time.monotonic())
@@ -235,7 +240,8 @@ class _Pool:
         for worker in list(self.workers):
             self._dismiss(worker)
 
-    def _staff(self) -> None:
+    def staff(self) -> None:
+        """Give work to those who have none, dismiss or hire."""
         idle = [worker for worker in self.workers if worker.ready and worker.task is None]
         for worker in idle:
             if self.waiting:
@@ -245,7 +251,7 @@ class _Pool:
         starting = sum(not worker.ready for worker in self.workers)
         while len(self.workers) < self.jobs and starting < len(self.waiting):
             try:
-                worker = _Worker(self.waiting[0]["engine"], show_log=self.waiting[0]["log"])
+                worker = _Worker(show_log=self.waiting[0]["log"])
             except OSError as error:
                 raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
             self.workers.append(worker)
@@ -298,7 +304,8 @@ class _Pool:
         if worker.task is None:
             raise PoolError(f"a worker process was not ready after {_START_S:g} s: {worker.last_words()}")
         limit = worker.task["time_limit_s"]
-        yield self._cut_off(worker, "time_limit", f"stopped while {worker.stage or 'starting'} it: limit {limit:g} s")
+        words = f"stopped while {worker.stage} it: limit {limit:g} s" if worker.stage else "stopped: it did not begin"
+        yield self._cut_off(worker, "time_limit", words)
 
     def _cut_off(self, worker: _Worker, status: str, message: str) -> Finished:
         task = worker.task

@@ -9,7 +9,8 @@ from typing import Any
 
 import typer
 
-from flowlex.cli.output import console, facts_table, rows_table, text_of
+from flowlex.cli.cells import text_of
+from flowlex.cli.output import console, facts_table, rows_table
 from flowlex.cli.pool import Finished
 from flowlex.cli.record import SOLVED
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from flowlex.cli.pool import Crew, Finished, PoolError
 from flowlex.cli.record import blank
-from flowlex.instances.files import MAX_UNPACKED
+from flowlex.instances.storage import MAX_UNPACKED
 
 __all__ = ["TRIES", "Parcel", "pack", "perform"]
 

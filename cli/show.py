@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowlex.cli.cells import cells
 from flowlex.cli.options import InstanceFile, PolicyOption, SettingsOption, parse_settings
-from flowlex.cli.output import console, facts_table, frame_rows, rows_table
+from flowlex.cli.output import console, facts_table, rows_table
 
 __all__ = ["show"]
 
@@ -33,5 +34,5 @@ def show(file: InstanceFile, policy: PolicyOption = None, settings: SettingsOpti
     model = model_for(instance, **values)
     options = {f"--set {name}=": getattr(model, name) for name in model_options(instance.kind)}
     out.print(facts_table(f"Model: {title}", {**model.sizes(), **options}))
-    for caption, frame in model.details():
-        out.print(rows_table(**frame_rows(caption, frame)))
+    for caption, columns in model.details():
+        out.print(rows_table(**cells(caption, columns)))

@@ -22,9 +22,10 @@ from flowlex.cli.report import print_json
 from flowlex.cli.solve import with_progress
 from flowlex.cli.spread import entered
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_instance, write_atomically
+from flowlex.instances.files import read_instance
 from flowlex.instances.locations import is_url
 from flowlex.instances.scenario import Scenario
+from flowlex.instances.storage import write_atomically
 
 if TYPE_CHECKING:
     from flowlex.cli.pool import Finished

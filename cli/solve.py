@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -171,19 +172,29 @@ def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
     On a terminal there is a bar for several, and for one a line that tells its stage, best answer and bound as they
     move, once it has taken two seconds.
     """
+    finished = batch.run()
+    if batch.skipped:
+        note(f"{batch.skipped} of {batch.total} were done before")
+    if not sys.stderr.isatty():
+        for item in finished:
+            _complain(item)
+            yield item
+        return
     from flowlex.cli.progress import progress_bar, so_far
-    from flowlex.cli.report import trouble
 
-    bar = progress_bar(verb, single=batch.total == 1)
-    with bar:
+    with progress_bar(verb, single=batch.total == 1) as bar:
         task = bar.add_task(verb, total=batch.total, completed=batch.skipped, bad="", said="")
         if batch.total == 1:
             batch.heard = lambda _, event: bar.update(task, said=so_far(event))
-        if batch.skipped:
-            note(f"{batch.skipped} of {batch.total} were done before")
-        for item in batch.run():
-            problem = trouble(item.record)
-            if problem:
-                complain(problem)
+        for item in finished:
+            _complain(item)
             bar.update(task, completed=batch.finished, bad=f"{batch.unsolved} without answer" if batch.unsolved else "")
             yield item
+
+
+def _complain(item: Finished) -> None:
+    from flowlex.cli.report import trouble
+
+    problem = trouble(item.record)
+    if problem:
+        complain(problem)

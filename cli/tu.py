@@ -135,7 +135,7 @@ def _json_document(verdict: Verdict) -> dict[str, object]:
 
 def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
     from flowlex.instances.base import InstanceError
-    from flowlex.instances.files import read_bytes
+    from flowlex.instances.storage import read_bytes
     from flowlex.validation.unimodularity.proof import VerdictError
     from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, verification_error
 

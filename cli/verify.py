@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.cells import printable
 from flowlex.cli.inputs import SOLUTION_SUFFIX, discover
-from flowlex.cli.output import complain, printable
+from flowlex.cli.output import complain
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance

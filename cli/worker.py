@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import pickle
+import re
 import resource
 import signal
 import sys
@@ -24,9 +25,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from flowlex.cli.options import Engine, solver_options
 from flowlex.cli.record import blank, cut_off, fill, plain
 from flowlex.formulations.pauses import watch
+from flowlex.instances.storage import read_head
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["main", "solve_task"]
 
 _PR_SET_PDEATHSIG = 1
+#: The kind of an instance, where its file begins.
+_KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
 #: What a task may ask for; what is not to solve an instance is imported when it is asked for.
 _JOBS = {
     "solve": ("", ""),
@@ -66,7 +69,6 @@ def main() -> None:
     tasks, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
-    _preload(Engine(sys.argv[2]))
     watch(lambda on: channel.send("compiling", on=on))
     channel.send("ready")
     for line in tasks:
@@ -76,16 +78,21 @@ def main() -> None:
         channel.send("done", **perform(task, channel))
 
 
-def _preload(engine: Engine) -> None:
-    """Import what solving needs, before the clock of the first instance starts."""
-    import flowlex.models
-    from flowlex.instances.base import Instance
+def _preload(task: dict[str, Any]) -> None:
+    """Import what solving needs, outside the instance's limits: by its kind, or where that is not seen for all."""
+    from flowlex.instances.extensions import instance_class, kinds
     from flowlex.models.registry import model_class
+    from flowlex.validation.certificates.contract import verifier_for
 
-    for kind in Instance.registry:
-        with contextlib.suppress(flowlex.models.ModelError):  # not every kind has a model
-            model_class(kind)
-    importlib.import_module(f"flowlex.formulations.engines.{engine}")
+    importlib.import_module(f"flowlex.formulations.engines.{task['engine']}")
+    head = read_head(Path(task["path"]))
+    kind = _KIND.search(head)
+    wanted = (kind[1].decode(),) if kind else kinds() if head.lstrip().startswith(b"{") else ("min-cost-flow",)
+    for name in wanted:
+        with contextlib.suppress(ValueError):  # no such kind, or none that has a model: said when it is solved
+            instance_class(name)
+            model_class(name)
+            verifier_for(name)
 
 
 def die_with_parent() -> None:
@@ -114,6 +121,7 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False, "answer": None}
     limit_mb = task.get("memory_limit_mb")
     try:
+        _preload(task)
         with memory_limit(limit_mb):
             _solve(task, channel, reply)
     except MemoryError:
@@ -170,9 +178,10 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     built = time.perf_counter()
     limit = task["time_limit_s"]
     left = None if limit is None else max(limit - (built - started), 0.001)
-    engine = Engine(task["engine"])
-    given = {name: task.get(name) for name in ("gap", "solver", "threads", "seed", "log")}
-    solver = solver_options(engine, spare_threads=task["spare_threads"], time_limit_s=left, **given)
+    engine, names = task["engine"], ("gap", "solver", "threads", "seed", "log")
+    solver: dict[str, Any] = {"time_limit_s": left} | {name: task[name] for name in names if task.get(name)}
+    if task["spare_threads"] and engine != "network":  # which never uses more
+        solver.setdefault("threads", 1)
 
     def note(found: Solution) -> None:
         """Write an answer down before the end, so that a killed run leaves it."""
@@ -184,7 +193,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
             channel.send("answer", record=so_far)
 
     with pieces(task):
-        solution = model.solve(engine.value, report=note, **solver)
+        solution = model.solve(engine, report=note, **solver)
     fill(record, solution, built - loaded)
     if str(solution.status) == "time_limit" and reply["answer"] is not None:
         record |= cut_off(reply["answer"], "time limit", solution.message)
@@ -199,7 +208,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
 
 
 def _write_solution(task: dict[str, Any], instance: Instance, solution: Solution) -> str:
-    from flowlex.instances.files import write_atomically
+    from flowlex.instances.storage import write_atomically
 
     path = Path(task["solution"])
     document = {"kind": f"{instance.kind}-solution", "file": task["instance"], **solution.to_dict()}
@@ -223,14 +232,14 @@ def _compared(instance: Instance) -> dict[str, Any]:
 
 
 def _display(solution: Solution) -> dict[str, Any]:
-    from flowlex.cli.output import frame_rows
+    from flowlex.cli.cells import cells
 
     shown: dict[str, Any] = {}
     if solution.certificate is not None:
         shown["certificate"] = str(solution.certificate)
     if solution.status.has_answer:
         with contextlib.suppress(NotImplementedError):  # not every answer is a table
-            shown["table"] = frame_rows("Answer", solution.to_frame())
+            shown["table"] = cells("Answer", solution.to_columns())
     return shown
 
 
@@ -254,8 +263,8 @@ def piece_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     record = blank(task["instance"], task["engine"])
     channel.send("stage", stage="solving", record=record)
     try:
+        function, item = pickle.loads(Path(task["path"]).read_bytes())
         with memory_limit(task["memory_limit_mb"]):
-            function, item = pickle.loads(Path(task["path"]).read_bytes())
             Path(task["solution"]).write_bytes(pickle.dumps(function(item)))
         record["status"] = DONE
     except MemoryError:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import scipy  # lazy: scipy.sparse is imported where it is first used
 from numpy.typing import NDArray
-from scipy import sparse
 
 __all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "exact_dot", "frozen"]
 
@@ -52,7 +52,7 @@ class LinearProgramArrays:
         (n,) bool.
     """
 
-    matrix: sparse.csc_array
+    matrix: scipy.sparse.csc_array
     row_lower: Floats
     row_upper: Floats
     column_lower: Floats

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-from scipy import sparse
+import scipy
 
 from flowlex.formulations.arrays import Floats, LinearProgramArrays
 from flowlex.formulations.convert import to_highs
@@ -41,7 +41,7 @@ class Priced:
     """
 
     cost: Floats
-    matrix: sparse.csc_array
+    matrix: scipy.sparse.csc_array
     bound: float
 
 

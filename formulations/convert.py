@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pulp
-from scipy import sparse
+import scipy
 
 from flowlex.formulations.arrays import Floats, LinearProgramArrays
 
@@ -84,7 +84,7 @@ def from_pulp(problem: pulp.LpProblem, variables: Sequence[pulp.LpVariable] | No
     members = map(id, chain.from_iterable(expressions))
     columns = np.fromiter(map(position.__getitem__, members), np.int64, pointer[-1])
     values = np.fromiter(chain.from_iterable(e.values() for e in expressions), np.float64, pointer[-1])
-    matrix = sparse.csr_array((values, columns, pointer), shape=(len(constraints), len(chosen))).tocsc()
+    matrix = scipy.sparse.csr_array((values, columns, pointer), shape=(len(constraints), len(chosen))).tocsc()
     matrix.eliminate_zeros()
     cost = np.zeros(len(chosen))
     for variable, value in problem.objective.items():

@@ -21,8 +21,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 from flowlex.formulations.display import blocks_html
@@ -150,7 +150,7 @@ class FlowNetwork:
         """Name an arc by its two ends, for messages."""
         return f"{self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]}"
 
-    def incidence(self) -> sparse.csc_array:
+    def incidence(self) -> scipy.sparse.csc_array:
         """Return the (N, A) node-arc incidence matrix: +1 at the tail, -1 at the head, empty for a loop."""
         loops = self.tail == self.head
         pointer = np.concatenate([[0], np.cumsum(np.where(loops, 0, 2))])
@@ -160,7 +160,7 @@ class FlowNetwork:
         order = np.argsort(rows, axis=1)
         rows, signs = np.take_along_axis(rows, order, 1), np.take_along_axis(signs, order, 1)
         shape = (self.node_count, self.arc_count)
-        return sparse.csc_array((signs.ravel(), rows.ravel().astype(np.int64), pointer), shape=shape)
+        return scipy.sparse.csc_array((signs.ravel(), rows.ravel().astype(np.int64), pointer), shape=shape)
 
     def total_cost(self, flow: Integers) -> int:
         """Return the exact cost of a flow, as a Python integer."""

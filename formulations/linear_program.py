@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
 from flowlex.formulations.display import blocks_html
@@ -272,7 +272,7 @@ class LinearProgram:
         columns, rows = self.column_count, self.row_count
         blocks = list(self.variable_blocks.values())
         constraints = list(self.constraint_blocks.values())
-        matrix = sparse.coo_array(
+        matrix = scipy.sparse.coo_array(
             (
                 _join([c.expression.value for c in constraints], np.float64),
                 (

@@ -15,11 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from flowlex.instances.docstrings import parameters, without_parameters
+from flowlex.instances.docstrings import describe
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.tables import frames_of, instance_of_frames
 
@@ -41,21 +39,8 @@ class Part(BaseModel):
     """A piece of an instance: immutable, and strict about unknown fields and non-finite numbers."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+        frozen=True, extra="forbid", allow_inf_nan=False, json_schema_extra=describe, defer_build=True
     )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Describe in the schema what the docstring says of a field as a parameter."""
-        reference = handler(core_schema)
-        schema = handler.resolve_ref_schema(reference)
-        said = parameters(cls.__doc__)
-        for name, field in schema.get("properties", {}).items():
-            if name in said:
-                field.setdefault("description", said[name])
-        if said:
-            schema["description"] = without_parameters(cls.__doc__)
-        return reference
 
 
 class Instance(Part):

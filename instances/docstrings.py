@@ -1,11 +1,15 @@
-"""What a numpydoc docstring says of each parameter or attribute."""
+"""What is said of fields: by numpydoc sections, and by texts below the fields of a class."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
+from itertools import pairwise
+from typing import Any
 
-__all__ = ["parameters", "without_parameters"]
+__all__ = ["describe", "parameters"]
 
 _HEAD = re.compile(r"(?:^|\n)(?:Parameters|Attributes)\n-{3,}\n")
 _NEXT = re.compile(r"\n\n\w[^\n]*\n-{3,}\n")
@@ -25,6 +29,31 @@ def parameters(docstring: str | None) -> dict[str, str]:
     return said
 
 
-def without_parameters(docstring: str | None) -> str:
-    """The text before the section."""
-    return _HEAD.split(inspect.cleandoc(docstring or ""), maxsplit=1)[0].rstrip()
+def describe(schema: dict[str, Any], cls: type) -> None:
+    """Describe in a JSON Schema what is said of a class's fields.
+
+    Pydantic's ``use_attribute_docstrings`` does so when a class is made, which takes most of the time of importing it.
+    """
+    said = parameters(cls.__doc__)
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "typing"):
+            said |= _below_fields(base)
+    for name, field in schema.get("properties", {}).items():
+        if name in said:
+            field.setdefault("description", said[name])
+    if _HEAD.search(inspect.cleandoc(cls.__doc__ or "")):
+        schema["description"] = _HEAD.split(inspect.cleandoc(cls.__doc__ or ""), maxsplit=1)[0].rstrip()
+
+
+def _below_fields(cls: type) -> dict[str, str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):  # a class of no file
+        return {}
+    assert isinstance(tree.body[0], ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(tree.body[0].body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }

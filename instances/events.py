@@ -17,9 +17,9 @@ from typing import Annotated, Any, BinaryIO, Literal, cast
 from pydantic import Field, TypeAdapter, ValidationError
 
 from flowlex.instances.base import InstanceError, Name, NonNegative, Part
-from flowlex.instances.files import write_atomically
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine
 from flowlex.instances.jit_events import Arrive, Network, Sent, Withdraw
+from flowlex.instances.storage import write_atomically
 
 __all__ = [
     "AddMachine",

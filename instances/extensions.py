@@ -12,11 +12,12 @@ line alike::
     [project.entry-points."flowlex.importers"]
     my-trace = "my_package:read_my_trace"           # a function of typed parameters that returns an instance
 
-Nothing of another package is imported before its name is asked for, or all are listed.
+Nothing is imported before its name is asked for, or all are listed: a command pays for the kind that it reads.
 """
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -26,21 +27,36 @@ from flowlex.instances.base import Instance, InstanceError
 
 __all__ = ["added", "added_names", "instance_class", "kinds", "load_added"]
 
+#: Modules of our own kinds.
+_KINDS = {
+    "allocation": "allocation",
+    "cluster-workload": "cluster",
+    "flow-scheduling": "flow",
+    "gpu-assignment": "gpu",
+    "jit-bandwidth": "jit",
+    "load-partition": "load",
+    "min-cost-flow": "network",
+    "pod-placement": "pods",
+    "scenario": "scenario",
+}
+
 
 def kinds() -> tuple[str, ...]:
     """All kinds of instance, sorted; those of other packages by the names they gave."""
-    return tuple(sorted({*Instance.registry, *added_names("flowlex.instances")}))
+    return tuple(sorted({*_KINDS, *Instance.registry, *added_names("flowlex.instances")}))
 
 
 def instance_class(kind: Any) -> type[Instance]:
-    """Return the class of a kind; one of another package is imported now.
+    """Return the class of a kind, imported now.
 
     Raises
     ------
     InstanceError
         No such kind, listing those that exist; or its package cannot be imported.
     """
-    if not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
+    if isinstance(kind, str) and kind in _KINDS:
+        importlib.import_module(f"flowlex.instances.{_KINDS[kind]}")
+    elif not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
         raise InstanceError(f"unknown kind {_short(kind)}; one of: {', '.join(kinds())}", place="kind")
     if kind not in Instance.registry:
         raise InstanceError(f"the package that names {kind!r} defines no such kind", place="kind")

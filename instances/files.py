@@ -1,14 +1,10 @@
-"""Reading and writing instance files: total (any bytes give an instance or a clear error) and atomic."""
+"""Reading and writing instance files: any bytes give an instance or a clear error."""
 
 from __future__ import annotations
 
-import gzip
-import io
+import importlib
 import json
-import os
 import re
-import tempfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,25 +15,19 @@ from pydantic import ValidationError
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import instance_class, kinds
 from flowlex.instances.locations import location
+from flowlex.instances.storage import read_bytes, write_atomically
 
 __all__ = [
-    "MAX_UNPACKED",
     "TextFormat",
     "instance_bytes",
     "instance_from_document",
     "json_schema",
-    "read_bytes",
     "read_instance",
     "read_json",
     "register_text_format",
-    "write_atomically",
     "write_instance",
 ]
 
-#: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
-MAX_UNPACKED = 1 << 30
-
-_GZIP_MAGIC = b"\x1f\x8b"
 #: Escapes that can put into a string what no file can hold again.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 #: What pydantic calls by the names of Python types is an array or an object to the writer of a file.
@@ -67,11 +57,22 @@ class TextFormat:
 
 
 _TEXT_FORMATS: list[TextFormat] = []
+#: Modules that register our own formats.
+_FORMATS = ("flowlex.instances.dimacs", "flowlex.instances.importers.coflow")
+_OBJECT = re.compile(r"\s*\{")
 
 
 def register_text_format(text_format: TextFormat) -> None:
     """Teach `read_instance` and `write_instance` a format."""
     _TEXT_FORMATS.append(text_format)
+
+
+def _text_formats(*, json: bool) -> Sequence[TextFormat]:
+    """The formats; our own, none of which looks like JSON, are imported where it is none."""
+    if not json:
+        for module in _FORMATS:
+            importlib.import_module(module)
+    return _TEXT_FORMATS
 
 
 def read_instance(path: str | Path) -> Instance:
@@ -86,7 +87,7 @@ def read_instance(path: str | Path) -> Instance:
     path = location(path)
     try:
         text = _decode(read_bytes(path))
-        for text_format in _TEXT_FORMATS:
+        for text_format in _text_formats(json=_OBJECT.match(text) is not None):
             if text_format.sniff(text):
                 return text_format.parse(text, _stem(path))
         return instance_from_document(_parse_json(text))
@@ -106,38 +107,6 @@ def read_json(path: str | Path) -> Any:
         return _parse_json(_decode(read_bytes(path)))
     except InstanceError as error:
         raise error.at(path) from error.__cause__
-
-
-def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
-    """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
-    path = location(path)
-    try:
-        with path.open("rb") as stream:  # a device or pipe need not end
-            data = stream.read() if path.is_file() else stream.read(most + 1)
-    except OSError as error:
-        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except Exception as error:  # a store raises what its client library raises: no access, no such host
-        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
-    if not data:
-        raise InstanceError("the file is empty", path=path)
-    if len(data) > most and not path.is_file():
-        raise InstanceError(f"gives more than {most >> 20} MB; save what it gives in a file first", path=path)
-    if data[:2] != _GZIP_MAGIC:
-        if path.suffix == ".gz":
-            raise InstanceError("the name ends in .gz but the content is not gzip; rename or recompress it", path=path)
-        return data
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            data = stream.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
-    if len(data) > most:
-        raise InstanceError(
-            f"unfolds to more than {most >> 20} MB; unpack it first if it is what you expect", path=path
-        )
-    if not data:
-        raise InstanceError("the gzip file holds nothing", path=path)
-    return data
 
 
 def instance_from_document(document: Any) -> Instance:
@@ -172,7 +141,7 @@ def instance_bytes(instance: Instance, path: str | Path) -> bytes:
         The format cannot hold this kind of instance.
     """
     name = Path(path).name.lower().removesuffix(".gz")
-    for text_format in _TEXT_FORMATS:
+    for text_format in _text_formats(json=name.endswith(".json")):
         if text_format.write is not None and name.endswith(text_format.endings):
             try:
                 return text_format.write(instance).encode()
@@ -186,38 +155,10 @@ def write_instance(instance: Instance, path: str | Path) -> None:
     write_atomically(path, instance_bytes(instance, path))
 
 
-def write_atomically(path: str | Path, data: bytes, *, as_is: bool = False) -> None:
-    """Write a whole file or nothing: a temporary file in the same folder, flushed, then renamed.
-
-    A name that ends in ``.gz`` is compressed, unless ``as_is``; the same data give the same bytes.
-    """
-    path = Path(path)
-    if path.suffix == ".gz" and not as_is:
-        data = gzip.compress(data, mtime=0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def json_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of an instance kind, made from the class that validates it."""
     schema = instance_class(kind).model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _decode(data: bytes) -> str:

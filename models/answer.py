@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,9 @@ class Solution:
         Why there is no answer, or no best one.
     """
 
+    #: The column whose values name the rows of the answer's table; empty where they have no names.
+    row_name: ClassVar[str] = ""
+
     model: str
     engine: str
     source: Instance = field(repr=False)
@@ -162,8 +165,8 @@ class Solution:
         """The instance's name."""
         return self.source.name
 
-    def to_frame(self) -> pd.DataFrame:
-        """The answer as a table.
+    def to_columns(self) -> Mapping[str, Any]:
+        """The answer as a table: its columns by name, all of one length.
 
         Raises
         ------
@@ -171,7 +174,20 @@ class Solution:
             There is no answer.
         """
         self.require_answer()
-        return self._frame()
+        return self._columns()
+
+    def to_frame(self) -> pd.DataFrame:
+        """The answer as a table for pandas: `to_columns`, with what names the rows as index.
+
+        Raises
+        ------
+        ModelError
+            There is no answer.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame(dict(self.to_columns()))
+        return frame.set_index(self.row_name) if self.row_name else frame
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The answer as a picture, drawn on ``ax`` or on a new figure.
@@ -206,7 +222,7 @@ class Solution:
             done.__dict__["_figures"] = self._figures
         return done
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> Mapping[str, Any]:
         raise NotImplementedError(f"{type(self).__name__} has no table")
 
     def _draw(self, ax: Axes | None) -> Axes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint
@@ -264,8 +264,8 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         kind = "integer program" if formulation.is_mip else "linear program"
         return {"formulation": kind, "columns": formulation.column_count, "rows": formulation.row_count}
 
-    def details(self) -> list[tuple[str, pd.DataFrame]]:
-        """Tables that ``flowlex show`` prints below the sizes: (caption, frame); none by default."""
+    def details(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Tables that ``flowlex show`` prints below the sizes: (caption, columns); none by default."""
         return []
 
     @classmethod

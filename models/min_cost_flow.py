@@ -18,7 +18,6 @@ from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["MinCostFlow", "NetworkFlow"]
@@ -41,10 +40,8 @@ class NetworkFlow(Solution):
     flow: Integers | None = field(default=None, repr=False)
     network: FlowNetwork = field(repr=False)
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> dict[str, Any]:
         """One row per arc: tail, head, bounds, cost, flow, reduced cost."""
-        import pandas as pd
-
         network = self.network
         names = np.array(network.node_names, dtype=object)
         columns: dict[str, Any] = {
@@ -57,7 +54,7 @@ class NetworkFlow(Solution):
         }
         if "flow" in self.duals:
             columns["reduced_cost"] = self.duals["flow"].values
-        return pd.DataFrame(columns)
+        return columns
 
     def _metrics(self) -> dict[str, float | int | str]:
         """Total cost and how many arcs carry flow."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.files import write_atomically
 from flowlex.instances.gpu import GpuInstance, Job, Node, Running, Shard, Task
+from flowlex.instances.storage import write_atomically
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy
 from flowlex.models.gpu.solution import GpuSolution

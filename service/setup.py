@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flowlex.instances.files import read_instance, write_atomically
+from flowlex.instances.files import read_instance
 from flowlex.instances.flow import FlowInstance
+from flowlex.instances.storage import write_atomically
 from flowlex.models.flow.goals import preset
 from flowlex.models.gpu.round import Policy
 from flowlex.service.bandwidth import Bandwidths

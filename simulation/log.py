@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import write_atomically
+from flowlex.instances.storage import write_atomically
 from flowlex.simulation.kernel import SimulationError
 
 __all__ = ["RunLog"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowlex.instances.files import write_atomically
+from flowlex.instances.storage import write_atomically
 from flowlex.simulation.experiments.base import Curves, Experiment, Statement, Verdict
 from flowlex.simulation.statistics import Estimate
 

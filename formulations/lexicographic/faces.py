@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.expression import Expression
@@ -91,7 +91,7 @@ class _Faces:
         )
         self.lower, self.upper = arrays.column_lower.copy(), arrays.column_upper.copy()
         shape = (loads.count, len(self.lower))
-        self.loads = sparse.coo_array((loads.value, (loads.row, loads.column)), shape=shape).tocsr()
+        self.loads = scipy.sparse.coo_array((loads.value, (loads.row, loads.column)), shape=shape).tocsr()
         self.width, self.low = problem.width, np.zeros(loads.count)
         self.high = problem.levels * self.width
         self.undecided = np.ones(loads.count, np.bool_)
@@ -145,7 +145,7 @@ class _Faces:
             self.top = max(self.top, level)
         return outcome
 
-    def _held(self) -> tuple[Floats, sparse.csr_array]:
+    def _held(self) -> tuple[Floats, scipy.sparse.csr_array]:
         fixed = np.where(self.upper > self.lower, 0.0, self.lower)
         return self.loads @ fixed, self.loads[:, self.kept]
 
@@ -231,7 +231,7 @@ class _Faces:
         """
         lower, upper = self.lower, self.upper
         free = np.abs(values - np.rint(values)) > WHOLE
-        beside = abs(sparse.vstack([self.matrix, self.loads])).tocsr()
+        beside = abs(scipy.sparse.vstack([self.matrix, self.loads])).tocsr()
         near = (beside.T @ ((beside @ free.astype(np.float64)) > 0)) > 0
         for mips, chosen in enumerate((free, near, np.ones_like(free)), 1):
             self.lower = np.where(chosen, lower, np.rint(values))
@@ -282,6 +282,6 @@ class _Faces:
         )
 
 
-def _expression(matrix: sparse.csr_array, constant: Floats) -> Expression:
+def _expression(matrix: scipy.sparse.csr_array, constant: Floats) -> Expression:
     found = matrix.tocoo()
     return Expression(found.row.astype(np.int64), found.col.astype(np.int64), found.data, constant)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import dijkstra
+import scipy
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
@@ -45,7 +44,9 @@ def repair(network: FlowNetwork, flow: Integers, potentials: Integers, paths: in
             return flow
         reduced = network.reduced_costs(pi)
         graph, arc_of = _residual(network, flow, reduced)
-        distance, before, _ = dijkstra(graph, indices=sources, min_only=True, return_predecessors=True)
+        distance, before, _ = scipy.sparse.csgraph.dijkstra(
+            graph, indices=sources, min_only=True, return_predecessors=True
+        )
         lacking = np.flatnonzero(excess < 0)
         end = int(lacking[np.argmin(distance[lacking])])
         if not distance[end] < _EXACT:
@@ -62,7 +63,9 @@ def repair(network: FlowNetwork, flow: Integers, potentials: Integers, paths: in
     return None
 
 
-def _residual(network: FlowNetwork, flow: Integers, reduced: Integers) -> tuple[sparse.csr_array, sparse.csr_array]:
+def _residual(
+    network: FlowNetwork, flow: Integers, reduced: Integers
+) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
     """Reduced costs of the residual network, and of which arc each is: ``arc + 1``, negative against its direction."""
     ahead, back = np.flatnonzero(flow < network.upper), np.flatnonzero(flow > network.lower)
     tail = np.concatenate([network.tail[ahead], network.head[back]])
@@ -76,6 +79,6 @@ def _residual(network: FlowNetwork, flow: Integers, reduced: Integers) -> tuple[
     shape = (network.node_count, network.node_count)
     entries = head[first].astype(np.int32), pointer.astype(np.int32)
     return (
-        sparse.csr_array((cost[first].astype(np.float64), *entries), shape=shape),
-        sparse.csr_array((arc[first], *entries), shape=shape),
+        scipy.sparse.csr_array((cost[first].astype(np.float64), *entries), shape=shape),
+        scipy.sparse.csr_array((arc[first], *entries), shape=shape),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import added, load_added
 
-__all__ = ["GENERATORS", "GeneratorSpec", "all_generators", "generate", "generator"]
+__all__ = ["GENERATORS", "GeneratorSpec", "all_generators", "find", "generate", "generator"]
 
 Function = TypeVar("Function", bound=Callable[..., Instance])
 
@@ -33,14 +34,43 @@ class GeneratorSpec:
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
 
-#: Generators that are imported: all of this package, and those of others that were asked for.
+#: Generators that are imported.
 GENERATORS: dict[str, GeneratorSpec] = {}
+#: Modules of our own generators.
+_OWN = {
+    name: module
+    for module, names in {
+        "allocation": "gavel-like",
+        "cluster": "cluster-testbed cluster-servers cluster-images",
+        "cluster_queues": "cluster-queue cluster-random cluster-pods cluster-day",
+        "cluster_training": "cluster-training",
+        "flow": "flow-testbed flow-scale flow-random",
+        "gpu": "gpu-figure1 gpu-figure4 gpu-testbed gpu-scale gpu-random",
+        "jit": "jit-figure4 jit-cluster jit-random",
+        "load": "inference-cluster",
+        "network": "network-random network-assignment network-netgen",
+        "openb": "openb-arrivals",
+        "pods": "kubeflow-testbed pods-scale",
+    }.items()
+    for name in names.split()
+}
 
 
 def all_generators() -> dict[str, GeneratorSpec]:
-    """Return the generators by name, sorted; those of other packages are imported now."""
+    """Return the generators by name, sorted; all are imported now, those of other packages too."""
+    for name in _OWN:
+        find(name)
     load_added("flowlex.generators")
     return dict(sorted(GENERATORS.items()))
+
+
+def find(name: str) -> GeneratorSpec | None:
+    """The generator of that name, imported now; None when there is none."""
+    if name in _OWN:
+        importlib.import_module(f"flowlex.instances.generators.{_OWN[name]}")
+    elif name not in GENERATORS:
+        added("flowlex.generators", name)
+    return GENERATORS.get(name)
 
 
 def generator(name: str) -> Callable[[Function], Function]:
@@ -64,7 +94,7 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
     Parameters
     ----------
     name
-        One of ``GENERATORS``.
+        One of `all_generators`.
     seed
         Non-negative integer.
     parameters
@@ -75,13 +105,11 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
     InstanceError
         Unknown name, unknown parameter, or a value that is not of the parameter's type or range.
     """
-    if name not in GENERATORS:
-        added("flowlex.generators", name)
-    if name not in GENERATORS:
+    spec = find(name)
+    if spec is None:
         raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(all_generators())}")
     if seed < 0:
         raise InstanceError(f"the seed must not be negative (got {seed})", place=name)
-    spec = GENERATORS[name]
     values: dict[str, Any] = {}
     for key, value in parameters.items():
         if key not in spec.parameters:

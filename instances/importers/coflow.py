@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import TextFormat, read_bytes, register_text_format
+from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
+from flowlex.instances.storage import read_bytes
 
 __all__ = ["parse_coflow_trace", "read_coflow_trace"]
 

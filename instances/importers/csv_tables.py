@@ -10,7 +10,7 @@ from typing import Any
 
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import instance_class
-from flowlex.instances.files import read_bytes
+from flowlex.instances.storage import read_bytes
 from flowlex.instances.tables import WHOLE, Row, instance_of_rows
 
 __all__ = ["read_csv_tables"]

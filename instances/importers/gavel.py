@@ -16,8 +16,8 @@ from typing import Any
 
 from flowlex.instances.allocation import AllocationInstance, JobType, PairThroughput
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_bytes
 from flowlex.instances.generators.allocation import Workload, draw_workload
+from flowlex.instances.storage import read_bytes
 
 __all__ = ["read_gavel"]
 

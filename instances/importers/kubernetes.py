@@ -23,9 +23,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_bytes
 from flowlex.instances.importers.kubernetes_rules import read_rules
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.instances.storage import read_bytes
 
 __all__ = ["KubernetesWarning", "bindings", "manifests", "quantity", "read_kubernetes"]
 

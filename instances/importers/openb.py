@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_bytes
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.instances.storage import read_bytes
 
 __all__ = [
     "CARD_GB",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from flowlex.models.allocation.program import Columns, equal_throughput
 from flowlex.models.base import Solution
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["AllocationSolution"]
@@ -36,6 +35,8 @@ class AllocationSolution(Solution):
     level
         (n,) where every job's gain ended (policies that compare jobs).
     """
+
+    row_name: ClassVar[str] = "job"
 
     source: AllocationInstance = field(repr=False)
     columns: Columns = field(repr=False)
@@ -66,12 +67,11 @@ class AllocationSolution(Solution):
         held = view.scale[self.columns.first] * self.share
         return np.asarray(np.bincount(self.columns.gpu, weights=held, minlength=len(view.count)), np.float64)
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> dict[str, Any]:
         """One row per job: throughput, normalised throughput, fraction of time in all and on each GPU type."""
-        import pandas as pd
-
         columns = self.columns
         data: dict[str, Any] = {
+            "job": [job.name for job in self.source.jobs],
             "steps_per_s": self.throughput,
             "normalised": self.normalised,
             "time": self.time,
@@ -79,7 +79,7 @@ class AllocationSolution(Solution):
         for j, gpu_type in enumerate(self.source.gpu_types):
             on = np.where(columns.gpu == j, self.share, 0.0)
             data[gpu_type.name] = columns.per_job(on, len(self.source.jobs), speed=False)
-        return pd.DataFrame(data, index=pd.Index([job.name for job in self.source.jobs], name="job"))
+        return data
 
     def _metrics(self) -> dict[str, float | int | str]:
         """Least and total throughput, GPUs held, cost, and the makespan if rates stayed as they are."""

@@ -22,8 +22,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
+import scipy
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
@@ -165,8 +164,8 @@ def _can_be_placed(claims: Claims, shares: Integers, places: Places) -> bool:
         arcs += [(cell, kind, count) for kind in by_rule.get(rule, ())]
     arcs += [(machine + k, sink, slots) for k, slots in enumerate(places.slots.values())]
     rows, columns, room = zip(*arcs, strict=True)
-    graph = coo_array((np.array(room, np.int32), (rows, columns)), shape=(sink + 1, sink + 1)).tocsr()
-    return int(maximum_flow(graph, 0, sink).flow_value) == int(shares.sum())
+    graph = scipy.sparse.coo_array((np.array(room, np.int32), (rows, columns)), shape=(sink + 1, sink + 1)).tocsr()
+    return int(scipy.sparse.csgraph.maximum_flow(graph, 0, sink).flow_value) == int(shares.sum())
 
 
 def _by_network(claims: Claims, tree: _Tree, places: Places) -> Integers:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from flowlex.models.base import Solution
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["FlowSolution", "Score"]
@@ -80,12 +79,14 @@ class FlowSolution(Solution):
     proof: Mapping[str, Any] = field(default_factory=dict, repr=False)
     bounds: Mapping[str, int] = field(default_factory=dict, repr=False)
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> dict[str, Any]:
         """One row per task: its job, machine (missing when it waits), and why it waits."""
-        import pandas as pd
-
-        rows = [(task, job, self.machine_of.get(task), self.waiting.get(task, "")) for task, job in self.job_of.items()]
-        return pd.DataFrame(rows, columns=["task", "job", "machine", "waits because"])
+        return {
+            "task": list(self.job_of),
+            "job": list(self.job_of.values()),
+            "machine": [self.machine_of.get(task) for task in self.job_of],
+            "waits because": [self.waiting.get(task, "") for task in self.job_of],
+        }
 
     def _metrics(self) -> dict[str, float | int | str]:
         """Running and waiting tasks, utilisation, moves, and what was minimised."""

@@ -15,7 +15,7 @@ from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.costs import LEVELS, TransferCosts
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 __all__ = ["Placement", "jain_index"]
 
@@ -81,10 +81,8 @@ class Placement:
         state[self.started], state[self.preempted], state[self.waiting] = "started", "preempted", "waiting"
         return state
 
-    def task_frame(self) -> pd.DataFrame:
-        """One row per task: job, state, GPU, node, rack, transfer seconds, MB by level."""
-        import pandas as pd
-
+    def task_columns(self) -> dict[str, Any]:
+        """One row per task: name, job, state, GPU, node, rack, transfer seconds, MB by level."""
         view, placed = self.view, self.gpu >= 0
 
         def named(names: tuple[str, ...], index: Integers) -> Any:
@@ -92,6 +90,7 @@ class Placement:
 
         node = view.gpu_node[self.gpu]
         columns: dict[str, Any] = {
+            "task": view.task_names,
             "job": np.array(view.job_names, dtype=object)[view.task_job],
             "state": self.states(),
             "gpu": named(view.gpu_names, self.gpu),
@@ -99,8 +98,7 @@ class Placement:
             "rack": named(view.rack_names, view.node_rack[node]),
             "transfer_s": self.transfer_s,
         }
-        columns |= {f"{level}_mb": self.megabytes[:, i] for i, level in enumerate(LEVELS)}
-        return pd.DataFrame(columns, index=pd.Index(view.task_names, name="task"))
+        return columns | {f"{level}_mb": self.megabytes[:, i] for i, level in enumerate(LEVELS)}
 
     def by_job(self) -> dict[str, NDArray[Any]]:
         """(J,) each: tasks, running, started, preempted, waiting, transfer seconds."""

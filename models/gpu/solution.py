@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class GpuSolution(Solution):
         What the verifier needs; empty without a proven optimum.
     """
 
+    row_name: ClassVar[str] = "task"
+
     placement: Placement = field(repr=False)
     proof: dict[str, Any] = field(default_factory=dict, repr=False)
     round: Round = field(repr=False)
@@ -52,9 +54,9 @@ class GpuSolution(Solution):
         """Names of the tasks that go on waiting."""
         return self._names(self.placement.waiting)
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> dict[str, Any]:
         """One row per task: job, state, GPU, node, rack, transfer seconds, MB by level, reason."""
-        return self.placement.task_frame().assign(reason=self.reasons())
+        return {**self.placement.task_columns(), "reason": self.reasons()}
 
     def job_frame(self) -> pd.DataFrame:
         """One row per job: fair share (fractional), tasks by state, transfer seconds."""

@@ -25,15 +25,12 @@ With either rule a transfer with a deadline of its own keeps it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.jit import JitInstance
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["LatestArrival", "Rule", "latest_arrival_times"]
 
@@ -68,27 +65,23 @@ class LatestArrival:
         arrays = self.instance.arrays
         return np.asarray(arrays.arrival_s[arrays.job] + self.offset_s)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_columns(self) -> dict[str, Any]:
         """One row per transfer: job, what it feeds, size, earliest start, latest arrival."""
-        import pandas as pd
-
         arrays = self.instance.arrays
         jobs = self.instance.jobs
-        return pd.DataFrame(
-            {
-                "job": [job.name for job in jobs for _ in job.transfers],
-                "transfer": [f.name for job in jobs for f in job.transfers],
-                "feeds": [f.feeds for job in jobs for f in job.transfers],
-                "sender": [f.sender for job in jobs for f in job.transfers],
-                "receiver": [f.receiver for job in jobs for f in job.transfers],
-                "size_mb": arrays.size_mb,
-                "start_s": arrays.start_s,
-                "trans_s": self.trans_s,
-                "latest_s": self.latest_s,
-                "use_s": arrays.arrival_s[arrays.job] + self.use_s,
-                "rank": self.rank,
-            }
-        )
+        return {
+            "job": [job.name for job in jobs for _ in job.transfers],
+            "transfer": [f.name for job in jobs for f in job.transfers],
+            "feeds": [f.feeds for job in jobs for f in job.transfers],
+            "sender": [f.sender for job in jobs for f in job.transfers],
+            "receiver": [f.receiver for job in jobs for f in job.transfers],
+            "size_mb": arrays.size_mb,
+            "start_s": arrays.start_s,
+            "trans_s": self.trans_s,
+            "latest_s": self.latest_s,
+            "use_s": arrays.arrival_s[arrays.job] + self.use_s,
+            "rank": self.rank,
+        }
 
 
 def latest_arrival_times(instance: JitInstance, rule: Rule = "critical") -> LatestArrival:

@@ -14,9 +14,10 @@ totally unimodular, so integers are tested, not assumed; and the weights overflo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -38,9 +39,6 @@ from flowlex.models.jit.search import Plan, Search
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["JitBandwidth", "ProgramName"]
 
@@ -353,8 +351,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         why = outcome.infeasibility or Infeasibility(outcome.message)
         return Plan(outcome.status, Blocks.empty(), infeasibility=why, message=why.message)
 
-    def details(self) -> list[tuple[str, pd.DataFrame]]:
+    def details(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Latest arrival times, for `flowlex show`."""
-        frame = self.grid.latest.to_frame()
-        frame["planned"] = np.isin(np.arange(len(frame)), self.grid.transfer)
-        return [("Latest arrival times", frame.drop(columns=["rank"]))]
+        columns = self.grid.latest.to_columns()
+        planned = np.isin(np.arange(len(columns.pop("rank"))), self.grid.transfer)
+        return [("Latest arrival times", {**columns, "planned": planned})]

@@ -191,10 +191,8 @@ class JitSolution(Solution):
             }
         )
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> dict[str, Any]:
         """One row per transfer and slot with a rate: units and Mbit/s."""
-        import pandas as pd
-
         grid, instance = self.grid, self.grid.instance
         runs = self.segments
         length = runs.end - runs.begin
@@ -203,17 +201,15 @@ class JitSolution(Solution):
         units = np.repeat(runs.rate, length)
         names = np.array([grid.name(k) for k in range(grid.count)], dtype=object)
         machines = np.array([m.name for m in instance.machines], dtype=object)
-        return pd.DataFrame(
-            {
-                "transfer": names[row],
-                "sender": machines[grid.sender[row]],
-                "receiver": machines[grid.receiver[row]],
-                "slot": slot,
-                "start_s": grid.seconds(slot),
-                "units": units,
-                "mbps": units * instance.unit_mb * 8 / instance.slot_s,
-            }
-        )
+        return {
+            "transfer": names[row],
+            "sender": machines[grid.sender[row]],
+            "receiver": machines[grid.receiver[row]],
+            "slot": slot,
+            "start_s": grid.seconds(slot),
+            "units": units,
+            "mbps": units * instance.unit_mb * 8 / instance.slot_s,
+        }
 
     @cached_property
     def _background(self) -> tuple[dict[str, Any], Blocks]:

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.balanced_load import balance, greatest_intensity
@@ -116,8 +115,8 @@ def components(grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[n
         heads.append(grid.count + count + side * machines + port[at])
     tail, head = np.concatenate(tails), np.concatenate(heads)
     nodes = grid.count + count + 2 * machines
-    graph = sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(nodes, nodes))
-    return np.asarray(csgraph.connected_components(graph, directed=False)[1][: grid.count], np.int64)
+    graph = scipy.sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(nodes, nodes))
+    return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][: grid.count], np.int64)
 
 
 def port_overload(grid: Grid) -> tuple[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:

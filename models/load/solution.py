@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class PartitionSolution(Solution):
         Exact seconds that another item costs at each node; None where the engine gives no duals.
     """
 
+    row_name: ClassVar[str] = "node"
+
     source: LoadPartitionInstance = field(repr=False)
     capacity: Floats = field(repr=False)
     before: Integers = field(repr=False)
@@ -88,11 +90,10 @@ class PartitionSolution(Solution):
         """Items that change their node."""
         return int(self.moves.sum())
 
-    def _frame(self) -> pd.DataFrame:
+    def _columns(self) -> dict[str, Any]:
         """One row per node: capacity, items before and after, sent, received, expected finish, true finish."""
-        import pandas as pd
-
         columns: dict[str, Any] = {
+            "node": [node.name for node in self.source.nodes],
             "capacity": self.capacity,
             "before": self.before,
             "after": self.after,
@@ -102,7 +103,7 @@ class PartitionSolution(Solution):
         }
         if self.true_finish is not None:
             columns["true_finish_s"] = self.true_finish
-        return pd.DataFrame(columns, index=pd.Index([n.name for n in self.source.nodes], name="node"))
+        return columns
 
     def move_frame(self) -> pd.DataFrame:
         """One row per pair of nodes between which items move: items and seconds."""

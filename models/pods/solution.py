@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -102,6 +102,8 @@ class PlacementSolution(Solution):
         What proves the most of each level and the bound of the balance, as the file states it.
     """
 
+    row_name: ClassVar[str] = "pod"
+
     source: PodInstance = field(repr=False)
     node: Integers = field(repr=False)
     cluster: Cluster | None = field(default=None, repr=False)
@@ -141,29 +143,24 @@ class PlacementSolution(Solution):
                 told[row[index[name]]] = waiting_reason(self.source, self.cluster, index[name])
         return {name: told[row[index[name]]] for name in self.queue}
 
-    def _frame(self) -> pd.DataFrame:
-        """One row per pod: priority, node, cards, moved from, place in the queue, reason for waiting."""
-        import pandas as pd
-
+    def _columns(self) -> dict[str, Any]:
+        """One row per pod: its node and cards, or why it waits."""
         assert self.cluster is not None
         reasons, queue = self.reasons(), {name: i + 1 for i, name in enumerate(self.queue)}
-        rows = []
-        for p, pod in enumerate(self.source.pods):
-            n = int(self.node[p])
-            where = self.source.nodes[n].name if n >= 0 else None
-            cards = self.cluster.used_cards.get(p, ()) if self.cluster.cards else ()
-            rows.append(
-                {
-                    "pod": pod.name,
-                    "priority": pod.priority,
-                    "node": where,
-                    "cards": ", ".join(str(k) for k in sorted(cards)),
-                    "moved_from": pod.node if pod.node not in (None, where) else None,
-                    "queue": queue.get(pod.name),
-                    "reason": reasons.get(pod.name, ""),
-                }
-            )
-        return pd.DataFrame(rows).set_index("pod") if rows else pd.DataFrame()
+        pods, nodes = self.source.pods, self.source.nodes
+        where = [nodes[n].name if n >= 0 else None for n in self.node.tolist()]
+        cards = [self.cluster.used_cards.get(p, ()) if self.cluster.cards else () for p in range(len(pods))]
+        return {
+            "pod": [pod.name for pod in pods],
+            "priority": [pod.priority for pod in pods],
+            "node": where,
+            "cards": [", ".join(map(str, sorted(held))) for held in cards],
+            "moved_from": [
+                pod.node if pod.node not in (None, node) else None for pod, node in zip(pods, where, strict=True)
+            ],
+            "queue": [queue.get(pod.name) for pod in pods],
+            "reason": [reasons.get(pod.name, "") for pod in pods],
+        }
 
     def node_frame(self) -> pd.DataFrame:
         """One row per node: pods, load, and used share of GPU memory, cores and memory."""

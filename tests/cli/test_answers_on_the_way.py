@@ -20,7 +20,7 @@ from flowlex.formulations.lexicographic import network
 from flowlex.formulations.outcome import Status
 from flowlex.instances import generate, write_instance
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_bytes
+from flowlex.instances.storage import read_bytes
 from flowlex.models import model_for
 from flowlex.models.flow.model import FlowScheduling
 

@@ -46,18 +46,16 @@ def toy_generator():
         assert isinstance(instance, NetworkInstance)
         return instance
 
-    before = dict(GENERATORS)
     generator("toy")(toy)
     yield
-    GENERATORS.clear()
-    GENERATORS.update(before)
+    del GENERATORS["toy"]
 
 
 def test_version_names_every_solver(run):
     result = run("--version")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"flowlex {importlib.metadata.version('flowlex')}\n")
-    for name in ("python", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy", "pylmcf", "pydantic", "HiGHS"):
+    for name in ("python", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy", "pylmcf", "pydantic"):
         assert re.search(rf"(?m)^  {name} +\d+\.\d+", result.stdout), name
 
 
@@ -140,11 +138,9 @@ def test_show(run, write):
 
 
 def test_show_prints_the_tables_of_a_model(run, write, monkeypatch):
-    import pandas as pd
-
     from flowlex.models.min_cost_flow import MinCostFlow
 
-    frame = pd.DataFrame({"lat": range(30)}, index=pd.Index([f"n{i}" for i in range(30)], name="node"))
+    frame = {"node": [f"n{i}" for i in range(30)], "lat": range(30)}
     monkeypatch.setattr(MinCostFlow, "details", lambda self: [("Latest arrival times", frame)])
     write("a.json")
     result = run("show", "a.json")

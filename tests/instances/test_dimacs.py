@@ -21,8 +21,8 @@ from flowlex.instances.dimacs import (
     looks_like_dimacs,
     parse_dimacs,
 )
-from flowlex.instances.files import read_bytes
 from flowlex.instances.network import UNBOUNDED
+from flowlex.instances.storage import read_bytes
 
 TEXT = """c two sources, two sinks, a parallel arc, a self-loop, an isolated node
 c

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 
-from flowlex.instances import Instance, InstanceError, generate, kinds, read_instance
+from flowlex.instances import Instance, InstanceError, extensions, generate, kinds, read_instance
 from flowlex.instances.extensions import instance_class
-from flowlex.instances.generators import GENERATORS, all_generators
+from flowlex.instances.generators import GENERATORS, all_generators, registry
 from flowlex.instances.importers import importers
 from flowlex.instances.library import library
 
@@ -58,6 +60,17 @@ def installed(tmp_path, monkeypatch):
     Instance.registry.pop("knapsack-of-a-test", None)
     GENERATORS.pop("knapsack-tiny", None)
     sys.modules.pop("knapsack_of_a_test", None)
+
+
+def test_every_kind_and_generator_of_ours_is_in_the_table_that_finds_it():
+    for folder in ("instances", "instances.generators"):
+        package = importlib.import_module(f"flowlex.{folder}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    ours = {kind for kind, cls in Instance.registry.items() if cls.__module__.startswith("flowlex.")}
+    assert ours == set(extensions._KINDS)
+    ours = {name for name, spec in GENERATORS.items() if spec.function.__module__.startswith("flowlex.")}
+    assert ours == set(registry._OWN)
 
 
 def test_kinds_are_known_without_importing_their_modules_first():

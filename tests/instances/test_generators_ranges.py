@@ -6,11 +6,11 @@ import pytest
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.generators import generate
-from flowlex.instances.generators.registry import GENERATORS
+from flowlex.instances.generators.registry import all_generators
 
 SIZES = [
     (name, key)
-    for name, spec in sorted(GENERATORS.items())
+    for name, spec in all_generators().items()
     for key, parameter in spec.parameters.items()
     if type(parameter.default) is int and parameter.default > 0
 ]

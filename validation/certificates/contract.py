@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from flowlex.instances.base import Instance
+from flowlex.instances.docstrings import describe
 from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.numbers import Number, agrees
@@ -84,13 +85,13 @@ class SolutionError(ValueError):
 class Strict(BaseModel):
     """A piece of a solution file: no unknown fields, no number that is not finite, nothing converted."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class Document(Strict):
     """A solution file. Numbers are exact: whole, decimal, or the text of a fraction such as ``"6063/5"``."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe)
 
     kind: str
     """Kind of the instance, then ``-solution``."""

@@ -17,7 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_bytes, read_instance
+from flowlex.instances.files import read_instance
+from flowlex.instances.storage import read_bytes
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
 from flowlex.validation.unimodularity.model_files import model_matrix, open_model
 from flowlex.validation.unimodularity.sources import matrix_of, with_bounds

@@ -11,8 +11,7 @@ from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.priority import LOWEST
-from flowlex.models.flow.live.known import EventError
-from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.state import EventError, LiveState
 
 __all__ = ["Intake", "Timed"]
 

@@ -32,7 +32,7 @@ def test_latest_arrival_times_of_the_paper() -> None:
     assert latest.trans_s.tolist() == [4, 8, 8, 4]
     assert latest.offset_s.tolist() == [4, 4 + 1 + 8, 4 + 1 + 8, 13 + 2 + 4]
     assert latest.rank.tolist() == [0, 1, 2, 3]
-    assert latest.to_frame()["latest_s"].tolist() == [4, 13, 13, 19]
+    assert latest.to_columns()["latest_s"].tolist() == [4, 13, 13, 19]
 
 
 def two_transfers(gap: float, arrival: float = 0.0, **changes: Any) -> JitInstance:

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+import scipy
 
 from flowlex.instances.flow import Constraint
 from flowlex.validation.certificates.flow.goals import Problem
@@ -131,7 +130,9 @@ def _exchanges(
     arcs += [(kind + k, sink, n) for k, n in enumerate(slots)]
     tail, head, room = np.array(arcs, np.int64).reshape(-1, 3).T
     shape = (sink + 1, sink + 1)
-    found = maximum_flow(coo_array((room.astype(np.int32), (tail, head)), shape=shape).tocsr(), 0, sink)
+    found = scipy.sparse.csgraph.maximum_flow(
+        scipy.sparse.coo_array((room.astype(np.int32), (tail, head)), shape=shape).tocsr(), 0, sink
+    )
     if found.flow_value != sum(share):
         yield -1, frozenset(), False
         return
@@ -139,7 +140,7 @@ def _exchanges(
     inner = tail > 0
     open_ = np.concatenate((inner & (flow < room), inner & (flow > 0) & (head < sink)))
     both = np.concatenate((tail, head))[open_], np.concatenate((head, tail))[open_]
-    residual = coo_array((np.ones(int(open_.sum()), np.int8), both), shape=shape).tocsr()
+    residual = scipy.sparse.coo_array((np.ones(int(open_.sum()), np.int8), both), shape=shape).tocsr()
     tasks = Counter[int]()
     for (j, _), n in cells.items():
         tasks[j] += n
@@ -152,7 +153,7 @@ def _exchanges(
         into = tuple(sorted({k for c in starts for k in may[c - cell]}))
         for k in into if into not in ways else ():
             if k not in known:
-                reached = breadth_first_order(residual, kind + k, return_predecessors=False)
+                reached = scipy.sparse.csgraph.breadth_first_order(residual, kind + k, return_predecessors=False)
                 losers = frozenset(int(v) - job for v in reached if job <= v < cell)
                 known[k] = losers, bool((reached == sink).any())
         if into not in ways:

@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from flowlex.formulations.arrays import Integers
 
@@ -376,8 +375,8 @@ def _together(count: int, groups: tuple[Integers, ...]) -> Integers:
         heads.append(inverse + offset)
         offset += len(used)
     tail, head = np.concatenate(tails), np.concatenate(heads)
-    graph = sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(offset, offset))
-    return np.asarray(csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
+    graph = scipy.sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(offset, offset))
+    return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
 
 
 def _dot(a: Integers, b: Integers) -> int:

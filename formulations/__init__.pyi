@@ -1,0 +1,13 @@
+from .engines import ENGINES as ENGINES
+from .engines import solve as solve
+from .expression import Expression as Expression
+from .expression import Variables as Variables
+from .flow_network import UNBOUNDED as UNBOUNDED
+from .flow_network import FlowNetwork as FlowNetwork
+from .flow_network import NetworkBuilder as NetworkBuilder
+from .linear_program import LinearProgram as LinearProgram
+from .outcome import EngineError as EngineError
+from .outcome import Infeasibility as Infeasibility
+from .outcome import Outcome as Outcome
+from .outcome import SolveOptions as SolveOptions
+from .outcome import Status as Status

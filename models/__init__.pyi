@@ -1,0 +1,10 @@
+from .answer import Dual as Dual
+from .answer import ModelError as ModelError
+from .answer import Solution as Solution
+from .base import Model as Model
+from .base import Run as Run
+from .mathematics import Equation as Equation
+from .mathematics import Symbol as Symbol
+from .registry import compare as compare
+from .registry import model_for as model_for
+from .registry import solve as solve
