@@ -14,6 +14,7 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.reading import waiting_reason
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.service.core import Document, RefusedEvent
@@ -103,7 +104,7 @@ class ClusterCore:
             live = self.scheduler.state.task(name)
         except EventError as error:
             raise KeyError(name) from error
-        reason = None if live.machine is not None else self.scheduler.state.reason(name)
+        reason = None if live.machine is not None else waiting_reason(self.scheduler.state, name)
         return {"task": name, "job": live.job, "machine": live.machine, "reason": reason}
 
     def explain(self, name: str) -> Document:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
@@ -115,9 +116,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         if not state.status.has_answer:
             return state.plan(bands.largest)
         over = overfull(grid, state.blocks)
-        if search.load == "pair" and state.blocks.whole and (over[0].any() or over[1].any()):
-            state.blocks = settle(grid, state.blocks, over, ~staged_ones)
-            over = overfull(grid, state.blocks)
+        over = _settled(state, over, active, staged_ones)
         new = (over[0] & ~active[0], over[1] & ~active[1])
         if not new[0].any() and not new[1].any():
             break
@@ -130,6 +129,24 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         proofs = band_proofs(grid, bands, search.load, settled)
         state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
     return state.plan(bands.largest)
+
+
+def _settled(state: SearchState, over: Ports, active: Ports, staged_ones: NDArray[np.bool_]) -> Ports:
+    """Settle what shares ports that are over with what programs have planned, which need not be solved anew then.
+
+    Returns the ports that are over. Ports that are constraints stay within their capacity, or nothing is changed.
+    """
+    grid, blocks = state.grid, state.blocks
+    if state.search.load != "pair" or not blocks.whole or not (over[0].any() or over[1].any()):
+        return over
+    labels = components(grid, "pair", (active[0] | over[0], active[1] | over[1]))
+    beside = np.isin(labels, labels[staged_ones]) & ~staged_ones
+    changed = settle(grid, blocks, (over[0] | active[0], over[1] | active[1]), beside)
+    after = overfull(grid, changed)
+    if (after[0] & active[0]).any() or (after[1] & active[1]).any():
+        return over
+    state.blocks = changed
+    return after
 
 
 def _explain(grid: Grid, members: Integers, search: Search) -> str:

@@ -14,13 +14,14 @@ from flowlex.formulations.sessions.residual import ENDLESS
 from flowlex.models.flow.blocks import base_of, hand_out
 from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.layout import Blocks, Path
-from flowlex.models.flow.live.network import LiveNetwork, Session, _Group
+from flowlex.models.flow.live.network import LiveNetwork
+from flowlex.models.flow.live.parts import GroupNode, Session
 
 __all__ = ["AllButNetwork"]
 
 
 @dataclass(slots=True, eq=False)
-class _Tree(_Group):
+class _Tree(GroupNode):
     """Blocks of the machines of one spot; the arcs to machines are those from the innermost blocks."""
 
     blocks: Blocks = field(default_factory=Blocks)
@@ -36,7 +37,7 @@ class _Tree(_Group):
 
 
 @dataclass(slots=True, eq=False)
-class _AllBut(_Group):
+class _AllBut(GroupNode):
     """A group with an arc to each block, or machine, of a cover of all but its holes."""
 
     tree: _Tree | None = None
@@ -49,7 +50,7 @@ class _AllBut(_Group):
         return any(tag.startswith("rack:") for tag in self.spot.lacks)
 
     @property
-    def books(self) -> _Group:
+    def books(self) -> GroupNode:
         """Those of its tree."""
         assert self.tree is not None
         return self.tree
@@ -83,7 +84,7 @@ class AllButNetwork(LiveNetwork):
             self._mend(tree, name)
         super().remove_machine(name)
 
-    def _group(self, spot: Spot) -> _Group:
+    def _group(self, spot: Spot) -> GroupNode:
         base = base_of(spot)
         if base is None or spot in self.groups:
             return super()._group(spot)
@@ -97,7 +98,7 @@ class AllButNetwork(LiveNetwork):
         self._enter(group)
         return group
 
-    def _dissolve(self, group: _Group) -> None:
+    def _dissolve(self, group: GroupNode) -> None:
         if not isinstance(group, _AllBut):
             super()._dissolve(group)
             return
@@ -207,10 +208,12 @@ class AllButNetwork(LiveNetwork):
         target = self.tasks[name].target
         return isinstance(target, Spot) and self.cluster.meets(machine, target)
 
-    def _suits(self, group: _Group, name: str, machine: str) -> bool:
+    def _suits(self, group: GroupNode, name: str, machine: str) -> bool:
         return not isinstance(group, _Tree) or self._fits(name, machine)
 
-    def _spread(self, group: _Group, rest: Iterable[str], room: dict[str, int], before: dict[str, str | None]) -> None:
+    def _spread(
+        self, group: GroupNode, rest: Iterable[str], room: dict[str, int], before: dict[str, str | None]
+    ) -> None:
         """Hand out what is left: each task to a machine that it does not leave out."""
         rest = list(rest)
         if not isinstance(group, _Tree):

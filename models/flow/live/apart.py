@@ -11,7 +11,7 @@ from __future__ import annotations
 from flowlex.formulations.arrays import Integers
 from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.live.all_but import AllButNetwork
-from flowlex.models.flow.live.network import Session, _Group
+from flowlex.models.flow.live.parts import GroupNode, Session
 from flowlex.models.flow.offers import only_machine, single_file
 
 __all__ = ["ApartNetwork"]
@@ -50,7 +50,7 @@ class ApartNetwork(AllButNetwork):
                 self._reach.pop((once, name), None)
             self.session.remove_node(group.node)
 
-    def _group(self, spot: Spot) -> _Group:
+    def _group(self, spot: Spot) -> GroupNode:
         group = self.groups.get(spot)
         if group is not None:
             return group
@@ -58,7 +58,7 @@ class ApartNetwork(AllButNetwork):
             self.apart.setdefault(spot.once, {})[spot] = None
         return super()._group(spot)
 
-    def _link(self, group: _Group, name: str) -> None:
+    def _link(self, group: GroupNode, name: str) -> None:
         spot = group.spot
         if not spot.once:
             super()._link(group, name)
@@ -84,7 +84,7 @@ class ApartNetwork(AllButNetwork):
         group = self.groups[spot]
         self.session.change_arc(group.arcs[name], group.node, self._head(spot, name), 1, 0)
 
-    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None]) -> None:
+    def _assign(self, group: GroupNode, flow: Integers, before: dict[str, str | None]) -> None:
         machine = only_machine(group.spot) if group.spot.once else None
         if machine is None:
             super()._assign(group, flow, before)

@@ -16,6 +16,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
+from flowlex.models.flow.live.reading import present_instance, present_score, waiting_reason
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.solution import FlowSolution
@@ -39,7 +40,7 @@ def audited(state: LiveState, options: dict[str, Any]) -> FlowSolution:
     if not isinstance(session, NetworkSession):
         raise ModelError("a scheduler that solves stages one by one has no prices; solve its `instance()` instead")
     session.solve()  # what was placed has its credit for staying now, which leaves it the best
-    instance, score = state.instance(), state.score()
+    instance, score = present_instance(state), present_score(state)
     kept = {name: options[name] for name in ("wait_cost", "scale", "lexicographic")}
     model = FlowScheduling(instance, goals=state.goals, **kept)
     weights = _weights(state)
@@ -60,7 +61,7 @@ def audited(state: LiveState, options: dict[str, Any]) -> FlowSolution:
         scale=state.rules.scale.factor,
         weights=weights,
         machine_of=running,
-        waiting={name: state.reason(name) for name, task in state.tasks.items() if task.machine is None},
+        waiting={name: waiting_reason(state, name) for name, task in state.tasks.items() if task.machine is None},
         score=score,
         shares=_shares(state),
         slots={machine.name: machine.slots for machine in instance.machines},

@@ -8,7 +8,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import PATH_COST_LIMIT, NetworkSession, load_kernels
 from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.models.base import ModelError
-from flowlex.models.flow.live.network import Session
+from flowlex.models.flow.live.parts import Session
 from flowlex.models.flow.order import StrictOrder
 from flowlex.validation.certificates import Certificate, Check
 

@@ -25,7 +25,9 @@ from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.models.base import ModelError
 from flowlex.models.flow.live.engines import solved_costs
-from flowlex.models.flow.live.state import EventError, LiveState
+from flowlex.models.flow.live.known import EventError
+from flowlex.models.flow.live.reading import waiting_reason
+from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 
 __all__ = ["Explanation", "explain_task"]
@@ -158,7 +160,7 @@ def explain_task(state: LiveState, name: str, placed_without: Callable[[str], bo
         raise EventError(f"task {name!r} {where}; only what waits is explained")
     if not network.could_run(name):
         remedy = "add or relabel a machine so that it meets this, or submit the task with another placement"
-        return Explanation(name, view.job, "placement", state.reason(name), remedy)
+        return Explanation(name, view.job, "placement", waiting_reason(state, name), remedy)
     residual = _Residual.of(session, task.wait_arc)
     out, job = residual.cheapest(task.node), network.jobs[view.job].node
     if not out.reached[job]:
@@ -245,7 +247,7 @@ def _words(
         less = Fraction(price - 1, state.rules.scale.factor)
         worth = f"waiting costs {less} less than its cheapest place, {machine!r}, with what moves for it"
         return "worth", worth, "lower its cost there, or raise what waiting costs (wait_cost)"
-    said = state.reason(name)
+    said = waiting_reason(state, name)
     jobs = {state.tasks[other].job for other in stops}
     if said == SHARE_USED or (state.rules.shares is not None and price is None):
         job = state.jobs[view.job].job

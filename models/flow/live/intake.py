@@ -11,7 +11,8 @@ from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.priority import LOWEST
-from flowlex.models.flow.live.state import EventError, LiveState
+from flowlex.models.flow.live.known import EventError
+from flowlex.models.flow.live.state import LiveState
 
 __all__ = ["Intake", "Timed"]
 

@@ -1,131 +1,26 @@
-"""The live network of the flow scheduler: what its arcs mean, and who runs where after each optimum.
-
-All work here is proportional to what changed. Tasks that run through a group of machines are told apart by
-bookkeeping: the group's flow to a machine says how many of its tasks run there, and those that ran there before
-stay there first.
-"""
+"""The live network of the flow scheduler: what its arcs mean. All work here is proportional to what changed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
-
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.sessions.network import Violations
-from flowlex.formulations.sessions.residual import ENDLESS
 from flowlex.models.flow.goals.base import ClusterView, Spot
+from flowlex.models.flow.live.books import Books
+from flowlex.models.flow.live.parts import GroupNode, JobBounds, JobNode, MachineNode, Session, Target, TaskNode
 
-__all__ = ["JobBounds", "LiveNetwork", "Session"]
-
-Target = str | Spot
-
-
-class Session(Protocol):
-    """What the live network needs of an engine; see `NetworkSession`."""
-
-    def add_node(self) -> int: ...
-    def remove_node(self, node: int) -> None: ...
-    def add_arc(self, tail: int, head: int, capacity: int, cost: int) -> int: ...
-    def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None: ...
-    def remove_arc(self, slot: int) -> None: ...
-    def add_supply(self, node: int, amount: int) -> None: ...
-    def solve(self, *, cold: bool = False) -> None: ...
-    def take_touched(self) -> tuple[Integers, Integers]: ...
-    def violations(self) -> Violations: ...
-    @property
-    def flow(self) -> Integers: ...
-    @property
-    def objective(self) -> int: ...
+__all__ = ["LiveNetwork"]
 
 
-@dataclass(frozen=True)
-class JobBounds:
-    """Bounds of a job's waiting tasks, and what each costs: ``must`` wait, ``free`` may, ``short`` more should not."""
-
-    must: int
-    free: int
-    short: int
-    wait_cost: int
-    short_cost: int
-
-
-@dataclass(slots=True)
-class _Task:
-    node: int
-    job: str
-    wait_arc: int
-    wait_cost: int
-    arcs: dict[Target, tuple[int, int]]
-    target: Target | None = None  # where its unit goes, None when it waits
-    machine: str | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Group:
-    spot: Spot
-    node: int
-    arcs: dict[str, int] = field(default_factory=dict)
-    held: dict[str, dict[str, None]] = field(default_factory=dict)  # machine: its tasks, in order of arrival
-    loose: dict[str, None] = field(default_factory=dict)
-    spare: set[str] = field(default_factory=set)
-    users: int = 0  # tasks with an arc to it
-
-    @property
-    def books(self) -> _Group:
-        """The group that keeps the books of its tasks."""
-        return self
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it reaches no machine."""
-        return not self.arcs
-
-    def units(self, machine: str, flow: Integers) -> int:
-        """Tasks that it sends to a machine."""
-        arc = self.arcs.get(machine)
-        return 0 if arc is None else int(flow[arc])
-
-
-@dataclass(slots=True)
-class _Machine:
-    node: int
-    slots: int
-    arcs: list[tuple[int, int, int]]
-    groups: dict[Spot, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Job:
-    node: int
-    bounds: JobBounds
-    share_arc: int
-    short_arc: int
-
-
-#: What an arc belongs to: a task, or a group and the machine it leads to.
-Owner = str | tuple[_Group, str]
-
-
-class LiveNetwork:
-    """Tasks, jobs, machines and groups as slots of a session."""
+class LiveNetwork(Books):
+    """Tasks, jobs, machines and groups come, change and go."""
 
     def __init__(self, session: Session, cluster: ClusterView) -> None:
-        self.session = session
-        self.cluster = cluster
-        self.tasks: dict[str, _Task] = {}
-        self.jobs: dict[str, _Job] = {}
-        self.machines: dict[str, _Machine] = {}
-        self.groups: dict[Spot, _Group] = {}
-        self._owner: list[Owner | None] = []
-        self._dirty: dict[str, None] = {}
-        self._stirred: dict[_Group, None] = {}  # groups with spare machines or loose tasks
+        super().__init__(session, cluster)
         self._unused: dict[Spot, None] = {}  # groups that the last task may have left
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
         """Add a machine that the cluster knows already; groups that it belongs to reach it."""
         node = self.session.add_node()
-        machine = _Machine(node, 0, [])
+        machine = MachineNode(node, 0, [])
         self.machines[name] = machine
         for group in list(self.groups.values()):  # linking may make further groups
             if group.books is group and name not in group.arcs and self.cluster.meets(name, group.spot):
@@ -165,21 +60,16 @@ class LiveNetwork:
             self._drop_arc(slot)
         self.session.remove_node(machine.node)
 
-    def _link(self, group: _Group, name: str) -> None:
+    def _link(self, group: GroupNode, name: str) -> None:
         machine = self.machines[name]
         group.arcs[name] = self._new_arc(group.node, machine.node, machine.slots, 0, (group, name))
         machine.groups[group.spot] = None
         self._spare(group, name)
 
-    def _spare(self, group: _Group, machine: str) -> None:
-        """Note that a group may send more or fewer tasks to a machine than before."""
-        group.spare.add(machine)
-        self._stirred[group] = None
-
-    def _group(self, spot: Spot) -> _Group:
+    def _group(self, spot: Spot) -> GroupNode:
         group = self.groups.get(spot)
         if group is None:
-            group = self.groups[spot] = _Group(spot, self.session.add_node())
+            group = self.groups[spot] = GroupNode(spot, self.session.add_node())
             for name in self.cluster.members(spot):
                 if name in self.machines:
                     self._link(group, name)
@@ -195,7 +85,7 @@ class LiveNetwork:
             share = self._new_arc(node, 0, bounds.free, bounds.wait_cost, None)
             short = self._new_arc(node, 0, bounds.short, bounds.short_cost, None)
             session.add_supply(node, -bounds.must)
-            self.jobs[name] = _Job(node, bounds, share, short)
+            self.jobs[name] = JobNode(node, bounds, share, short)
             return
         old = job.bounds
         if old == bounds:
@@ -222,7 +112,7 @@ class LiveNetwork:
         """Add a waiting task; its job must be in."""
         node = self.session.add_node()
         wait = self._new_arc(node, self.jobs[job].node, 1, wait_cost, name)
-        self.tasks[name] = _Task(node, job, wait, wait_cost, {})
+        self.tasks[name] = TaskNode(node, job, wait, wait_cost, {})
         self.reprice(name, offers, wait_cost)
         self.session.add_supply(node, 1)
         self._dirty[name] = None
@@ -240,7 +130,7 @@ class LiveNetwork:
             place = self.machines[target] if isinstance(target, str) else self._group(target)
             head = place.node
             if present is None:
-                if isinstance(place, _Group):
+                if isinstance(place, GroupNode):
                     place.users += 1
                 task.arcs[target] = (self._new_arc(task.node, head, 1, cost, name), cost)
             else:
@@ -283,7 +173,7 @@ class LiveNetwork:
             del self.groups[spot]
             self._stirred.pop(group, None)
 
-    def _dissolve(self, group: _Group) -> None:
+    def _dissolve(self, group: GroupNode) -> None:
         for name, arc in group.arcs.items():
             self._drop_arc(arc)
             del self.machines[name].groups[group.spot]
@@ -293,106 +183,8 @@ class LiveNetwork:
         """Whether any machine of the cluster, full or not, meets a task's requirements."""
         return any(isinstance(t, str) or not self.groups[t].is_empty for t in self.tasks[name].arcs)
 
-    # Answers ---------------------------------------------------------------------------------------------------
-    def owner(self, slot: int) -> Owner | None:
-        """The task, or the group and machine, that an arc belongs to."""
-        return self._owner[slot]
-
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Tasks whose machine is another than at the last call: (then, now)."""
-        flow = self.session.flow
-        dirty, self._dirty = self._dirty, {}
-        for slot in self.session.take_touched()[0].tolist():
-            owner = self._owner[slot]
-            if isinstance(owner, str):
-                dirty[owner] = None
-            elif owner is not None:
-                self._spare(*owner)
-        before: dict[str, str | None] = {}
-        for name in dirty:
-            task = self.tasks.get(name)
-            if task is None:
-                continue
-            target = next((t for t, (slot, _) in task.arcs.items() if flow[slot]), None)
-            before[name] = task.machine
-            if isinstance(target, Spot) and target == task.target:
-                continue
-            self._leave(name, task)
-            task.target = target
-            if isinstance(target, Spot):
-                books = self.groups[target].books
-                books.loose[name] = None
-                self._stirred[books] = None
-            else:
-                task.machine = target
-        stirred, self._stirred = self._stirred, {}
-        for group in stirred:
-            self._assign(group, flow, before)
+        changes = super().read_changes()
         self._free()
-        return {
-            name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
-        }
-
-    def _leave(self, name: str, task: _Task) -> None:
-        if not isinstance(task.target, Spot):
-            return
-        group = self.groups[task.target].books
-        group.loose.pop(name, None)
-        if task.machine is not None and name in group.held.get(task.machine, {}):
-            del group.held[task.machine][name]
-            self._spare(group, task.machine)
-
-    def _assign(self, group: _Group, flow: Integers, before: dict[str, str | None]) -> None:
-        """Hand the group's tasks to the machines its flow goes to, moving as few as possible."""
-        room: dict[str, int] = {}
-        for name in sorted(group.spare):
-            held = group.held.setdefault(name, {})
-            units = group.units(name, flow)
-            while len(held) > units:
-                group.loose[held.popitem()[0]] = None
-            if units > len(held):
-                room[name] = units - len(held)
-            if not held:
-                del group.held[name]
-        group.spare.clear()
-        loose, group.loose = list(group.loose), {}
-        rest = []
-        for name in loose:
-            machine = before.setdefault(name, self.tasks[name].machine)
-            if machine is not None and room.get(machine, 0) and self._suits(group, name, machine):
-                room[machine] -= 1
-                self._hold(group, machine, name)
-            else:
-                rest.append(name)
-        self._spread(group, rest, room, before)
-
-    def _spread(self, group: _Group, rest: list[str], room: dict[str, int], before: dict[str, str | None]) -> None:
-        """Hand out what is left: any task can take any place."""
-        free = [machine for machine, units in room.items() for _ in range(units)]
-        assert len(free) == len(rest), f"group {group.spot}: {len(rest)} tasks for {len(free)} units of flow"
-        for name, machine in zip(rest, free, strict=True):
-            self._hold(group, machine, name)
-
-    def _suits(self, group: _Group, name: str, machine: str) -> bool:
-        """Whether a task of a group can take one of the group's places; a task that runs there already mostly can."""
-        return True
-
-    def _hold(self, group: _Group, machine: str, name: str) -> None:
-        group.held.setdefault(machine, {})[name] = None
-        self.tasks[name].machine = machine
-
-    # Slots -----------------------------------------------------------------------------------------------------
-    def _new_arc(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None) -> int:
-        slot = self.session.add_arc(tail, head, capacity, cost)
-        while len(self._owner) <= slot:
-            self._owner.append(None)
-        self._owner[slot] = owner
-        return slot
-
-    def _drop_arc(self, slot: int) -> None:
-        self.session.remove_arc(slot)
-        self._owner[slot] = None
-
-
-#: Capacity of a job's waiting arc when nothing bounds it.
-UNBOUND = ENDLESS
+        return changes

@@ -30,7 +30,9 @@ from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import EngineChoice, Method, make_session, plan_stages, prove
 from flowlex.models.flow.live.explain import Explanation, explain_task
 from flowlex.models.flow.live.intake import Intake, Timed
-from flowlex.models.flow.live.state import EventError, LiveState
+from flowlex.models.flow.live.known import EventError
+from flowlex.models.flow.live.reading import present_instance, present_score, waiting_reason
+from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.switching import rebuild, switch_goals
 from flowlex.models.flow.order import StrictOrder
 from flowlex.models.flow.solution import FlowSolution, Score
@@ -228,7 +230,7 @@ class FlowScheduler(Intake):
                 moved.append((name, old, new, self._why.get(name, "all places together are cheaper so")))
         for name, (_, new) in changes.items():
             self.state.settle(name, new)
-        waiting = [(n, self.state.reason(n)) for n in self.state.fresh if self.state.tasks[n].machine is None]
+        waiting = [(n, waiting_reason(self.state, n)) for n in self.state.fresh if self.state.tasks[n].machine is None]
         self.state.fresh.clear()
         self._why.clear()
         return tuple(placed), tuple(moved), tuple(stopped), tuple(waiting)
@@ -244,7 +246,9 @@ class FlowScheduler(Intake):
 
     def waiting(self) -> dict[str, str]:
         """Reason by waiting task."""
-        return {name: self.state.reason(name) for name, task in self.state.tasks.items() if task.machine is None}
+        return {
+            name: waiting_reason(self.state, name) for name, task in self.state.tasks.items() if task.machine is None
+        }
 
     def explain(self, task: str) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
@@ -271,7 +275,7 @@ class FlowScheduler(Intake):
 
     def score(self) -> Score:
         """What the last step minimised."""
-        return self.state.score()
+        return present_score(self.state)
 
     def audit(self) -> FlowSolution:
         """The schedule of the last step as a solution, certified from the instance instead of the network.
@@ -294,7 +298,7 @@ class FlowScheduler(Intake):
 
     def instance(self) -> FlowInstance:
         """The present state as an instance."""
-        return self.state.instance()
+        return present_instance(self.state)
 
 
 def _lasting(goals: Iterable[Goal]) -> tuple[Goal, ...]:

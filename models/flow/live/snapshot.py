@@ -30,9 +30,10 @@ from flowlex.models.flow.layout import Layout
 from flowlex.models.flow.live.all_but import _AllBut, _Tree
 from flowlex.models.flow.live.apart import ApartNetwork
 from flowlex.models.flow.live.clock import elapsed_s
-from flowlex.models.flow.live.network import JobBounds, LiveNetwork, Owner, _Group, _Job, _Machine, _Task
+from flowlex.models.flow.live.known import LiveJob, LiveTask
+from flowlex.models.flow.live.network import LiveNetwork
+from flowlex.models.flow.live.parts import GroupNode, JobBounds, JobNode, MachineNode, Owner, TaskNode
 from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.models.flow.live.state import LiveJob, LiveTask
 
 __all__ = ["load_scheduler", "save_scheduler"]
 
@@ -117,7 +118,7 @@ def _of_network(network: ApartNetwork) -> dict[str, Any]:
     }
 
 
-def _of_group(group: _Group) -> list[Any]:
+def _of_group(group: GroupNode) -> list[Any]:
     spot, held = group.spot, {m: list(h) for m, h in group.held.items()}
     tags = sorted(spot.has), sorted(spot.lacks), spot.once
     return [*tags, group.node, group.arcs, held, list(group.loose), sorted(group.spare)]
@@ -212,14 +213,14 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
 
 def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
     for name, (node, slots, arcs) in document["machine_slots"].items():
-        network.machines[name] = _Machine(node, slots, [(a, b, c) for a, b, c in arcs])
+        network.machines[name] = MachineNode(node, slots, [(a, b, c) for a, b, c in arcs])
     spots = _fill_groups(network, document)
 
     def target(value: Any) -> str | Spot | None:
         return spots[value] if isinstance(value, int) else value
 
     for name, (node, share, short, bounds) in document["job_slots"].items():
-        network.jobs[name] = _Job(node, JobBounds(*bounds), share, short)
+        network.jobs[name] = JobNode(node, JobBounds(*bounds), share, short)
     for name, (node, wait_arc, wait_cost, at, machine, arcs) in document["task_slots"].items():
         made: dict[str | Spot, tuple[int, int]] = {}
         for key, slot, cost in arcs:
@@ -229,7 +230,7 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
             if isinstance(found, Spot):
                 network.groups[found].users += 1
             _own(network, slot, name)
-        network.tasks[name] = _Task(node, "", wait_arc, wait_cost, made, target(at), machine)
+        network.tasks[name] = TaskNode(node, "", wait_arc, wait_cost, made, target(at), machine)
         _own(network, wait_arc, name)
     for job_document, tasks in document["jobs"]:
         for name in tasks:
@@ -253,7 +254,7 @@ def _fill_groups(network: ApartNetwork, document: dict[str, Any]) -> list[Spot]:
             tree.holed[spots[number]] = _AllBut(spots[number], document["groups"][number][3], tree=tree)
     for number, (spot, given) in enumerate(zip(spots, document["groups"], strict=True)):
         base = base_of(spot)
-        group = network.groups[spot] = _Group(spot, given[3]) if base is None else network.trees[base].holed[spot]
+        group = network.groups[spot] = GroupNode(spot, given[3]) if base is None else network.trees[base].holed[spot]
         if isinstance(group, _AllBut):
             network.fill_entries(group, {tuple(path): slot for path, slot in document["entries"][str(number)]})
             continue
@@ -267,7 +268,7 @@ def _fill_groups(network: ApartNetwork, document: dict[str, Any]) -> list[Spot]:
     return spots
 
 
-def _fill_group(network: ApartNetwork, group: _Group, given: list[Any]) -> None:
+def _fill_group(network: ApartNetwork, group: GroupNode, given: list[Any]) -> None:
     """Books and arcs to machines."""
     group.arcs, held, loose, spare = given[4:8]
     group.held = {machine: dict.fromkeys(tasks) for machine, tasks in held.items()}

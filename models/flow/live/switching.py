@@ -7,7 +7,7 @@ from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.live.clock import Clock
-from flowlex.models.flow.live.network import Session
+from flowlex.models.flow.live.parts import Session
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import TOP_CLASS, StrictOrder

@@ -14,7 +14,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
 
-Flow = tuple[int, int, int, int, int]  # sender, receiver, units, first slot, end
+Flow = tuple[int, int, int, int, float]  # sender, receiver, units, first slot, end (rounded down)
 
 
 def made(capacity: list[int], flows: list[Flow]) -> JitInstance:
@@ -122,7 +122,7 @@ def test_the_instance_that_was_called_infeasible() -> None:
         assert other.sorted_loads[0] == pytest.approx(3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems(), st.sampled_from(["pair", "port"]), st.sampled_from(OPTIONS))
 @example(ISSUE, "port", {})
 def test_strict_windows(problem: tuple[list[int], list[Flow]], load: Any, options: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def test_strict_windows(problem: tuple[list[int], list[Flow]], load: Any, option
     assert solution.certificate is not None and solution.certificate.ok
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems(), st.sampled_from(["pair", "port"]), st.sampled_from(OPTIONS))
 def test_elastic_windows(problem: tuple[list[int], list[Flow]], load: Any, options: dict[str, Any]) -> None:
     capacity, flows = problem
@@ -148,6 +148,16 @@ def test_elastic_windows(problem: tuple[list[int], list[Flow]], load: Any, optio
     assert solution.status is Status.OPTIMAL
     assert (solution.lateness, levels(solution, max(capacity))) == expected
     assert solution.certificate is not None and solution.certificate.ok
+
+
+def test_units_are_not_moved_into_ports_that_are_constraints() -> None:
+    """What two pairs leave open fits one port together only; moved by a port of one unit, it broke the other."""
+    problem = made([1, 2, 2], [(0, 1, 1, 0, 6), (2, 0, 4, 2, 9), (1, 2, 2, 1, 1.4), (0, 2, 2, 0, 6)])
+    machines = (("m0", 1, 1), ("m1", 4, 2), ("m2", 1, 2))
+    ports = tuple(Machine(name=name, out_mbps=8.0 * out, in_mbps=8.0 * into) for name, out, into in machines)
+    solution = JitBandwidth(problem.model_copy(update={"machines": ports}), share=1.0).solve("highs")
+    assert (solution.lateness, solution.sorted_loads.tolist()) == (2, [2, 1, 1, 1, 1, 1, 1, 1])
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
 
 
 def test_lateness_counts_from_the_due_time() -> None:

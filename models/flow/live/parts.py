@@ -1,0 +1,104 @@
+"""What the live network is made of: vertices of tasks, jobs, machines and groups with their arcs, and the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.sessions.network import Violations
+from flowlex.formulations.sessions.residual import ENDLESS
+from flowlex.models.flow.goals.base import Spot
+
+__all__ = ["UNBOUND", "GroupNode", "JobBounds", "JobNode", "MachineNode", "Owner", "Session", "Target", "TaskNode"]
+
+#: Capacity of a job's waiting arc when nothing bounds it.
+UNBOUND = ENDLESS
+
+Target = str | Spot
+
+
+class Session(Protocol):
+    """What the live network needs of an engine; see `NetworkSession`."""
+
+    def add_node(self) -> int: ...
+    def remove_node(self, node: int) -> None: ...
+    def add_arc(self, tail: int, head: int, capacity: int, cost: int) -> int: ...
+    def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None: ...
+    def remove_arc(self, slot: int) -> None: ...
+    def add_supply(self, node: int, amount: int) -> None: ...
+    def solve(self, *, cold: bool = False) -> None: ...
+    def take_touched(self) -> tuple[Integers, Integers]: ...
+    def violations(self) -> Violations: ...
+    @property
+    def flow(self) -> Integers: ...
+    @property
+    def objective(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class JobBounds:
+    """Bounds of a job's waiting tasks, and what each costs: ``must`` wait, ``free`` may, ``short`` more should not."""
+
+    must: int
+    free: int
+    short: int
+    wait_cost: int
+    short_cost: int
+
+
+@dataclass(slots=True)
+class TaskNode:
+    node: int
+    job: str
+    wait_arc: int
+    wait_cost: int
+    arcs: dict[Target, tuple[int, int]]
+    target: Target | None = None  # where its unit goes, None when it waits
+    machine: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class GroupNode:
+    spot: Spot
+    node: int
+    arcs: dict[str, int] = field(default_factory=dict)
+    held: dict[str, dict[str, None]] = field(default_factory=dict)  # machine: its tasks, in order of arrival
+    loose: dict[str, None] = field(default_factory=dict)
+    spare: set[str] = field(default_factory=set)
+    users: int = 0  # tasks with an arc to it
+
+    @property
+    def books(self) -> GroupNode:
+        """The group that keeps the books of its tasks."""
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it reaches no machine."""
+        return not self.arcs
+
+    def units(self, machine: str, flow: Integers) -> int:
+        """Tasks that it sends to a machine."""
+        arc = self.arcs.get(machine)
+        return 0 if arc is None else int(flow[arc])
+
+
+@dataclass(slots=True)
+class MachineNode:
+    node: int
+    slots: int
+    arcs: list[tuple[int, int, int]]
+    groups: dict[Spot, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class JobNode:
+    node: int
+    bounds: JobBounds
+    share_arc: int
+    short_arc: int
+
+
+#: What an arc belongs to: a task, or a group and the machine it leads to.
+Owner = str | tuple[GroupNode, str]
