@@ -30,6 +30,7 @@ __all__ = [
     "Finish",
     "RemoveMachine",
     "SetCost",
+    "SetPreemption",
     "SetPriority",
     "SetSlots",
     "Step",
@@ -121,6 +122,15 @@ class UpdateShares(_Timed):
     max_tasks: Count | None = None
 
 
+class SetPreemption(_Timed):
+    """What preempting a job's running tasks costs, and how many an hour may be; what is not given stays."""
+
+    event: Literal["set_preemption"] = "set_preemption"
+    job: Name
+    cost: NonNegative | None = None
+    per_hour: Count | None = None
+
+
 class Step(_Timed):
     """Decide now."""
 
@@ -138,6 +148,7 @@ Event = Annotated[
     | SetPriority
     | SetCost
     | UpdateShares
+    | SetPreemption
     | Step
     | Network
     | Arrive

@@ -174,6 +174,14 @@ class FlowJob(Part):
     """The queue it belongs to; null for a place at the top, beside the queues there."""
     different_machines: Name | None = None
     """The tasks of all jobs that give the same name here run on different machines; null for no such rule."""
+    preempt_cost: NonNegative = 0
+    """What stopping or moving a running task of it costs, on top of what goals say."""
+    preemptions_per_hour: Count | None = None
+    """Running tasks that may be stopped for other work within an hour: 0 for never, null for no limit. With a limit
+    they stay or stop, but are not moved; one that stops waits until the next decision. A task whose machine is lost,
+    has too few slots left or may not run it any more is not preempted: it counts for nothing and may run elsewhere."""
+    preempted_s: tuple[NonNegative, ...] = ()
+    """Seconds since each of its tasks was stopped under the limit; what is an hour ago or more counts no more."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowJob:
@@ -181,6 +189,8 @@ class FlowJob(Part):
             raise ValueError(
                 f"job {self.name!r}: min_tasks {self.min_tasks} exceeds max_tasks {self.max_tasks}; lower the minimum"
             )
+        if self.preempted_s and self.preemptions_per_hour is None:
+            raise ValueError(f"job {self.name!r} has preempted_s but no preemptions_per_hour; give it, or leave it out")
         return self
 
 

@@ -136,6 +136,13 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             "cost",
         ),
         Equation(
+            "preempted",
+            r"\sum_{t \in j, \text{held}} z_t \le p_j",
+            "running tasks that a job lets stop",
+            when="with running tasks of jobs that limit preemptions",
+            exists=lambda model: len(model.schedule.gates) > 0,
+        ),
+        Equation(
             "sink",
             r"\sum_m k_m + \sum_t z_t = |T|",
             "every task ends at the sink",

@@ -18,6 +18,7 @@ from flowlex.models.flow.claims import job_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.layout import Blocks
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
+from flowlex.models.flow.preemption import hold, left
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files", "task_views"]
 
@@ -53,6 +54,8 @@ class ScheduleNetwork:
         Arcs from groups that leave machines or racks out into blocks, and from block to block.
     groups
         Spots of the groups, and blocks.
+    gates
+        Job, and capacity, of each arc through which running tasks of a job with a limit stop.
     shares
         (J, 2) least and most running tasks of each job.
     cycle
@@ -67,6 +70,7 @@ class ScheduleNetwork:
     singles: Integers
     steps: Integers
     groups: tuple[Spot | Block, ...]
+    gates: Integers
     shares: Integers
     cycle: int
     top_level: int
@@ -89,6 +93,8 @@ def task_views(instance: FlowInstance) -> list[TaskView]:
             0.0 if task.running is None else task.running.elapsed_s,
             task.costs,
             job.different_machines if job.different_machines and together[job.different_machines] > 1 else "",
+            job.preempt_cost,
+            job.preemptions_per_hour is not None,
         )
         for job in instance.jobs
         for task in job.tasks
@@ -111,6 +117,8 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot |
     job_at = {job.name: index for index, job in enumerate(instance.jobs)}
     group_at: dict[Spot | Block, int] = {}
     runs, via, offers = _Arcs(), _Arcs(), _Arcs()
+    jobs_by_name = {job.name: job for job in instance.jobs}
+    held = hold(views, jobs_by_name, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster))
     for index, view in enumerate(views):
         for target, cost in rules.offers(view, cluster).items():
             if isinstance(target, str):
@@ -119,14 +127,18 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot |
                 via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
     singles, steps = _reaches(group_at, cluster, machine_at, offers, len(views) + 1)
     jobs = np.array([job_at[view.job] for view in views], np.int64)
+    gates = np.array([(job_at[j], left(jobs_by_name[j], jobs_by_name[j].preempted_s), n) for j, n in held.items()])
+    gates = gates.astype(np.int64).reshape(-1, 3)
+    gate_at = {job: len(instance.jobs) + g for g, job in enumerate(gates[:, 0].tolist())}
     waits, sinks = _Arcs(), _Arcs()
     for index, view in enumerate(views):
-        waits.add(index, int(jobs[index]), 1, rules.waiting(view))
+        at = job_at[view.job]
+        waits.add(index, gate_at[at] if view.held else at, 1, rules.waiting(view))
     for index, member in enumerate(instance.machines):
         for capacity, cost in rules.slot_costs(member):
             sinks.add(index, 0, capacity, cost)
     bounds = job_bounds(instance, rules, views, cluster)
-    return _Pieces(runs, via, offers, singles, steps, jobs, waits, sinks, bounds), tuple(group_at)
+    return _Pieces(runs, via, offers, singles, steps, jobs, waits, sinks, bounds, gates), tuple(group_at)
 
 
 def _reaches(
@@ -224,6 +236,7 @@ class _Pieces:
     waits: _Arcs
     slots: _Arcs
     bounds: Integers
+    gates: Integers  # (G, 3) job, tasks that may stop, tasks that are held
 
     def ranks(self, rules: Rules, network: FlowNetwork) -> Integers:
         """(ranks, A) costs of the whole network."""
@@ -243,14 +256,23 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
     job = net.nodes("unscheduled", len(instance.jobs), labels=[j.name for j in instance.jobs])
     group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
     machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
+    if len(p.gates):
+        gate = net.nodes("preempted", len(p.gates), labels=[instance.jobs[j].name for j in p.gates[:, 0]])
+        waiting = np.concatenate((job, gate))
+    else:
+        waiting = job
     sink = net.nodes("sink", 1, supply=-len(p.jobs))
     bounds = p.bounds
     count = np.bincount(p.jobs, minlength=len(instance.jobs)).astype(np.int64)
-    must, free = count - bounds[:, 1], bounds[:, 1] - bounds[:, 0]
+    most = bounds[:, 1].copy()  # what may not stop runs on, beyond the share
+    most[p.gates[:, 0]] = np.maximum(most[p.gates[:, 0]], p.gates[:, 2] - p.gates[:, 1])
+    must, free = count - most, most - bounds[:, 0]
     level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
     net.arcs("runs", task[p.runs.arcs[:, 0]], machine[p.runs.arcs[:, 1]], upper=1)
     net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
-    net.arcs("waits", task, job[p.jobs], upper=1)
+    net.arcs("waits", task, waiting[p.waits.arcs[:, 1]], upper=1)
+    if len(p.gates):
+        net.arcs("preempted", gate, job[p.gates[:, 0]], upper=p.gates[:, 1])
     net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
     if len(p.singles.costs):
         net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
@@ -276,6 +298,7 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
         p.singles.ends,
         p.steps.ends,
         groups,
+        p.gates[:, :2],
         bounds,
         cycle_bound(network, network.cost),
         int(level.max(initial=0)),

@@ -132,18 +132,43 @@ class Rules:
         return self.staying(task, self.moving(task, cluster), cluster)
 
     def staying(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
-        """Add to ``moving`` what staying on its machine costs a running task, whoever says what placing costs."""
+        """Add to ``moving`` what staying on its machine costs a running task, whoever says what placing costs.
+
+        A task that is held has no other arc.
+        """
         machine = task.machine
-        if machine is not None and self._continuity and machine in cluster.machines:
-            place = (cluster.spots[machine], machine)
-            cost = moving.get(machine)
-            if cost is None and any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
-                cost = self._prices(task, (place,), cluster)[0]
+        if machine is not None and (self._continuity or task.preempt_cost or task.limited):
+            cost = self._here(task, moving, cluster)
             if cost is not None:
+                place = (cluster.spots[machine], machine)
                 for goal, weight in self._continuity:
                     cost += weight * self._ranked(goal.price(task, *place, cluster, self.scale), task)
-                moving = moving | {machine: cost}
+                cost -= self.first * self.keeping(task)
+                if task.preempt_cost and self.order is not None:
+                    self._ranked(self.order.split(cost)[0], task)
+                moving = {machine: cost} if task.held else moving | {machine: cost}
         return {_once(target, task.apart): c for target, c in moving.items()} if task.apart else moving
+
+    def _here(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> int | None:
+        """What placing a task where it runs would cost; None where it may not run there any more."""
+        machine = task.machine
+        if machine is None or machine not in cluster.machines:
+            return None
+        cost = moving.get(machine)
+        if cost is None and any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
+            cost = self._prices(task, ((cluster.spots[machine], machine),), cluster)[0]
+        return cost
+
+    def may_stay(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> bool:
+        """Whether a running task may run where it does."""
+        return self._here(task, moving, cluster) is not None
+
+    def keeping(self, task: TaskView) -> int:
+        """Credit for not preempting a running task, in units of explicit costs."""
+        if not task.preempt_cost:
+            return 0
+        units = self.scale.units(task.preempt_cost, f"preempt_cost of job {task.job!r}")
+        return self._ranked(units, task)
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""

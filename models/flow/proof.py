@@ -36,6 +36,8 @@ class Prices:
         (M,) price of a slot; (J,) price of waiting in the job's unscheduled vertex.
     apart
         Price of a machine for the tasks of a rule of different machines, by (rule, machine).
+    preempt
+        Price of one more preemption, by the position of the job.
     cost
         (A,) weighted cost of every arc.
     """
@@ -44,6 +46,7 @@ class Prices:
     machine: list[int]
     job: list[int]
     apart: Mapping[tuple[str, int], int]
+    preempt: Mapping[int, int]
     cost: NDArray[Any]
 
 
@@ -101,7 +104,11 @@ def prices_of(
             key = (schedule.groups[g].once, m)
             apart[key] = max(apart.get(key, 0), more + single[g])
     job = potential[nodes["unscheduled"].slice] - sink
-    return Prices(weights, (machine + extra).tolist(), job.tolist(), apart, cost)
+    preempt: dict[int, int] = {}
+    if len(schedule.gates):
+        through = np.maximum(-reduced[arcs["preempted"].slice], 0).tolist()
+        preempt = {j: price for (j, _), price in zip(schedule.gates.tolist(), through, strict=True) if price}
+    return Prices(weights, (machine + extra).tolist(), job.tolist(), apart, preempt, cost)
 
 
 def duals_of(
@@ -116,10 +123,14 @@ def duals_of(
     }
     at = {machine.name: index for index, machine in enumerate(instance.machines)}
     job = {j.name: index for index, j in enumerate(instance.jobs)}
+    heads = network.head[blocks["waits"].slice].tolist()
+    first = network.node_blocks["preempted"].start if len(schedule.gates) else network.node_count
+    gates = [prices.preempt.get(int(schedule.gates[h - first, 0]), 0) if h >= first else 0 for h in heads]
     task = []
     for index, view in enumerate(task_views(instance)):
         m = at.get(machine_of.get(view.task.name, ""), -1)
-        price = prices.job[job[view.job]] if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
+        waits = prices.job[job[view.job]] + gates[index]
+        price = waits if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
         task.append(int(used[index]) + price)
     values = {"task": task, "unscheduled": prices.job, "machine": prices.machine}
     kind = np.int64 if max(abs(x) for each in values.values() for x in (0, *each)) < 2**63 else object
@@ -136,4 +147,5 @@ def document_of(instance: FlowInstance, prices: Prices) -> dict[str, Any]:
         "machine_price": {m.name: int(p) for m, p in zip(instance.machines, prices.machine, strict=True) if p},
         "job_price": {j.name: int(p) for j, p in zip(instance.jobs, prices.job, strict=True) if p},
         "apart_price": dict(apart),
+        "preempt_price": {instance.jobs[j].name: int(p) for j, p in prices.preempt.items()},
     }

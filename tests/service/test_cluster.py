@@ -113,6 +113,27 @@ def test_a_restart_without_a_close_is_as_if_nothing_had_happened(start, folder):
     assert fresh.score == again.worker.core.scheduler.score()
 
 
+def test_what_was_preempted_is_known_after_a_restart(start):
+    api = start(load, router)
+    send(api, machine("m0"), job("old", "o1", "o2", preemptions_per_hour=1))
+    api.post("/v1/step")
+    send(api, job("new", "n"), {"event": "set_cost", "task": "n", "machine": "m0", "cost": -500})
+    assert len(api.post("/v1/step").json()["stopped"]) == 1
+    send(api, {"event": "finish", "task": "n"})
+    assert len(api.post("/v1/step").json()["placed"]) == 1
+    send(api, {"event": "set_preemption", "job": "old", "cost": 3})
+    send(api, job("more", "m"), {"event": "set_cost", "task": "m", "machine": "m0", "cost": -500})
+    api.worker.journal.close()  # no last snapshot, no goodbye
+    api.worker.close = lambda: None
+    again = start(load, router)
+    assert again.post("/v1/step").json()["stopped"] == []
+    assert again.worker.core.scheduler.state.jobs["old"].job.preempt_cost == 3
+    why = again.get("/v1/explanation", params={"task": "m"}).json()
+    assert why["rule"] == "preemption" and "may lose 1 tasks an hour" in why["reason"]
+    refused = {"event": "set_preemption", "job": "old", "per_hour": -1}
+    assert "greater than or equal to 0" in str(send(again, refused, status=422))
+
+
 def test_decisions_come_by_themselves_after_events(start):
     api = start(load, router, every_s=0.01)
     send(api, machine("m0"), job("j", "a"))

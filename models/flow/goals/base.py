@@ -159,6 +159,9 @@ class TaskView:
     elapsed_s: float
     costs: Mapping[str, float]
     apart: str = ""  # no machine runs two tasks with this name
+    preempt_cost: float = 0
+    limited: bool = False  # its job has a limit of preemptions
+    held: bool = False  # it stays where it runs, or stops
 
 
 class Goal:

@@ -48,6 +48,8 @@ def _costs(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float | Non
     for goal in goals:
         yield from goal.real_costs()
     placement = next((goal for goal in goals if isinstance(goal, Placement)), None)
+    for job in instance.jobs:
+        yield job.preempt_cost, f"preempt_cost of job {job.name!r}"
     for task in instance.tasks:
         for machine, cost in task.costs.items():
             yield cost, f"cost of task {task.name!r} on machine {machine!r}"

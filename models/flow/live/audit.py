@@ -16,6 +16,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
+from flowlex.models.flow.live.known import EventError
 from flowlex.models.flow.live.reading import present_instance, present_score, waiting_reason
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.model import FlowScheduling
@@ -40,6 +41,9 @@ def audited(state: LiveState, options: dict[str, Any]) -> FlowSolution:
     if not isinstance(session, NetworkSession):
         raise ModelError("a scheduler that solves stages one by one has no prices; solve its `instance()` instead")
     session.solve()  # what was placed has its credit for staying now, which leaves it the best
+    waits = [state.network.tasks[name].wait_arc for name, task in state.tasks.items() if task.machine is None]
+    if not session.flow[waits].all():
+        raise EventError("a task that was stopped within the limit of its job finds another place now; step again")
     instance, score = present_instance(state), present_score(state)
     kept = {name: options[name] for name in ("wait_cost", "scale", "lexicographic")}
     model = FlowScheduling(instance, goals=state.goals, **kept)
@@ -90,8 +94,7 @@ def _shares(state: LiveState) -> dict[str, tuple[int, int]]:
         return {}
     found = {}
     for name, live in state.jobs.items():
-        bounds = state.network.jobs[name].bounds
-        found[name] = (bounds.short, len(live.tasks) - bounds.must)
+        found[name] = live.share
     return found
 
 
@@ -111,8 +114,10 @@ def _prices(state: LiveState, session: NetworkSession) -> dict[str, Any]:
                 found[into] = max(found[into], more)
             elif more:
                 extra[name] = max(extra[name], more)
+    gates = {name: int(excess[job.gate[1]]) for name, job in network.jobs.items() if job.gate is not None}
     return {
         "machine_price": {name: price + extra[name] for name, price in machine.items() if price + extra[name]},
         "job_price": {name: int(potential[j.node]) for name, j in network.jobs.items() if potential[j.node]},
+        "preempt_price": {name: price for name, price in gates.items() if price},
         "apart_price": {rule: {name: sum(two) for name, two in more.items()} for rule, more in apart.items()},
     }

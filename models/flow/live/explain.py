@@ -28,6 +28,7 @@ from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.known import EventError
 from flowlex.models.flow.live.reading import waiting_reason
 from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 
 __all__ = ["Explanation", "explain_task"]
@@ -44,7 +45,8 @@ class Explanation:
     ----------
     rule
         ``placement`` (labels, racks, tasks kept apart, or no slot at all), ``share`` (the bounds of its job),
-        ``priority`` (a more important class holds the places) or ``worth`` (running it costs more than it brings).
+        ``priority`` (a more important class holds the places), ``preemption`` (jobs whose limit of preemptions is used
+        up hold them) or ``worth`` (running it costs more than it brings).
     reason, remedy
         In words: what keeps it out, and what would have to change.
     machine, rack
@@ -66,7 +68,7 @@ class Explanation:
 
     task: str
     job: str
-    rule: Literal["placement", "share", "priority", "worth"]
+    rule: Literal["placement", "share", "priority", "preemption", "worth"]
     reason: str
     remedy: str
     machine: str | None = None
@@ -138,13 +140,20 @@ class _Paths:
     reached: NDArray[np.bool_]
 
 
-def explain_task(state: LiveState, name: str, placed_without: Callable[[str], bool]) -> Explanation:
+def explain_task(
+    state: LiveState,
+    name: str,
+    placed_without: Callable[[str], bool],
+    stopped_freely: Callable[[], tuple[str, ...] | None] | None = None,
+) -> Explanation:
     """Explain why a task waits in the present optimum of the session.
 
     Parameters
     ----------
     placed_without
         Whether the task runs at once when another one ends; asked a few times at most, under `FairShares` only.
+    stopped_freely
+        Held tasks that stop or move where nothing limits preemptions; None when the task waits all the same.
 
     Raises
     ------
@@ -161,6 +170,9 @@ def explain_task(state: LiveState, name: str, placed_without: Callable[[str], bo
     if not network.could_run(name):
         remedy = "add or relabel a machine so that it meets this, or submit the task with another placement"
         return Explanation(name, view.job, "placement", waiting_reason(state, name), remedy)
+    gives_way = None if stopped_freely is None else stopped_freely()
+    if gives_way:
+        return _held(state, name, gives_way)
     residual = _Residual.of(session, task.wait_arc)
     out, job = residual.cheapest(task.node), network.jobs[view.job].node
     if not out.reached[job]:
@@ -186,6 +198,21 @@ def explain_task(state: LiveState, name: str, placed_without: Callable[[str], bo
     worth = None if price is None else float(Fraction(price, factor))
     rack = None if machine is None else state.cluster.machines[machine].rack
     return Explanation(name, view.job, rule, reason, remedy, machine, rack, worth, cost, stops, moves, blocker)
+
+
+def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
+    """It would run if other tasks could be preempted."""
+    jobs = {state.tasks[other].job: state.jobs[state.tasks[other].job] for other in stops}
+    said, back = [], []
+    for job, live in jobs.items():
+        limit = live.job.preemptions_per_hour
+        said.append(f"{job!r} is never preempted" if not limit else f"{job!r} may lose {limit} tasks an hour")
+        if limit and len(live.preempted) >= limit:
+            back.append(sorted(live.preempted)[len(live.preempted) - limit] + HOUR_S)
+    reason = f"{', '.join(stops)} would have to stop or move for it, but {' and '.join(said)}"
+    wait = f", wait until {min(back):g} s" if back else ""
+    remedy = f"let {' or '.join(map(repr, jobs))} be preempted more often (set_preemption), add slots{wait}"
+    return Explanation(name, state.tasks[name].job, "preemption", reason, remedy, stops=stops)
 
 
 def _trail(residual: _Residual, paths: _Paths, source: int, node: int) -> list[int]:

@@ -63,6 +63,9 @@ class Intake:
             case ev.UpdateShares():
                 given = event.model_fields_set & {"weight", "min_tasks", "max_tasks"}
                 self.update_shares(event.job, **{name: getattr(event, name) for name in given})
+            case ev.SetPreemption():
+                given = event.model_fields_set & {"cost", "per_hour"}
+                self.set_preemption(event.job, **{name: getattr(event, name) for name in given})
             case _:
                 raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
 
@@ -76,6 +79,8 @@ class Intake:
                     raise EventError(f"task {task.name!r} is here already; give each task its own name")
                 if task.running is not None:
                     raise EventError(f"task {task.name!r} runs already; submit it without 'running'")
+            if job.preempted_s:
+                raise EventError(f"job {job.name!r} is new, so none of its tasks was preempted; leave out preempted_s")
             self.state.put_job(job)
 
     def finish(self, task: str) -> None:
@@ -119,6 +124,7 @@ class Intake:
             new = old.model_copy(update={"slots": slots})
             costs = self.state.slot_costs(new)
             self.state.slots += slots - old.slots
+            self.state.doubt(machine)
             self.state.cluster.add(new)
             self.state.note_machines()
             self.state.network.set_slots(machine, costs)
@@ -169,6 +175,22 @@ class Intake:
             live.job = new
             if self.state.claims is not None:
                 self.state.claims.claim(new)
+
+    def set_preemption(self, job: str, *, cost: float | None = None, per_hour: int | str | None = "keep") -> None:
+        """Set what preempting running tasks of a job costs, and how many an hour may be (`FlowJob`).
+
+        ``per_hour``: 0 for never, None for no limit; what is not given stays.
+        """
+        with self._timed:
+            live = self.state.job(job)
+            changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
+            if per_hour != "keep":
+                changes["preemptions_per_hour"] = per_hour
+            try:
+                new = FlowJob.model_validate(live.job.model_dump() | changes)
+            except ValueError as error:
+                raise EventError(f"job {job!r}: {_first_reason(error)}") from error
+            self.state.limit(live, new.preempt_cost, new.preemptions_per_hour)
 
     def relabel(self, machine: str, *, labels: Iterable[str] | None = None, rack: str | None = None) -> None:
         """A machine has other labels or stands in another rack; what is not given stays.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flowlex.instances.flow import FlowJob
 from flowlex.models.base import ModelError
@@ -30,3 +30,6 @@ class LiveJob:
 
     job: FlowJob
     tasks: dict[str, None]
+    share: tuple[int, int] = (0, 0)  # fewest and most running tasks, of meaning with `FairShares`
+    preempted: list[float] = field(default_factory=list)  # when, of the last hour
+    held: int = 0  # running tasks that may only stay or stop

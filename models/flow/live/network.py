@@ -103,9 +103,35 @@ class LiveNetwork(Books):
         job = self.jobs.pop(name)
         self._drop_arc(job.share_arc)
         self._drop_arc(job.short_arc)
+        if job.gate is not None:
+            self._drop_arc(job.gate[1])
+            self.session.remove_node(job.gate[0])
         if job.bounds.must:
             self.session.add_supply(job.node, job.bounds.must)
         self.session.remove_node(job.node)
+
+    def set_gate(self, name: str, passes: int) -> None:
+        """Let so many of a job's held tasks stop."""
+        job = self.jobs[name]
+        if job.gate is None:
+            node = self.session.add_node()
+            job.gate = node, self._new_arc(node, job.node, passes, 0, None)
+        elif job.passes != passes:
+            self.session.change_arc(job.gate[1], job.gate[0], job.node, passes, 0)
+        job.passes = passes
+
+    def hold_task(self, name: str, held: bool) -> None:
+        """Let a task stop through the gate of its job only, or freely; the gate must be there."""
+        task = self.tasks[name]
+        if task.held != held:
+            task.held = held
+            self._set_wait(task, task.wait_cost)
+
+    def _set_wait(self, task: TaskNode, cost: int) -> None:
+        job = self.jobs[task.job]
+        head = job.gate[0] if task.held and job.gate is not None else job.node
+        self.session.change_arc(task.wait_arc, task.node, head, 1, cost)
+        task.wait_cost = cost
 
     # Tasks -----------------------------------------------------------------------------------------------------
     def add_task(self, name: str, job: str, offers: dict[Target, int], wait_cost: int) -> None:
@@ -137,8 +163,7 @@ class LiveNetwork(Books):
                 session.change_arc(present[0], task.node, head, 1, cost)
                 task.arcs[target] = (present[0], cost)
         if wait_cost != task.wait_cost:
-            session.change_arc(task.wait_arc, task.node, self.jobs[task.job].node, 1, wait_cost)
-            task.wait_cost = wait_cost
+            self._set_wait(task, wait_cost)
 
     def remove_task(self, name: str) -> None:
         """Take a task out, wherever it is."""

@@ -56,6 +56,7 @@ class TaskNode:
     arcs: dict[Target, tuple[int, int]]
     target: Target | None = None  # where its unit goes, None when it waits
     machine: str | None = None
+    held: bool = False  # its waiting arc leads to the gate of its job
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +99,8 @@ class JobNode:
     bounds: JobBounds
     share_arc: int
     short_arc: int
+    gate: tuple[int, int] | None = None  # node and arc through which held tasks stop
+    passes: int = 0  # tasks that may
 
 
 #: What an arc belongs to: a task, or a group and the machine it leads to.

@@ -15,6 +15,7 @@ from flowlex.models.flow.live.parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.shares import JobClaims
 from flowlex.models.flow.offers import Rules, StageWeights, mentioned_machines
 from flowlex.models.flow.order import TOP_CLASS, StrictOrder
+from flowlex.models.flow.preemption import left
 
 __all__ = ["PricedState"]
 
@@ -54,6 +55,10 @@ class PricedState:
         self._mentions: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
         self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
+        self.limits: dict[str, None] = {}  # jobs that limit preemptions, or did
+        self._unsure: dict[str, None] = {}  # machines whose held tasks may be others
+        self._gates: dict[str, None] = {}  # jobs whose gates and bounds may be others
+        self._spent: dict[str, None] = {}  # jobs with preemptions of the last hour
 
     def claim_anew(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
@@ -102,11 +107,17 @@ class PricedState:
         if not placed:
             self._mention(task.task.name, task)
 
+    def passes(self, job: LiveJob) -> int:
+        """Held tasks of a job that may stop now."""
+        limited = job.job.preemptions_per_hour is not None
+        return left(job.job, (elapsed_s(at, self.now_s) for at in job.preempted)) if limited else 0
+
     def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
         """Bounds of a job that runs ``least`` to ``most`` tasks (without meaning when no goal bounds jobs)."""
         cost = self.weights.level * self.rules.level(job.job.priority)
         if self.rules.shares is None:
             return JobBounds(0, UNBOUND, 0, cost, cost)
+        most = max(most, job.held - self.passes(job))  # what may not stop runs on, beyond the share
         return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.weights.shortfall)
 
     def _priced(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
@@ -116,7 +127,8 @@ class PricedState:
         offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
         if self.rules.order is None:
             found = moving.values()  # with room for the credit, so that growing older can never fail
-            worst = max(wait, -wait, max(found, default=0), self.rules.credit - min(found, default=0))
+            credit = self.rules.credit + self.rules.keeping(task)
+            worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
             self._check(worst, f"task {task.task.name!r}")
         task.moving = moving
         return offers, wait

@@ -67,7 +67,12 @@ def _cost_by_goal(state: PricedState) -> tuple[tuple[str, int], ...]:
 def present_instance(state: PricedState) -> FlowInstance:
     """The present state as an instance: what runs where, for how long, and what waits."""
     jobs = [
-        live.job.model_copy(update={"tasks": tuple(_snapshot(state, state.tasks[name]) for name in live.tasks)})
+        live.job.model_copy(
+            update={
+                "tasks": tuple(_snapshot(state, state.tasks[name]) for name in live.tasks),
+                "preempted_s": tuple(elapsed_s(at, state.now_s) for at in live.preempted),
+            }
+        )
         for live in state.jobs.values()
     ]
     machines = tuple(state.cluster.machines.values())

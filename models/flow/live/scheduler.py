@@ -176,7 +176,9 @@ class FlowScheduler(Intake):
             state.now_s = now_s
         for name in state.clock.due(state.now_s):
             state.reprice(state.tasks[name], placed=True)
+        state.hold()
         state.update_bounds()
+        state.open_gates()
 
     def step(self, now_s: float | None = None) -> Delta:
         """Decide: the new optimum, and what it changes.
@@ -263,7 +265,20 @@ class FlowScheduler(Intake):
         self.state.task(task)
         self.prepare()
         self.state.session.solve()
-        return explain_task(self.state, task, lambda other: self._placed_without(task, other))
+        without, freely = lambda other: self._placed_without(task, other), lambda: self._stopped_freely(task)
+        return explain_task(self.state, task, without, freely if self.state.limits else None)
+
+    def _stopped_freely(self, task: str) -> tuple[str, ...] | None:
+        """Try on a copy which held tasks stop or move if nothing limits preemptions; None if the task waits then."""
+        trial = deepcopy(self)
+        trial.certify = False
+        for job in list(trial.state.limits):
+            trial.set_preemption(job, per_hour=None)
+        trial.step()
+        if trial.machine_of(task) is None:
+            return None
+        held = (name for name, its in self.state.tasks.items() if its.held)
+        return tuple(name for name in held if trial.machine_of(name) != self.machine_of(name))
 
     def _placed_without(self, task: str, other: str) -> bool:
         """Try on a copy whether a task runs as soon as another one ends."""
@@ -286,7 +301,8 @@ class FlowScheduler(Intake):
         Raises
         ------
         EventError
-            Something has happened since the last step.
+            Something has happened since the last step, or a task stopped within the limit of its job
+        (`FlowJob.preemptions_per_hour`) finds another place now.
         ModelError
             Stages are solved one after the other, so that there is no one price of a slot.
         CertificateError
@@ -294,6 +310,7 @@ class FlowScheduler(Intake):
         """
         if self._timed.events or not self.steps:
             raise EventError("events have come since the last step; step first")
+        self.prepare()
         return audited(self.state, self.options)
 
     def instance(self) -> FlowInstance:

@@ -37,7 +37,7 @@ from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["load_scheduler", "save_scheduler"]
 
-_FORMAT = "flowlex flow scheduler 3"
+_FORMAT = "flowlex flow scheduler 4"
 
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
@@ -75,8 +75,12 @@ def _of_scheduler(scheduler: FlowScheduler) -> dict[str, Any]:
         "machines": [m.model_dump(mode="json") for m in state.cluster.machines.values()],
         "queues": [queue.model_dump(mode="json") for queue in state.queues],
         "layout": state.cluster.layout.places,
-        "jobs": [[j.job.model_dump(mode="json"), list(j.tasks)] for j in state.jobs.values()],
-        "tasks": {n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart] for n, t in state.tasks.items()},
+        "jobs": [[j.job.model_dump(mode="json"), list(j.tasks), j.share, j.preempted] for j in state.jobs.values()],
+        "tasks": {
+            n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart, t.held] for n, t in state.tasks.items()
+        },
+        "unsure": list(state._unsure),
+        "gates": list(state._gates),
     }
 
 
@@ -100,7 +104,14 @@ def _of_network(network: ApartNetwork) -> dict[str, Any]:
         },
         "machine_slots": {n: [m.node, m.slots, m.arcs] for n, m in network.machines.items()},
         "job_slots": {
-            n: [j.node, j.share_arc, j.short_arc, [getattr(j.bounds, f) for f in JobBounds.__dataclass_fields__]]
+            n: [
+                j.node,
+                j.share_arc,
+                j.short_arc,
+                [getattr(j.bounds, f) for f in JobBounds.__dataclass_fields__],
+                j.gate,
+                j.passes,
+            ]
             for n, j in network.jobs.items()
         },
         "task_slots": {
@@ -188,17 +199,23 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     state.network = network = ApartNetwork(session, state.cluster)
     network._owner = [None] * session.arc_count
     _fill_network(network, document)
-    for job_document, tasks in document["jobs"]:
+    for job_document, tasks, share, preempted in document["jobs"]:
         job = FlowJob.model_validate(job_document)
-        state.jobs[job.name] = LiveJob(job, dict.fromkeys(tasks))
+        state.jobs[job.name] = made_job = LiveJob(job, dict.fromkeys(tasks), (share[0], share[1]), preempted)
+        cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
+        if limited:
+            state.limits[job.name] = None
+        if preempted:
+            state._spent[job.name] = None
         if job.different_machines:
             state._apart.setdefault(job.different_machines, {}).update(dict.fromkeys(tasks))
         by_name = {task.name: task for task in job.tasks}
         for name in tasks:
-            priority, at, started, costs, apart = document["tasks"][name]
-            live = LiveTask(
-                by_name[name], job.name, priority, at, elapsed_s(started, state.now_s), costs, apart, started
-            )
+            priority, at, started, costs, apart, held = document["tasks"][name]
+            age = elapsed_s(started, state.now_s)
+            live = LiveTask(by_name[name], job.name, priority, at, age, costs, apart, cost, limited, held, started)
+            made_job.held += held
+            network.tasks[name].held = held
             state.tasks[name] = live
             live.moving = state.rules.moving(live, state.cluster)
             state._mention(name, live)
@@ -207,6 +224,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
                 state._on.setdefault(at, {})[name] = None
                 state.clock.start(name, started)
     state.claim_anew()
+    state._unsure, state._gates = dict.fromkeys(document["unsure"]), dict.fromkeys(document["gates"])
     state.fresh = dict.fromkeys(document["fresh"])
     return scheduler
 
@@ -219,8 +237,8 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
     def target(value: Any) -> str | Spot | None:
         return spots[value] if isinstance(value, int) else value
 
-    for name, (node, share, short, bounds) in document["job_slots"].items():
-        network.jobs[name] = JobNode(node, JobBounds(*bounds), share, short)
+    for name, (node, share, short, bounds, gate, passes) in document["job_slots"].items():
+        network.jobs[name] = JobNode(node, JobBounds(*bounds), share, short, gate and (gate[0], gate[1]), passes)
     for name, (node, wait_arc, wait_cost, at, machine, arcs) in document["task_slots"].items():
         made: dict[str | Spot, tuple[int, int]] = {}
         for key, slot, cost in arcs:
@@ -232,7 +250,7 @@ def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
             _own(network, slot, name)
         network.tasks[name] = TaskNode(node, "", wait_arc, wait_cost, made, target(at), machine)
         _own(network, wait_arc, name)
-    for job_document, tasks in document["jobs"]:
+    for job_document, tasks, *_ in document["jobs"]:
         for name in tasks:
             network.tasks[name].job = job_document["name"]
     for spot in network.groups:

@@ -7,8 +7,11 @@ from dataclasses import replace
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.claims import places_of, rule_of
+from flowlex.models.flow.goals.base import TaskView
+from flowlex.models.flow.live.clock import elapsed_s
 from flowlex.models.flow.live.known import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.priced import PricedState
+from flowlex.models.flow.preemption import HOUR_S, kept_tasks
 
 __all__ = ["LiveState"]
 
@@ -28,6 +31,7 @@ class LiveState(PricedState):
         self.slots += machine.slots
         self.note_machines()
         self.network.add_machine(machine.name, costs)
+        self.doubt(machine.name)
         try:
             self._reprice_around(machine.name)
         except ModelError:  # what a task costs there exceeds the limit
@@ -39,6 +43,7 @@ class LiveState(PricedState):
         self.slots -= self.cluster.machines[name].slots
         self.cluster.remove(name)
         self.note_machines()
+        self.doubt(name)
         self._reprice_around(name)
         self.network.remove_machine(name)
 
@@ -61,10 +66,13 @@ class LiveState(PricedState):
         rule = job.different_machines or ""
         present = self._apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
-        views = [LiveTask(task, job.name, job.priority, None, 0.0, task.costs, apart) for task in job.tasks]
+        cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
+        views = [LiveTask(t, job.name, job.priority, None, 0.0, t.costs, apart, cost, limited) for t in job.tasks]
         priced = [(view, *self._priced(view)) for view in views]
-        live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks))
+        live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
         self.jobs[job.name] = live
+        if limited:
+            self._note_preempted(live, [self.now_s - age for age in job.preempted_s])
         if self.claims is not None:
             self.claims.put(job, [rule_of(self.rules, view) for view in views])
         self.network.set_job(job.name, self.bounds(live, 0, len(views)))
@@ -97,6 +105,8 @@ class LiveState(PricedState):
         if task.machine is not None:
             self.running -= 1
             del self._on[task.machine][name]
+            self.doubt(task.machine)
+            self._let_go(task)
         self.clock.stop(name)
         self.fresh.pop(name, None)
         rule = job.job.different_machines
@@ -113,6 +123,8 @@ class LiveState(PricedState):
                 self.claims.take(task.job)
             self.network.remove_job(task.job)
             del self.jobs[task.job]
+            for jobs in (self.limits, self._gates, self._spent):
+                jobs.pop(task.job, None)
 
     def settle(self, name: str, machine: str | None) -> None:
         """Note where a task runs from now on."""
@@ -121,12 +133,17 @@ class LiveState(PricedState):
             self.running -= 1
             del self._on[task.machine][name]
             self.clock.stop(name)
+            self.doubt(task.machine)
+            if self._let_go(task) and machine is None:
+                live = self.jobs[task.job]
+                self._note_preempted(live, [*live.preempted, self.now_s])
         task.machine, task.started_s, task.elapsed_s = machine, self.now_s, 0.0
         if machine is not None:
             self.running += 1
             self._on.setdefault(machine, {})[name] = None
             self.clock.start(name, self.now_s)
-        if self.clock.matters:
+            self.doubt(machine)
+        if self.clock.matters or task.limited or task.preempt_cost:
             self.reprice(task, placed=True)
 
     def resume(self, name: str, machine: str, started_s: float) -> None:
@@ -153,6 +170,7 @@ class LiveState(PricedState):
         for name in job.tasks:
             self.tasks[name].priority = priority
             self.reprice(self.tasks[name])
+            self.doubt(self.tasks[name].machine)
 
     def replace_machine(self, machine: Machine) -> None:
         """Give a machine other labels or another rack; a refused cost leaves it as it was. What runs there stays."""
@@ -169,10 +187,104 @@ class LiveState(PricedState):
         if self.rules.shares is None or self.claims is None:
             return
         for name, low, high in self.claims.changed(self.rules.shares, lambda used: places_of(self.cluster, used)):
-            self.network.set_job(name, self.bounds(self.jobs[name], low, high))
+            live = self.jobs[name]
+            live.share = low, high
+            self.network.set_job(name, self.bounds(live, low, high))
 
     def refresh_job(self, job: LiveJob) -> None:
         """Bring one job's costs up to its priority."""
         old = self.network.jobs[job.job.name].bounds
         new = self.bounds(job, 0, 0)
         self.network.set_job(job.job.name, replace(old, wait_cost=new.wait_cost, short_cost=new.short_cost))
+
+    # Preemption ------------------------------------------------------------------------------------------------
+    def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
+        """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
+        old = live.job
+        try:
+            self._set_limit(live, cost, per_hour)
+        except ModelError:
+            self._set_limit(live, old.preempt_cost, old.preemptions_per_hour)
+            raise
+
+    def _set_limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
+        live.job = live.job.model_copy(update={"preempt_cost": cost, "preemptions_per_hour": per_hour})
+        self._note_preempted(live, [] if per_hour is None else live.preempted)
+        for name in live.tasks:
+            task = self.tasks[name]
+            task.preempt_cost, task.limited = cost, per_hour is not None
+            self.reprice(task)
+            self.limits[live.job.name] = None
+            self.doubt(task.machine)
+        if per_hour is None:
+            del self.limits[live.job.name]
+
+    def limit_again(self, live: LiveJob) -> None:
+        """Take over what has been preempted of a job."""
+        self._note_preempted(self.jobs[live.job.name], list(live.preempted))
+
+    def _note_preempted(self, live: LiveJob, times: list[float]) -> None:
+        name, live.preempted = live.job.name, times
+        self.limits[name] = self._gates[name] = None
+        if times:
+            self._spent[name] = None
+
+    def doubt(self, machine: str | None) -> None:
+        """Other tasks of a machine may be held than before."""
+        if machine is not None and self.limits:
+            self._unsure[machine] = None
+
+    def hold(self) -> None:
+        """Find the tasks that may only stay or stop by now (see `flowlex.models.flow.preemption`)."""
+        unsure, self._unsure = self._unsure, {}
+        for machine in unsure:
+            tasks = [self.tasks[name] for name in self._on.get(machine, ())]
+            tasks = [task for task in tasks if task.limited or task.held]
+            for task in tasks:
+                task.elapsed_s = elapsed_s(task.started_s, self.now_s)
+            slots = self.cluster.machines[machine].slots if machine in self.cluster.machines else 0
+            kept = kept_tasks(slots, tasks, lambda task: self.jobs[task.job].job, self._may_stay)
+            names = {task.task.name for task in kept}
+            for task in tasks:
+                if task.task.name not in names:
+                    self._let_go(task)
+                elif not task.held:
+                    live = self.jobs[task.job]
+                    task.held, live.held = True, live.held + 1
+                    self._gates[task.job] = None
+                    self.network.set_gate(task.job, self.passes(live))
+                    self.network.hold_task(task.task.name, True)
+                    self.reprice(task, placed=True)
+        for name in list(self._spent):
+            live = self.jobs[name]
+            recent = [at for at in live.preempted if elapsed_s(at, self.now_s) < HOUR_S]
+            if len(recent) < len(live.preempted):
+                live.preempted = recent
+                self._gates[name] = None
+            if not recent:
+                del self._spent[name]
+
+    def _may_stay(self, task: TaskView) -> bool:
+        return self.rules.may_stay(task, self.rules.moving(task, self.cluster), self.cluster)
+
+    def _let_go(self, task: LiveTask) -> bool:
+        """Hold a task no more; whether it was held."""
+        if not task.held:
+            return False
+        live = self.jobs[task.job]
+        task.held, live.held = False, live.held - 1
+        self._gates[task.job] = None
+        if task.task.name in self.tasks:
+            self.network.hold_task(task.task.name, False)
+            self.reprice(task, placed=True)
+        return True
+
+    def open_gates(self) -> None:
+        """Let as many held tasks stop as may by now, and bound jobs accordingly."""
+        gates, self._gates = self._gates, {}
+        for name in gates:
+            live = self.jobs[name]
+            if self.network.jobs[name].gate is not None:
+                self.network.set_gate(name, self.passes(live))
+            if self.rules.shares is not None:
+                self.network.set_job(name, self.bounds(live, *live.share))

@@ -53,6 +53,7 @@ def _price(
             clock.stop(name)
             clock.start(name, task.started_s)
         state.reprice(task)
+        state.doubt(task.machine)  # it may be that it must not run there any more
 
 
 def rebuild(
@@ -66,6 +67,8 @@ def rebuild(
         made.put_machine(machine)
     for live in state.jobs.values():
         made.put_job(_present(state, live.job))
+        if live.preempted:
+            made.limit_again(live)
     for name, task in state.tasks.items():
         if task.machine is not None:
             made.resume(name, task.machine, task.started_s)

@@ -15,11 +15,12 @@ from flowlex.models.flow.model import FlowScheduling
 class Cluster:
     """A random life of a small cluster."""
 
-    def __init__(self, seed, goals, *, apart=0.3, **options):
+    def __init__(self, seed, goals, *, apart=0.3, limited=0.0, **options):
         self.rng, self.count, self.now = np.random.default_rng(seed), 0, 0.0
         machines = tuple(self.machine() for _ in range(4))
-        self.apart = apart
-        self.goals, self.last, self.lexicographic = goals, None, options.get("lexicographic", False)
+        self.apart, self.limited = apart, limited
+        self.goals, self.last = goals, None
+        self.alike = {name: options[name] for name in ("lexicographic", "wait_cost") if name in options}
         self.scheduler = FlowScheduler(FlowInstance(name="life", machines=machines), goals, **options)
 
     def machine(self):
@@ -51,6 +52,9 @@ class Cluster:
             most = int(rng.integers(1, 4)) if rng.random() < 0.5 else None
             weight, priority = int(rng.integers(1, 4)), int(rng.integers(0, 4))
             rule = str(rng.choice(["red", "blue", f"j{self.count}"])) if rng.random() < self.apart else None
+            limits = {"preemptions_per_hour": int(rng.integers(0, 3))} if rng.random() < self.limited else {}
+            if self.limited:
+                limits["preempt_cost"] = int(rng.integers(0, 4))
             s.submit(
                 FlowJob(
                     name=f"j{self.count}",
@@ -59,6 +63,7 @@ class Cluster:
                     weight=weight,
                     max_tasks=most,
                     different_machines=rule,
+                    **limits,
                 )
             )
         elif kind == 3 and tasks:
@@ -77,6 +82,9 @@ class Cluster:
             s.set_cost(str(rng.choice(tasks)), str(rng.choice(machines)), cost)
         elif kind == 9 and jobs:
             s.update_shares(str(rng.choice(jobs)), weight=int(rng.integers(1, 4)), max_tasks=None)
+            if self.limited:
+                per_hour = int(rng.integers(0, 3)) if rng.random() < 0.7 else None
+                s.set_preemption(str(rng.choice(jobs)), cost=int(rng.integers(0, 4)), per_hour=per_hour)
 
     def step(self):
         for _ in range(int(self.rng.integers(1, 8))):
@@ -90,7 +98,7 @@ class Cluster:
         """Step, and compare with the static model on the same state; the difference must lead there."""
         instance, before, delta = self.step()
         scheduler = self.scheduler
-        reference = FlowScheduling(instance, goals=self.goals, lexicographic=self.lexicographic).solve("network")
+        reference = FlowScheduling(instance, goals=self.goals, **self.alike).solve("network")
         self.last = delta
         assert scheduler.score() == reference.score
         assert delta.certificate.ok and delta.certificate.claim == "optimal"

@@ -48,6 +48,7 @@ class FlowProof(Strict):
     machine_price: dict[str, int] = Field(default_factory=dict)
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
+    preempt_price: dict[str, int] = Field(default_factory=dict)
 
 
 class _Schedule:
@@ -65,6 +66,8 @@ class _Schedule:
         stated = answer.shares if problem.shares() is not None else {}
         pairs = (stated.get(job.name, [0, len(job.tasks)]) for job in jobs)
         self.shares = [(least, most) for least, most in pairs]
+        kept = (held - may for held, may in problem.gates)
+        self.bounds = [(least, max(most, n)) for (least, most), n in zip(self.shares, kept, strict=True)]
         self.short = sum(max(0, least - n) for (least, _), n in zip(self.shares, self.running, strict=True))
 
     def stages(self) -> dict[str, int]:
@@ -96,6 +99,7 @@ class _Schedule:
         here, kept = np.flatnonzero(plain), np.flatnonzero(runs & (at == problem.own))
         add(ranks.rank("DataLocality"), here, problem.reading(here, at[here], true=False))
         add(ranks.rank("Continuity"), kept, -problem.credit[kept])
+        add(ranks.ranks[0], kept, -problem.keep[kept])
         other = np.flatnonzero(runs & ~plain)
         add(ranks.ranks[0], other, whole(problem.tasks[t].explicit[self.at[t]] for t in other.tolist()))
         return found
@@ -199,6 +203,10 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     yield _none("every required and forbidden resource is honoured", broken)
     pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
     yield _none("tasks that must are on different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
+    moved = [t.task.name for (t, m), h in zip(placed, problem.held.tolist(), strict=True) if h and m not in (-1, t.own)]
+    stops = Counter(t.job for (t, m), h in zip(placed, problem.held.tolist(), strict=True) if h and m < 0)
+    beyond = [problem.instance.jobs[j].name for j, n in stops.items() if n > problem.gates[j][1]]
+    yield _none("jobs keep within their preemptions", [*moved, *beyond])
     waiting = {t.task.name for t, m in placed if m < 0}
     yield _none("waiting tasks are those named", sorted(waiting ^ set(answer.waiting)))
 
@@ -212,7 +220,7 @@ def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     yield _none("shares of this instance's jobs", sorted(answer.shares.keys() ^ {job.name for job in jobs}))
     above = [
         j.name
-        for j, n, (_, most) in zip(jobs, schedule.running, schedule.shares, strict=True)
+        for j, n, (_, most) in zip(jobs, schedule.running, schedule.bounds, strict=True)
         if n > min(most, len(j.tasks))
     ]
     yield _none("no job runs more tasks than its share", above)
@@ -242,7 +250,9 @@ def _best(
     strange = sorted((proof.machine_price.keys() - problem.machine.keys()) | (proof.job_price.keys() - jobs.keys()))
     strange += sorted((proof.apart_price.keys() - rules) | (weights.keys() ^ values.keys()))
     strange += [m for more in proof.apart_price.values() for m in more.keys() - problem.machine.keys()]
-    negative = [rule for rule, more in proof.apart_price.items() if min(more.values(), default=0) < 0]
+    strange += sorted(proof.preempt_price.keys() - jobs.keys())
+    negative = [job for job, price in proof.preempt_price.items() if price < 0]
+    negative += [rule for rule, more in proof.apart_price.items() if min(more.values(), default=0) < 0]
     yield _none("prices and weights of what there is", [*strange, *(f"negative price of {r}" for r in negative)])
     if strange or negative or (answer.weights is not None and answer.weights != weights):
         yield Check("no schedule is better", False, detail="not looked at" if strange else "weights of the objective")
@@ -256,13 +266,14 @@ def _best(
         [proof.machine_price.get(name, 0) for name in problem.machine],
         [proof.job_price.get(name, 0) for name in jobs],
         {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
+        {jobs[name]: price for name, price in proof.preempt_price.items()},
     )
     here = sum(weights[name] * value for name, value in values.items())
-    least = bound(problem, survey, prices, schedule.shares, true=False)
+    least = bound(problem, survey, prices, schedule.bounds, true=False)
     yield Check("no schedule is better", least == here, abs(here - least), f"at least {least}, here {here}")
     if problem.locality is not None:
         rank = problem.goals.rank("DataLocality")
-        true = here - weights[rank] * schedule.saved() - bound(problem, survey, prices, schedule.shares, true=True)
+        true = here - weights[rank] * schedule.saved() - bound(problem, survey, prices, schedule.bounds, true=True)
         detail = f"true distances cost {schedule.saved()} less; at most {true // weights[rank]} above the best for them"
         yield Check("gap of aggregated locality", true >= 0, detail=detail)
     yield _duals(schedule, prices, duals)
@@ -273,7 +284,10 @@ def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
     problem = schedule.problem
     cost = weighed(schedule.paid, prices.weights, len(problem.tasks)).tolist()
     for t, (task, m) in enumerate(zip(problem.tasks, schedule.at, strict=True)):
-        cost[t] += prices.job[task.job] if m < 0 else prices.machine[m] + prices.apart.get(task.apart, {}).get(m, 0)
+        gate = prices.preempt.get(task.job, 0) if problem.held[t] else 0
+        cost[t] += (
+            prices.job[task.job] + gate if m < 0 else prices.machine[m] + prices.apart.get(task.apart, {}).get(m, 0)
+        )
     true = {
         "machine": dict(zip(problem.machine, prices.machine, strict=True)),
         "unscheduled": {job.name: p for job, p in zip(problem.instance.jobs, prices.job, strict=True)},

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
-from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
 from flowlex.validation.certificates.flow.locality import Blocks, Locality, Reach
 from flowlex.validation.certificates.numbers import Number, times, whole, wide
 
@@ -108,6 +108,8 @@ class Task(NamedTuple):
     explicit: dict[int, int]
     constraints: tuple[Constraint, ...]
     apart: str
+    keep: int
+    limited: bool
 
 
 class Problem:
@@ -147,7 +149,7 @@ class Problem:
         for j, job in enumerate(instance.jobs):
             apart = job.different_machines or ""
             for task in job.tasks:
-                found = self._task(task, j, job.name, apart if together[apart] > 1 else "")
+                found = self._task(task, j, job, apart if together[apart] > 1 else "")
                 alike[found.constraints].append(found)
         self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
         ends = accumulate(map(len, alike.values()))
@@ -167,11 +169,13 @@ class Problem:
             raise ValueError(f"a cost of {value} is no whole number of 1/{self.scale}")
         return units.numerator
 
-    def _task(self, task: FlowTask, job: int, name: str, apart: str) -> Task:
+    def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str) -> Task:
         explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()}
         own = -1 if task.running is None else self.machine[task.running.machine]
-        rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(name, ()))
-        return Task(task, job, own, explicit, rules if "Placement" in self.goals.by_kind else (), apart)
+        rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
+        rules = rules if "Placement" in self.goals.by_kind else ()
+        limited = job.preemptions_per_hour is not None
+        return Task(task, number, own, explicit, rules, apart, self.units(job.preempt_cost) * (own >= 0), limited)
 
     @cached_property
     def waiting(self) -> dict[str, NDArray[Any]]:
@@ -245,8 +249,7 @@ class Problem:
         where = {c: self._named(c) for c, _ in self.classes}
         named = [(t, *where[self.tasks[t].constraints]) for t in sorted(reads)]
         machines = [(t, m) for t, _, known in named for m in known]
-        if "Continuity" in self.goals.by_kind:
-            machines += [(t, self.tasks[t].own) for t in sorted(reads) if self.tasks[t].own >= 0]
+        machines += [(t, self.tasks[t].own) for t in sorted(reads) if self.staying[t]]
         blocks = Blocks(
             np.array([t for t, _ in data], dtype=np.int64),
             np.array([block.size_mb for _, block in data], dtype=np.int64),
@@ -282,6 +285,55 @@ class Problem:
         worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
         running = (task.task.running for task in self.tasks)
         return whole(0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running)
+
+    @cached_property
+    def keep(self) -> NDArray[Any]:
+        """(T,) what preempting a running task costs by the price of its job, in the first rank."""
+        return whole(task.keep for task in self.tasks)
+
+    @cached_property
+    def staying(self) -> NDArray[np.bool_]:
+        """(T,) running tasks that know their own machine, as it matters to them whether they stay."""
+        everywhere = "Continuity" in self.goals.by_kind
+        return np.array([t.own >= 0 and (everywhere or t.limited or t.keep > 0) for t in self.tasks], dtype=bool)
+
+    @cached_property
+    def held(self) -> NDArray[np.bool_]:
+        """(T,) running tasks that may only stay or stop (`FlowJob.preemptions_per_hour`).
+
+        Where a machine runs more of them than it has slots, those of jobs that are never preempted come first, then
+        more important ones, then those that run longer, then by name; of a rule of different machines one a machine.
+        """
+        found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
+        for constraints, tasks in self.classes:
+            fits = self.fits(constraints)
+            for t in range(tasks.start, tasks.stop):
+                if self.tasks[t].limited and self.tasks[t].own >= 0 and fits[self.tasks[t].own]:
+                    on[self.tasks[t].own].append(t)
+
+        def order(t: int) -> tuple[bool, int, float, str]:
+            task, running = self.tasks[t], self.tasks[t].task.running
+            job = jobs[task.job]
+            ran = 0.0 if running is None else running.elapsed_s
+            return job.preemptions_per_hour != 0, job.priority, -ran, task.task.name
+
+        for m, inside in on.items():
+            room, rules = int(self.slots[m]), set[str]()
+            for t in sorted(inside, key=order):
+                if room and self.tasks[t].apart not in rules:
+                    found[t], room = True, room - 1
+                    rules |= {self.tasks[t].apart} - {""}
+        return found
+
+    @cached_property
+    def gates(self) -> list[tuple[int, int]]:
+        """By job, the tasks that are held and how many of them may stop now."""
+        held = np.bincount(self.job[self.held], minlength=len(self.instance.jobs)).tolist()
+        may = [
+            0 if job.preemptions_per_hour is None else job.preemptions_per_hour - sum(s < 3600 for s in job.preempted_s)
+            for job in self.instance.jobs
+        ]
+        return [(n, max(0, m)) for n, m in zip(held, may, strict=True)]
 
     @cached_property
     def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:

@@ -5,13 +5,15 @@ from ours along simple cycles, each of which passes a task at most once (two of 
 all ways at most once. So where each weight exceeds what a cycle can change below it, the least weighted sum is the
 lexicographic optimum: `strict`.
 
-For any prices p of machines, q of jobs and s >= 0 of pairs of a rule of different machines and a machine, every
-schedule has a weighted sum of at least ::
+For any prices p of machines, q of jobs, s >= 0 of pairs of a rule of different machines and a machine, and v >= 0 of
+preemptions, every schedule has a weighted sum of at least ::
 
-    sum_t min(min over machines m that fit t of (cost_tm + p_m + s_rm), wait_t + q_j)
-      - sum_m max over n of (n p_m - cost of n slots)  -  sum_rm s_rm
+    sum_t min(min over machines m that fit t of (cost_tm + p_m + s_rm), wait_t + q_j + v_j if t is held)
+      - sum_m max over n of (n p_m - cost of n slots)  -  sum_rm s_rm  -  sum_j v_j (tasks of j that may stop)
       - sum_j max over w of (q_j w - cost of w waiting)
 
+
+A task that is held (its job limits preemptions) fits the machine where it runs alone. The sums are
 over all pairs of task and machine, whichever arcs a network had: `Survey`. Where tasks ask for amounts, slots of sizes
 have prices too (see `amounts`): a task pays for those it takes, and all of them together are taken off. The first
 minimum is taken over what a task knows of the cluster (see `goals`), which comes to the same; over true distances it
@@ -69,6 +71,7 @@ class Prices:
     job: list[int]
     apart: dict[str, dict[int, int]] = field(default_factory=dict)
     load: Load | None = None
+    preempt: dict[int, int] = field(default_factory=dict)
 
 
 class _Class(NamedTuple):
@@ -101,6 +104,7 @@ class Survey:
         self._largest[ranks.ranks[0]] += max(costs, default=0)
         liked = (sum(abs(problem.units(c.utility)) for c in constraints) for constraints, _ in problem.classes)
         self._largest[ranks.rank("Placement")] += problem.placing * max(liked, default=0)
+        self._largest[ranks.ranks[0]] += int(np.abs(problem.keep).max(initial=0))
         self._largest[ranks.rank("Continuity")] += int(np.abs(problem.credit).max(initial=0))
         if problem.locality is not None:
             self._largest[ranks.rank("DataLocality")] += int(problem.locality.far.max(initial=0))
@@ -110,6 +114,10 @@ class Survey:
         """Sum over the tasks of their cheapest way to run or wait."""
         problem = self.problem
         wait = wide(whole(prices.job)[problem.job]) + wide(weighed(problem.waiting, prices.weights, len(problem.tasks)))
+        gate = [
+            prices.preempt.get(t.job, 0) * int(h) for t, h in zip(problem.tasks, problem.held.tolist(), strict=True)
+        ]
+        wait = wide(wait) + wide(whole(gate))
         slow = self._explicit | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
         slow |= prices.load is not None
         found = total(wait)
@@ -161,6 +169,9 @@ class Survey:
             for some in (at[k : k + step] for k in range(0, len(at), step)):
                 each = self._each(part, some + tasks.start, prices, true=true)[:, fits]
                 low[some], high[some] = each.min(axis=1), each.max(axis=1)
+            for t in np.flatnonzero(problem.held[tasks]).tolist():
+                each = self._each(part, np.array([t + tasks.start]), prices, true=true)
+                low[t] = high[t] = each[0, problem.own[t + tasks.start]]
             yield tasks, low, high
 
     def _known(self, part: _Class, weights: Mapping[str, int], *, true: bool) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -180,13 +191,15 @@ class Survey:
                 cost = price[rows.place[fit]] + times(rows.cost[fit], reading).astype(kind)
                 np.minimum.at(low, rows.task[fit] - tasks.start, cost)
         own = problem.own[tasks]
-        at = np.flatnonzero((own >= 0) & part.fits[own])
-        if len(at) and "Continuity" in ranks.by_kind:
+        at = np.flatnonzero(problem.staying[tasks] & part.fits[own])
+        if len(at):
             cost = times(
                 problem.reading(at + tasks.start, own[at], true=true), weights.get(ranks.rank("DataLocality"), 0)
             )
             stay = times(problem.credit[tasks][at], weights.get(ranks.rank("Continuity"), 0))
-            low[at] = np.minimum(low[at], part.price[own[at]] + cost.astype(kind) - stay.astype(kind))
+            keep = times(problem.keep[tasks][at], weights.get(ranks.ranks[0], 0))
+            here = part.price[own[at]] + cost.astype(kind) - stay.astype(kind) - keep.astype(kind)
+            low[at], high[at] = np.minimum(low[at], here), np.maximum(high[at], here)
         return low, high
 
     def _each(self, part: _Class, tasks: NDArray[np.int64], prices: Prices, *, true: bool) -> NDArray[Any]:
@@ -208,7 +221,8 @@ class Survey:
                 cost[k, list(more)] += whole(more.values()).astype(kind)
         at = np.flatnonzero(problem.own[tasks] >= 0)
         stay = times(problem.credit[tasks[at]], weights.get(ranks.rank("Continuity"), 0))
-        cost[at, problem.own[tasks[at]]] -= stay.astype(kind)
+        keep = times(problem.keep[tasks[at]], first)
+        cost[at, problem.own[tasks[at]]] -= stay.astype(kind) + keep.astype(kind)
         if prices.load is not None:
             cost += prices.load.cost[prices.load.of[tasks]].astype(kind)
             cost[prices.load.too_much[prices.load.of[tasks]]] = _SAFE if kind.kind == "i" else _NEVER
@@ -227,6 +241,7 @@ def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[i
     """No schedule has a smaller weighted sum (see the module); ``shares`` are least and most tasks by job."""
     found = survey.least(prices, true=true) - sum(sum(more.values()) for more in prices.apart.values())
     found -= 0 if prices.load is None else prices.load.worth
+    found -= sum(price * problem.gates[j][1] for j, price in prices.preempt.items())
     machine, _, slots = problem.slot_costs
     price = wide(whole(prices.machine))
     if slots:

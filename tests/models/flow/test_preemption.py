@@ -1,0 +1,179 @@
+"""Preemption priced and limited per job: static schedules against all schedules, live ones against static."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from flowlex import FlowScheduling
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
+from flowlex.validation.certificates.contract import verify
+
+
+def running(name: str, machine: str | None, elapsed_s: float = 0.0, **fields: object) -> FlowTask:
+    at = None if machine is None else RunningOn(machine=machine, elapsed_s=elapsed_s)
+    return FlowTask(name=name, running=at, **fields)
+
+
+def cluster(*jobs: FlowJob, slots: tuple[int, ...] = (1,)) -> FlowInstance:
+    return FlowInstance(
+        name="c", machines=tuple(Machine(name=f"m{k}", slots=n) for k, n in enumerate(slots)), jobs=jobs
+    )
+
+
+def solved(instance: FlowInstance, goals: tuple, **options: object):
+    solution = FlowScheduling(instance, goals=goals, **options).solve("network")
+    assert solution.certificate.ok and solution.certificate.claim == "optimal"
+    return solution
+
+
+URGENT = FlowJob(name="urgent", tasks=(running("u", None),), priority=0)
+
+
+def old(**fields: object) -> FlowJob:
+    return FlowJob(name="old", tasks=(running("o", "m0"),), priority=5, **fields)
+
+
+def test_a_job_that_is_never_preempted_keeps_its_slot_from_a_more_important_one() -> None:
+    goals = (Priority(),)
+    assert solved(cluster(old(), URGENT), goals).machine_of == {"u": "m0"}
+    assert solved(cluster(old(preemptions_per_hour=0), URGENT), goals).machine_of == {"o": "m0"}
+    assert solved(cluster(old(preemptions_per_hour=1), URGENT), goals).machine_of == {"u": "m0"}
+    used = old(preemptions_per_hour=1, preempted_s=(3599.0,))
+    assert solved(cluster(used, URGENT), goals).machine_of == {"o": "m0"}
+    again = old(preemptions_per_hour=1, preempted_s=(3600.0,))  # an hour ago: it counts no more
+    assert solved(cluster(again, URGENT), goals).machine_of == {"u": "m0"}
+
+
+def test_a_limit_stops_tasks_and_does_not_move_them() -> None:
+    """The urgent task may only run on m0; without a limit the old one moves, with one it stops."""
+    only = FlowJob(
+        name="urgent",
+        tasks=(running("u", None, constraints=(Constraint(kind="required", resources=("machine:m0",)),)),),
+    )
+    goals = (Priority(), Placement())
+    assert solved(cluster(old(), only, slots=(1, 1)), goals).machine_of == {"o": "m1", "u": "m0"}
+    assert solved(cluster(old(preemptions_per_hour=1), only, slots=(1, 1)), goals).machine_of == {"u": "m0"}
+
+
+def test_a_price_is_paid_where_it_is_worth_it() -> None:
+    """Waiting costs 4 each; to run u instead of o gains nothing, on top of its explicit cost it must save the price."""
+    for price, winner in ((2, "u"), (4, "o")):
+        cheap = FlowJob(name="urgent", tasks=(running("u", None, costs={"m0": -3}),))
+        keep = old(preempt_cost=price)
+        assert solved(cluster(keep, cheap), (), wait_cost=4).machine_of == {winner: "m0"}
+    solution = solved(cluster(old(preempt_cost=0.5), URGENT), (), wait_cost=4)
+    assert solution.scale == 2 and solution.score.cost == 8 - 1
+
+
+def test_a_share_does_not_preempt_what_may_not_be() -> None:
+    first = FlowJob(name="a", tasks=tuple(running(f"a{k}", "m0") for k in range(3)), preemptions_per_hour=1)
+    second = FlowJob(name="b", tasks=tuple(running(f"b{k}", None) for k in range(4)))
+    solution = solved(cluster(first, second, slots=(4,)), (FairShares(),))
+    assert Counter(t[0] for t in solution.machine_of) == {"a": 2, "b": 2}
+    never = first.model_copy(update={"preemptions_per_hour": 0})
+    solution = solved(cluster(never, second, slots=(4,)), (FairShares(),))
+    assert Counter(t[0] for t in solution.machine_of) == {"a": 3, "b": 1}
+    assert solution.shares["a"] == (2, 2)  # what it is due, and runs beyond
+
+
+def test_bad_jobs_are_refused_with_what_to_do() -> None:
+    with pytest.raises(ValueError, match="has preempted_s but no preemptions_per_hour; give it, or leave it out"):
+        old(preempted_s=(3.0,))
+    for wrong in ({"preempt_cost": -1}, {"preemptions_per_hour": -1}, {"preemptions_per_hour": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            old(**wrong)
+
+
+def best(instance: FlowInstance, wait_cost: int | None, continuity: Continuity | None) -> tuple[int, ...]:
+    """Waiting tasks by priority and cost of the best of all schedules (wait_cost None: strict priorities)."""
+    names = [m.name for m in instance.machines]
+    slots = {m.name: m.slots for m in instance.machines}
+    tasks = [(t, j) for j in instance.jobs for t in j.tasks]
+    found: tuple[int, ...] | None = None
+    for places in product([None, *names], repeat=len(tasks)):
+        on = Counter(p for p in places if p is not None)
+        if any(on[m] > slots[m] for m in on):
+            continue
+        stops: Counter[str] = Counter()
+        fine, cost, waits = True, 0, [0] * 4
+        for (task, job), at in zip(tasks, places, strict=True):
+            was = None if task.running is None else task.running.machine
+            limited = job.preemptions_per_hour is not None and was is not None
+            fine &= not (limited and at not in (was, None))
+            stops[job.name] += limited and at is None
+            if at is None:
+                waits[job.priority] += 1
+                cost += wait_cost or 0
+            else:
+                cost += int(task.costs.get(at, 0))
+                if at == was:
+                    cost -= int(job.preempt_cost) + (0 if continuity is None else int(continuity.base))
+        for job in instance.jobs:
+            if job.preemptions_per_hour is not None:
+                fine &= stops[job.name] <= max(0, job.preemptions_per_hour - sum(s < 3600 for s in job.preempted_s))
+        if fine:
+            value = (cost,) if wait_cost is not None else (*waits, cost)
+            found = value if found is None else min(found, value)
+    assert found is not None
+    return found
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), strict=st.booleans(), kept=st.booleans())
+@example(seed=3, strict=True, kept=True)
+def test_static_schedules_are_the_best_of_all(seed: int, strict: bool, kept: bool) -> None:
+    rng = np.random.default_rng(seed)
+    slots = tuple(int(n) for n in rng.integers(0, 3, 2))
+    room = {f"m{k}": n for k, n in enumerate(slots)}
+    jobs, count = [], 0
+    for j in range(3):
+        tasks = []
+        for _ in range(int(rng.integers(1, 3))):
+            free = [m for m, n in room.items() if n]
+            at = str(rng.choice(free)) if free and rng.random() < 0.6 else None
+            if at is not None:
+                room[at] -= 1
+            costs = {f"m{k}": int(rng.integers(-4, 9)) for k in range(2) if rng.random() < 0.7}
+            tasks.append(running(f"t{count}", at, costs=costs))
+            count += 1
+        limit = int(rng.integers(0, 3)) if rng.random() < 0.6 else None
+        past = () if limit is None else tuple(float(s) for s in rng.choice([10.0, 3600.0], int(rng.integers(0, 3))))
+        jobs.append(
+            FlowJob(
+                name=f"j{j}",
+                tasks=tuple(tasks),
+                priority=int(rng.integers(0, 4)),
+                preempt_cost=int(rng.integers(0, 6)),
+                preemptions_per_hour=limit,
+                preempted_s=past,
+            )
+        )
+    instance = cluster(*jobs, slots=slots)
+    continuity = Continuity(base=2, rate=0) if kept else None
+    goals = (*((Priority(),) if strict else ()), *((continuity,) if continuity else ()))
+    wait = None if strict else 5
+    solution = solved(instance, goals, wait_cost=wait)
+    waits = [sum(n for p, n in solution.score.waiting if p == c) for c in range(4)]
+    assert ((solution.score.cost,) if wait is not None else (*waits, solution.score.cost)) == best(
+        instance, wait, continuity
+    )
+
+
+def test_schedules_that_preempt_too_much_are_refused() -> None:
+    instance = cluster(old(preemptions_per_hour=1, preempted_s=(5.0,)), URGENT)
+    document = solved(instance, (Priority(),)).to_dict()
+    document["answer"]["placements"], document["answer"]["waiting"] = {"u": "m0"}, {"o": "it gave way"}
+    wrong = [check.name for check in verify(document, instance).checks if not check.ok]
+    assert "jobs keep within their preemptions" in wrong
+    moved = cluster(old(preemptions_per_hour=9), slots=(1, 1))
+    document = solved(moved, (LoadSpread(),)).to_dict()
+    document["answer"]["placements"] = {"o": "m1"}
+    wrong = [check.name for check in verify(document, moved).checks if not check.ok]
+    assert "jobs keep within their preemptions" in wrong
