@@ -52,9 +52,10 @@ class Cluster:
             most = int(rng.integers(1, 4)) if rng.random() < 0.5 else None
             weight, priority = int(rng.integers(1, 4)), int(rng.integers(0, 4))
             rule = str(rng.choice(["red", "blue", f"j{self.count}"])) if rng.random() < self.apart else None
-            limits = {"preemptions_per_hour": int(rng.integers(0, 3))} if rng.random() < self.limited else {}
+            limits = {}
             if self.limited:
-                limits["preempt_cost"] = int(rng.integers(0, 4))
+                per_hour = int(rng.integers(0, 3)) if rng.random() < self.limited else None
+                limits = {"preempt_cost": int(rng.integers(0, 4)), "preemptions_per_hour": per_hour}
             s.submit(
                 FlowJob(
                     name=f"j{self.count}",

@@ -109,7 +109,7 @@ def unfair(problem: Problem, share: list[int]) -> str:
 def _kinds(problem: Problem, cells: Counter[tuple[int, tuple[Constraint, ...]]]) -> tuple[list[int], list[list[int]]]:
     """Slots of machines that no rule tells apart, and for each cell the kinds it may take."""
     rules = list(dict.fromkeys(rule for _, rule in cells))
-    fits = np.array([problem.fits(rule, drained=True) for rule in rules]).reshape(-1, len(problem.slots))
+    fits = np.array([problem.fits(rule, drained=True) for rule in rules]).reshape(len(rules), len(problem.slots))
     kinds, inverse = np.unique(fits, axis=1, return_inverse=True)
     slots = np.bincount(inverse.ravel(), weights=problem.slots, minlength=kinds.shape[1]).astype(np.int64)
     may = {rule: np.flatnonzero(row).tolist() for rule, row in zip(rules, kinds, strict=True)}
