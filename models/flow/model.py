@@ -154,6 +154,12 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def _check(self) -> None:
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
+        limited = next((job.name for job in self.instance.jobs if job.preemptions_per_hour is not None), None)
+        if self.instance.resources and limited is not None:
+            raise ModelError(
+                f"job {limited!r} limits preemptions, which is kept exactly on slots only; leave preemptions_per_hour out "
+                "(preempt_cost may stay), or the capacities"
+            )
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:

@@ -266,7 +266,7 @@ def _best(
         [proof.machine_price.get(name, 0) for name in problem.machine],
         [proof.job_price.get(name, 0) for name in jobs],
         {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
-        {jobs[name]: price for name, price in proof.preempt_price.items()},
+        preempt={jobs[name]: price for name, price in proof.preempt_price.items()},
     )
     here = sum(weights[name] * value for name, value in values.items())
     least = bound(problem, survey, prices, schedule.bounds, true=False)

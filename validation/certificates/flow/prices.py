@@ -12,9 +12,8 @@ preemptions, every schedule has a weighted sum of at least ::
       - sum_m max over n of (n p_m - cost of n slots)  -  sum_rm s_rm  -  sum_j v_j (tasks of j that may stop)
       - sum_j max over w of (q_j w - cost of w waiting)
 
-
-A task that is held (its job limits preemptions) fits the machine where it runs alone. The sums are
-over all pairs of task and machine, whichever arcs a network had: `Survey`. Where tasks ask for amounts, slots of sizes
+A task that is held (its job limits preemptions) fits the machine where it runs alone. The sums are over all pairs of
+task and machine, whichever arcs a network had: `Survey`. Where tasks ask for amounts, slots of sizes
 have prices too (see `amounts`): a task pays for those it takes, and all of them together are taken off. The first
 minimum is taken over what a task knows of the cluster (see `goals`), which comes to the same; over true distances it
 bounds the true cost too.
