@@ -37,6 +37,7 @@ from flowlex.models.flow.network import ScheduleNetwork, build_network, task_vie
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import StrictOrder
 from flowlex.models.flow.places import placements
+from flowlex.models.flow.preemption import refuse_limits
 from flowlex.models.flow.proof import Prices, combined_stages, document_of, duals_of, prices_of
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution, Score
@@ -154,12 +155,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def _check(self) -> None:
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
-        limited = next((job.name for job in self.instance.jobs if job.preemptions_per_hour is not None), None)
-        if self.instance.resources and limited is not None:
-            raise ModelError(
-                f"job {limited!r} limits preemptions, which is kept exactly on slots only; leave preemptions_per_hour out "
-                "(preempt_cost may stay), or the capacities"
-            )
+        refuse_limits(self.instance)
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:

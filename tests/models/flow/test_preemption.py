@@ -95,7 +95,7 @@ def test_bad_jobs_are_refused_with_what_to_do() -> None:
 def test_limits_beside_capacities_are_refused() -> None:
     machines = (Machine(name="m0", slots=4, capacity={"cpu": 4}),)
     instance = FlowInstance(name="c", machines=machines, jobs=(old(preemptions_per_hour=1),))
-    with pytest.raises(ModelError, match="job 'old' limits preemptions.*leave preemptions_per_hour out"):
+    with pytest.raises(ModelError, match=r"job 'old' limits preemptions.*leave preemptions_per_hour out"):
         FlowScheduling(instance, goals=(Priority(),)).solve()
 
 
