@@ -103,6 +103,10 @@ class Blocks:
         """The blocks of all other items."""
         return self._chosen(~np.isin(self.item, items))
 
+    def only(self, items: Integers) -> Blocks:
+        """The blocks of some items."""
+        return self._chosen(np.isin(self.item, items))
+
     def and_also(self, other: Blocks) -> Blocks:
         """Both, of different items."""
         both = zip(self._arrays(), other._arrays(), strict=True)

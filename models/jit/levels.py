@@ -28,7 +28,7 @@ from flowlex.models.jit.blocks import Blocks, overfull
 from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.program import Cells, base_program
 from flowlex.models.jit.proofs import band_proofs
-from flowlex.models.jit.search import Plan, Ports, Search, SearchState
+from flowlex.models.jit.search import Plan, Ports, Search, SearchState, Trail
 from flowlex.models.jit.settling import settle
 from flowlex.models.jit.stages import all_staged, face_point, split, staged_together
 from flowlex.models.jit.structure import components, find_bands, port_overload
@@ -89,19 +89,25 @@ def _find_plan(grid: Grid, search: Search) -> Plan:
 
 def _from_structure(state: SearchState, ports: Ports) -> Plan:
     """Bands first; then, around the ports that they break, programs (see the module)."""
-    grid, search = state.grid, state.search
-    bands = find_bands(grid, search.load, widened=search.windows == "strict")
-    state.keep(np.arange(grid.count), bands.blocks)
+    grid, search, kept = state.grid, state.search, state.search.kept
+    bands = find_bands(grid, search.load, widened=search.windows == "strict", kept=None if kept is None else kept.bands)
     late = ports[0][grid.sender] | ports[1][grid.receiver]
     if search.windows == "elastic":
         late |= grid.stop > grid.due
-    staged_ones = late.copy()
+    open_ones, stays = np.ones(grid.count, np.bool_), np.zeros(grid.count, np.bool_)
+    if kept is not None:
+        late &= ~kept.settled
+        open_ones, stays = ~(kept.settled | kept.staged), kept.staged
+    state.keep(np.flatnonzero(~stays), bands.blocks.without(np.flatnonzero(stays)))
+    staged_ones = late | stays
     active = (ports[0].copy(), ports[1].copy())
     if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
         active = (np.ones_like(ports[0]), np.ones_like(ports[1]))
-    changed = np.ones(grid.count, np.bool_) if search.load == "port" else late.copy()
+    changed = open_ones if search.load == "port" else late & open_ones
     while True:
-        labels = components(grid, search.load, active)
+        labels = components(
+            grid, search.load, active, [np.searchsorted(grid.transfer, p.transfers) for p in state.parts]
+        )
         concerned = active[0][grid.sender] | active[1][grid.receiver] | np.isin(labels, labels[late])
         hard = []
         for members in split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
@@ -121,6 +127,8 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         if not new[0].any() and not new[1].any():
             break
         active = (active[0] | new[0], active[1] | new[1])
+        if kept is not None:  # what stays was planned with these, and is planned again with what it meets
+            active = (active[0] | kept.active[0], active[1] | kept.active[1])
         changed = new[0][grid.sender] | new[1][grid.receiver]
     settled = np.flatnonzero(~staged_ones)
     if len(settled):
@@ -128,7 +136,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
             state.took("structure")
         proofs = band_proofs(grid, bands, search.load, settled)
         state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
-    return state.plan(bands.largest)
+    return state.plan(bands.largest, Trail(bands, ~staged_ones, active))
 
 
 def _settled(state: SearchState, over: Ports, active: Ports, staged_ones: NDArray[np.bool_]) -> Ports:

@@ -35,7 +35,7 @@ from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.printed import printed_program, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.proofs import largest_proof
-from flowlex.models.jit.search import Plan, Search
+from flowlex.models.jit.search import Kept, Plan, Search
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
@@ -94,6 +94,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     lat: Rule = "critical"
     share_of: ShareOf = "transfers"
     stage: str | None = None
+
+    #: What stays of an earlier plan: no option of a user's, see `after`.
+    _kept: ClassVar[Kept | None] = None
 
     name: ClassVar[str] = "jit-bandwidth"
     title: ClassVar[str] = "Just-in-time bandwidth"
@@ -238,7 +241,14 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _search(self, engine: EngineName, options: SolveOptions) -> Search:
         presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
-        return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
+        kept = self._kept if presolve else None
+        return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options, kept)
+
+    def after(self, kept: Kept | None) -> JitBandwidth:
+        """The same model, which plans only what does not stay of an earlier plan (`flowlex.models.jit.kept`)."""
+        same = replace(self)
+        object.__setattr__(same, "_kept", kept)
+        return same
 
     def _prepare(self) -> None:
         """The grid; the named program is compiled only when it is the one to be solved."""

@@ -17,9 +17,10 @@ from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, Sol
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, Windows
 from flowlex.models.jit.program import Horizon
+from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
-__all__ = ["Plan", "Ports", "Search", "SearchState"]
+__all__ = ["Kept", "Plan", "Ports", "Search", "SearchState", "Trail"]
 
 #: Which egress and which ingress ports, (M,) bool each.
 Ports: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
@@ -36,6 +37,52 @@ class Search:
     presolve: bool
     engine: EngineName
     options: SolveOptions
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trail:
+    """How a plan was come by, for plans of its rest.
+
+    Attributes
+    ----------
+    bands
+        Of all loads.
+    settled
+        (F,) bool: transfers that are planned within their bands; all others are in parts with proofs of their own.
+    active
+        Ports that were constraints.
+    """
+
+    bands: Bands
+    settled: NDArray[np.bool_]
+    active: Ports
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What stays of an earlier plan, told of the grid's transfers (see `flowlex.models.jit.kept`).
+
+    Attributes
+    ----------
+    bands
+        Of the loads that only settled transfers count towards to which nothing has come; with these transfers' blocks.
+    settled, staged
+        (F,) bool: transfers that stay within these bands; transfers that stay in parts with proofs of their own.
+    blocks
+        Of the staged ones.
+    parts
+        Their proofs.
+    active
+        Ports that were constraints of theirs.
+    """
+
+    bands: Bands
+    settled: NDArray[np.bool_]
+    staged: NDArray[np.bool_]
+    blocks: Blocks
+    parts: tuple[SchedulePart, ...]
+    active: Ports
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +103,8 @@ class Plan:
         For a program with weights: its optimum and the solver's bound.
     lowest
         The lowest level that is proven; 1 when all are.
+    trail
+        How it was come by; None where that is of no use later.
     """
 
     status: Status
@@ -69,6 +118,7 @@ class Plan:
     message: str = ""
     weighted: tuple[float, float] | None = None
     lowest: int = 1
+    trail: Trail | None = None
 
 
 @dataclass(eq=False)
@@ -89,6 +139,11 @@ class SearchState:
     def __post_init__(self) -> None:
         limit = self.search.options.time_limit_s
         self.deadline: float | None = None if limit is None else time.perf_counter() + limit
+        kept = self.search.kept
+        if kept is not None:
+            self.blocks, self.parts = kept.blocks, list(kept.parts)
+            if kept.settled.any() or kept.staged.any():
+                self.took("kept")
 
     def solve(self, program: LinearProgram, engine: EngineName | None = None) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
@@ -122,7 +177,7 @@ class SearchState:
         self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
         self.parts.append(SchedulePart(at, proofs))
 
-    def plan(self, largest_bound: int) -> Plan:
+    def plan(self, largest_bound: int, trail: Trail | None = None) -> Plan:
         """Put everything together."""
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
@@ -136,4 +191,5 @@ class SearchState:
             self.mip_solves,
             message=message,
             lowest=self.lowest,
+            trail=trail if self.status is Status.OPTIMAL and self.blocks.whole else None,
         )

@@ -16,7 +16,7 @@ from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.blocks import Blocks, Segments, load_counts, pile, port_pieces
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
-from flowlex.models.jit.search import Plan
+from flowlex.models.jit.search import Plan, Trail
 from flowlex.validation.certificates.jit import LATENESS, SchedulePart
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class JitSolution(Solution):
         Lower bound on the largest load from the windows alone.
     lowest
         The lowest level that is proven; 1 when all are.
+    trail
+        What a plan of the rest needs to know, see `flowlex.models.jit.kept`.
     """
 
     grid: Grid = field(repr=False)
@@ -56,6 +58,7 @@ class JitSolution(Solution):
     mip_solves: int = 0
     plan_parts: tuple[SchedulePart, ...] = field(default=(), repr=False)
     lowest: int = 1
+    trail: Trail | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
@@ -85,6 +88,7 @@ class JitSolution(Solution):
             mip_solves=plan.mip_solves,
             plan_parts=plan.parts,
             lowest=plan.lowest,
+            trail=plan.trail,
             stages=stages_of(grid, plan, load) if answer else {},
         )
 

@@ -15,6 +15,7 @@ How that goes, and what to do where it gets stuck, is in `flowlex.models.jit.lev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -77,12 +78,20 @@ class Bands:
         return np.asarray(np.searchsorted(self.unit * span + self.begin, unit * span + slot, side=side))
 
 
-def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
-    """Balance every pair or port on its own; with ``widened``, slots by which windows were widened are cells apart."""
+def find_bands(grid: Grid, load: Load, *, widened: bool = True, kept: Bands | None = None) -> Bands:
+    """Balance every pair or port on its own; with ``widened``, slots by which windows were widened are cells apart.
+
+    ``kept`` has the bands of some units, and the blocks of their transfers, which are not looked at again.
+    """
     groups = grid.groups(load)
     tables, parts = [], []
+    if kept is not None:
+        tables.append((kept.unit, kept.begin, kept.end, kept.band))
+        parts.append((kept.blocks.item, kept.blocks.begin, kept.blocks.end, kept.blocks.amount))
     for group in groups:
         order = np.argsort(group, kind="stable")
+        if kept is not None:
+            order = order[~np.isin(group[order], kept.unit)]
         cuts = np.flatnonzero(np.diff(group[order])) + 1
         for members in np.split(order, cuts) if len(order) else []:
             also = grid.widened_slots(members) if widened else None
@@ -101,8 +110,10 @@ def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
     return replace(bands, transfer_band=np.stack(lowest))
 
 
-def components(grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> Integers:
-    """(F,) component of every transfer; two meet if they share a load, or a port that is a constraint."""
+def components(
+    grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[np.bool_]], together: Sequence[Integers] = ()
+) -> Integers:
+    """(F,) component of every transfer; two meet if they share a load, a port that is a constraint, or are together."""
     count = grid.units_of_load(load)
     machines = len(grid.out_units)
     tails, heads = [], []
@@ -113,8 +124,12 @@ def components(grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[n
         at = np.flatnonzero(ports[side][port])
         tails.append(at)
         heads.append(grid.count + count + side * machines + port[at])
-    tail, head = np.concatenate(tails), np.concatenate(heads)
     nodes = grid.count + count + 2 * machines
+    for number, members in enumerate(together):
+        tails.append(members)
+        heads.append(np.full(len(members), nodes + number))
+    nodes += len(together)
+    tail, head = np.concatenate(tails), np.concatenate(heads)
     graph = scipy.sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(nodes, nodes))
     return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][: grid.count], np.int64)
 

@@ -1,0 +1,112 @@
+"""The rest of an optimal plan is an optimal plan of the rest: what of an earlier plan need not be made again.
+
+Time has passed, some transfers are sent, others have come. A load (pair or port) to which nothing has come, and from
+which nothing was taken but what was sent as planned, keeps its rates. They stay within the bands they had, and a part
+with proofs of its own keeps its prices: complementary slackness holds slot by slot, so it holds for the slots that are
+left. Only lateness is counted anew: what is overdue counts from the first slot there is, which takes as much from the
+price of the transfer. Whether all that is so, the certificate of the new plan looks at from the instance's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.arrays import Integers
+from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.grid import Grid, Load
+from flowlex.models.jit.search import Kept
+from flowlex.models.jit.solution import JitSolution
+from flowlex.models.jit.structure import Bands, components
+from flowlex.validation.certificates.jit import LevelProof, Prices, SchedulePart
+
+__all__ = ["kept_of"]
+
+
+def kept_of(plan: JitSolution, new: Grid, before: Integers, blocks: Blocks) -> Kept | None:
+    """What stays of a plan for the grid ``new``, whose slots begin later; None where the plan has no trail.
+
+    Parameters
+    ----------
+    before
+        (new transfers,) number of each in the plan's grid; -1 for those to be planned anew.
+    blocks
+        What is planned for the others, in slots of ``new``.
+    """
+    old, trail, load = plan.grid, plan.trail, plan.load
+    if trail is None:
+        return None
+    last = np.zeros(old.count, np.int64)
+    np.maximum.at(last, plan.blocks.item, plan.blocks.end)
+    unsent = last > new.origin - old.origin
+    unsent[before[before >= 0]] = False
+    stays = _untouched(old, new, load, before, unsent)
+    place = np.full(old.count, -1)
+    place[before[stays]] = np.flatnonzero(stays)
+    gone = (last > new.origin - old.origin) & (place < 0)
+    settled, staged = np.zeros(new.count, np.bool_), np.zeros(new.count, np.bool_)
+    settled[stays] = trail.settled[before[stays]]
+    kept_parts = []
+    for part in plan.plan_parts:
+        numbers = np.searchsorted(old.transfer, part.transfers)
+        quoted = any(proof.solver_bound is not None for proof in part.proofs)
+        left = np.flatnonzero(place[numbers] >= 0)
+        if trail.settled[numbers[0]] or quoted or gone[numbers].any() or not len(left):
+            continue
+        at = place[numbers[left]]
+        staged[at] = True
+        proofs = tuple(_later(proof, left, new.due[at] - old.due[numbers[left]], old, new) for proof in part.proofs)
+        kept_parts.append(SchedulePart(new.transfer[at], proofs))
+    bands = _bands_later(old, trail.bands, new, load, before, settled, blocks)
+    return Kept(bands, settled, staged, blocks.only(np.flatnonzero(staged)), tuple(kept_parts), trail.active)
+
+
+def _untouched(old: Grid, new: Grid, load: Load, before: Integers, gone: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(new transfers,) whether none that shares a load, or loads with it through others, is new or gone unsent."""
+    machines = len(new.out_units)
+    labels = components(new, load, (np.zeros(machines, np.bool_),) * 2)
+    touched = before < 0
+    if gone.any():
+        for was, now in zip(_loads(old, load), _loads(new, load), strict=True):
+            touched |= np.isin(now, was[gone])
+    return np.asarray(~np.isin(labels, labels[touched]))
+
+
+def _loads(grid: Grid, load: Load) -> tuple[Integers, ...]:
+    """The loads a transfer counts towards, by numbers that all grids of these machines share."""
+    return (grid.sender * len(grid.out_units) + grid.receiver,) if load == "pair" else (grid.sender, grid.receiver)
+
+
+def _later(proof: LevelProof, left: Integers, due: Integers, old: Grid, new: Grid) -> LevelProof:
+    """The prices of the slots that are left; ``due``: change of the due slots, as both grids count them."""
+    passed = new.origin - old.origin
+
+    def rest(prices: Prices) -> Prices:
+        kept = prices.end > passed
+        begin = np.maximum(prices.begin[kept] - passed, 0)
+        return Prices(prices.unit[kept], begin, prices.end[kept] - passed, prices.price[kept])
+
+    lam = proof.lam[left] - proof.nu * (due + passed)
+    return replace(proof, lam=lam, load=rest(proof.load), port=rest(proof.port))
+
+
+def _bands_later(
+    old: Grid, bands: Bands, new: Grid, load: Load, before: Integers, settled: NDArray[np.bool_], blocks: Blocks
+) -> Bands:
+    """The bands of the settled transfers' loads, from the first slot of the new grid on."""
+    at, passed = np.flatnonzero(settled), new.origin - old.origin
+    number = np.full(old.units_of_load(load), -1)
+    for was, now in zip(old.groups(load), new.groups(load), strict=True):
+        number[was[before[at]]] = now[at]
+    kept = (number[bands.unit] >= 0) & (bands.end > passed)
+    begin = np.maximum(bands.begin[kept] - passed, 0)
+    return Bands(
+        number[bands.unit[kept]],
+        begin,
+        bands.end[kept] - passed,
+        bands.band[kept],
+        np.zeros((0, new.count), np.int64),
+        blocks.only(at),
+    )
