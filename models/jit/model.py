@@ -247,7 +247,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def after(self, kept: Kept | None) -> JitBandwidth:
         """The same model, which plans only what does not stay of an earlier plan (`flowlex.models.jit.kept`)."""
         same = replace(self)
-        object.__setattr__(same, "_kept", kept)
+        same.__dict__.update(self.__dict__ | {"_kept": kept})
         return same
 
     def _prepare(self) -> None:

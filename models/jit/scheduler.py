@@ -136,6 +136,9 @@ class JitScheduler:
     ) -> None:
         if every_s is not None and not every_s > 0:
             raise ModelError(f"every_s must be above 0, got {every_s}")
+        for name, given in (("keep_promises", keep_promises), ("warm", warm)):
+            if not isinstance(given, bool):
+                raise ModelError(f"{name} must be true or false, got {given!r}")
         self.empty: JitInstance = JitInstance(machines=tuple(machines), jobs=(), slot_s=slot_s, unit_mb=unit_mb)
         model = JitBandwidth(self.empty, share=share, share_of=share_of, load=load, lat=lat)  # checks the options
         self.share: float

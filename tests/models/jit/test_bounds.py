@@ -62,13 +62,15 @@ def test_a_port_that_must_carry_more_than_it_can() -> None:
 
 
 @pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
-@pytest.mark.parametrize("slack", [2.0, 4.0])
-def test_coflows_of_facebook(slack: float) -> None:
-    """With deadlines at a multiple of the bottleneck time, a coflow alone needs that part of its bottleneck."""
-    instance = read_coflow_trace(TRACE, first=20, slack=slack)
+def test_coflows_of_facebook() -> None:
+    """With deadlines at twice the bottleneck time, a coflow alone needs half of its bottleneck; stopped, it is a plan."""
+    instance = read_coflow_trace(TRACE, first=20, slack=2.0)
     bound = port_bound(instance)
-    assert 1 / slack <= bound.least <= bound.even
+    assert 0.5 <= bound.least <= bound.even
     assert bound.port == "p64 out"
+    plan = proportional_plan(instance, time_limit_s=1e-9)
+    assert all(value < 1e-9 for value in plan.violations().values())
+    assert plan.bound.least <= plan.largest <= plan.bound.even + 1e-9
 
 
 def test_nothing_to_send_needs_nothing() -> None:
@@ -123,15 +125,9 @@ def test_a_transfer_without_time_is_named() -> None:
         proportional_plan(JitInstance(machines=machines, jobs=(job,), slot_s=1.0, unit_mb=1.0), "paper")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
 def test_the_largest_load_of_a_hundred_coflows_is_proven() -> None:
     plan = proportional_plan(read_coflow_trace(TRACE, first=100, slack=2.0))
     assert plan.gap < 1e-9
     assert all(value < 1e-9 for value in plan.violations().values())
-
-
-@pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
-def test_what_is_stopped_is_a_schedule() -> None:
-    plan = proportional_plan(read_coflow_trace(TRACE, first=40, slack=2.0), time_limit_s=1e-9)
-    assert all(value < 1e-9 for value in plan.violations().values())
-    assert plan.bound.least <= plan.largest <= plan.bound.even + 1e-9
