@@ -63,7 +63,7 @@ def test_a_port_that_must_carry_more_than_it_can() -> None:
 
 @pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
 def test_coflows_of_facebook() -> None:
-    """With deadlines at twice the bottleneck time, a coflow alone needs half of its bottleneck; stopped, it is a plan."""
+    """With deadlines at twice the bottleneck time, a coflow alone needs half of it; stopped, it is planned."""
     instance = read_coflow_trace(TRACE, first=20, slack=2.0)
     bound = port_bound(instance)
     assert 0.5 <= bound.least <= bound.even
