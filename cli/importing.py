@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from flowlex.instances.base import Instance
 
 __all__ = ["app"]
+
+_InstanceT = TypeVar("_InstanceT", bound="Instance")
 
 InstanceOutput = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
@@ -56,20 +58,26 @@ def openb(
     most_nodes: Annotated[
         int | None, typer.Option("--nodes", min=1, metavar="N", help="Only the first N nodes.")
     ] = None,
+    flow: Annotated[
+        bool, typer.Option("--flow", help="As flow scheduling with capacities; cards of a node are not told apart.")
+    ] = False,
 ) -> None:
     """Read node and pod list of the public Alibaba GPU-sharing trace as a pod-placement instance.
 
+    With ``--flow``, pods become tasks that ask for CPU cores, GB and GPUs, and nodes machines that have them.
     Thousandths of a card become shares of a card; `gpu_spec` the card models that a pod takes; qos its priority
     (LS and Guaranteed 3, Burstable 2, BE 1). Exit code 2 when a file is not what it should be; the message names
     file and line.
     """
     from flowlex.instances.importers.openb import read_openb
+    from flowlex.instances.importers.pod_tasks import flow_of_pods
 
     read = functools.partial(read_openb, nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
-    write_instance_output(_noted(read), output)
+    instance = _noted(read)
+    write_instance_output(flow_of_pods(instance) if flow else instance, output)
 
 
-def _noted(read: Callable[[], Instance]) -> Instance:
+def _noted(read: Callable[[], _InstanceT]) -> _InstanceT:
     """What an importer reads; its warnings are told."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -165,25 +173,46 @@ def google(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Event log (JSON lines).")],
     until: Annotated[float | None, typer.Option("--until", metavar="S", help="Stop after this many seconds.")] = None,
     step: Annotated[float, typer.Option("--step", metavar="S", help="Seconds between decisions.")] = 60.0,
-    slots: Annotated[int, typer.Option("--slots", min=1, help="Slots of a machine of CPU capacity 1.")] = 24,
+    slots: Annotated[
+        int | None,
+        typer.Option("--slots", min=1, help="Slots of a machine of CPU 1 (24); with --at of any (110)."),
+    ] = None,
     apart: Annotated[
         bool, typer.Option("--apart/--anywhere", help="Keep the rule that tasks of a flagged job run apart.")
     ] = True,
+    at: Annotated[
+        float | None,
+        typer.Option("--at", metavar="S", help="Instead an instance, with capacities, of what is there then."),
+    ] = None,
+    most_jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, metavar="N", help="With --at: only the first N jobs that are there.")
+    ] = None,
 ) -> None:
     """Read the tables of the 2011 Google cluster trace as an event log for ``flowlex replay``.
 
+    With ``--at``, machines with their CPU and memory and the tasks that are there become an instance to solve.
     Exit code 2 when a table is not what it should be; the message names file and line.
     """
     from flowlex.instances.base import InstanceError
     from flowlex.instances.events import write_event_log
     from flowlex.instances.importers.google import google_trace_events
+    from flowlex.instances.importers.google_snapshot import google_snapshot
 
     if not step > 0:
         raise InstanceError(f"--step is {step:g}; it must be a positive number of seconds")
     counts: Counter[str] = Counter()
-    options: dict[str, Any] = {"slots_per_unit": slots, "step_s": step, "until_s": until, "different_machines": apart}
-    write_event_log(google_trace_events(folder, counts=counts, **options), output)
-    note(f"{output}: event log")
+    options: dict[str, Any] = {"counts": counts, "different_machines": apart}
+    if at is not None:
+        if until is not None or step != 60.0:
+            raise typer.BadParameter("an instance has no --until and no --step; drop them", param_hint="--at")
+        more: dict[str, Any] = {"slots": slots or 110, "most_jobs": most_jobs}
+        write_instance_output(google_snapshot(folder, at, **more, **options), str(output))
+    else:
+        if most_jobs is not None:
+            raise typer.BadParameter("counts jobs that are there at one time; give that with --at", param_hint="--jobs")
+        events = google_trace_events(folder, slots_per_unit=slots or 24, step_s=step, until_s=until, **options)
+        write_event_log(events, output)
+        note(f"{output}: event log")
     for what, count in counts.items():
         if count:
             note(f"{count} {what}")

@@ -7,7 +7,7 @@ table | columns
 ``task_events`` | 0 time (us), 2 job ID, 3 task index, 5 event type, 8 priority, 9 CPU, 10 memory, 12 different machines
 ``task_constraints`` | 0 time, 1 job ID, 2 task index, 3 operator, 4 attribute name, 5 attribute value
 ``job_events`` | 0 time, 2 job ID, 3 event type
-``machine_events`` | 0 time, 1 machine ID, 2 event type, 3 platform ID, 4 CPUs
+``machine_events`` | 0 time, 1 machine ID, 2 event type, 3 platform ID, 4 CPUs, 5 memory
 ``machine_attributes`` | 0 time, 1 machine ID, 2 attribute name, 3 attribute value, 4 attribute deleted
 
 Event types of tasks and jobs: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 update. Of
@@ -20,7 +20,8 @@ of the job that arrive with it (the trace hardly mixes them), also against those
 
 Operators of constraints: 0 equal, 1 not equal, 2 less than, 3 greater than. A machine without the attribute has the
 empty value, which counts as 0 where numbers are compared. What a task asks for when it arrives holds for its life; CPU
-and memory are kept as its ``demands``. `google_trace_events` counts what it had to leave out or guess.
+and memory are kept as its ``demands``. Machines state theirs in an instance with capacities (`google_snapshot`), not in
+an event log, as the live scheduler counts slots. `google_trace_events` counts what it had to leave out or guess.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def google_trace_events(
     until_s: float | None = None,
     different_machines: bool = True,
     counts: Counter[str] | None = None,
+    capacity_slots: int | None = None,
 ) -> Iterator[Part]:
     """Yield the events of a trace in order of time, with a ``step`` every ``step_s`` seconds in which any happened.
 
@@ -76,6 +78,8 @@ def google_trace_events(
         scheduler an arc per flagged job and machine; False leaves it out.
     counts
         Counts, by a few words each, what is left out or guessed; grows as the events are taken.
+    capacity_slots
+        Machines state their CPU and memory, and have so many slots each; a machine that changes leaves and comes back.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def google_trace_events(
     for needed in ("task_events", "machine_events"):
         if not _parts(root, needed):
             raise InstanceError(f"no {needed} table; it should be {needed}/part-00000-of-*.csv.gz", path=root)
-    trace = _Translator(slots_per_unit, different_machines, Counter() if counts is None else counts)
+    trace = _Translator(slots_per_unit, different_machines, Counter() if counts is None else counts, capacity_slots)
     return _with_steps(_merge(root, trace), step_s, until_s)
 
 
@@ -146,8 +150,10 @@ def _numbered(root: Path, table: str, kind: int) -> Iterator[tuple[int, int, int
 
 
 class _Translator:
-    def __init__(self, slots_per_unit: int, different_machines: bool, counts: Counter[str]) -> None:
-        self.counts = counts
+    def __init__(
+        self, slots_per_unit: int, different_machines: bool, counts: Counter[str], capacity_slots: int | None
+    ) -> None:
+        self.counts, self.capacity_slots = counts, capacity_slots
         self.values: dict[str, dict[str, None]] = {}  # of every attribute, over the whole trace
         self.wants: dict[str, dict[str, tuple[int, list[Constraint]]]] = {}  # since when, by job and task
         self.batch_of: dict[str, str] = {}  # with what a task arrived
@@ -173,7 +179,9 @@ class _Translator:
     def machine(self, time: int, row: list[str]) -> Iterator[Part]:
         """A machine is added, removed or changed."""
         name, kind = row[1], int(row[2])
-        slots = max(int(float(row[4] or 0.0) * self.slots_per_unit + 0.5), 0)
+        amounts = {name: max(float(row[k] or 0.0), 0.0) for name, k in (("cpu", 4), ("memory", 5))}
+        slots = max(int(amounts["cpu"] * self.slots_per_unit + 0.5), 0)
+        given = {} if self.capacity_slots is None else {"slots": self.capacity_slots, "capacity": amounts}
         present = self.machines.get(name)
         if kind == 1:
             if present is not None:
@@ -182,15 +190,17 @@ class _Translator:
             return
         if kind not in (0, 2):
             raise ValueError(f"machine event type {kind}")
-        if present is not None:
-            if slots != present.slots:
+        if present is not None and given and present.capacity != amounts:
+            yield ev.RemoveMachine(at_s=time / 1e6, machine=name)
+        elif present is not None:
+            if not given and slots != present.slots:
                 self.machines[name] = present.model_copy(update={"slots": slots})
                 yield ev.SetSlots(at_s=time / 1e6, machine=name, slots=slots)
             return
         labels = [_label(key, value) for key, value in sorted(self.attributes.get(name, {}).items())]
         if row[3]:
             labels.append(f"platform={row[3]}"[:200])
-        self.machines[name] = Machine(name=name, slots=slots, labels=tuple(labels))
+        self.machines[name] = Machine.model_validate({"name": name, "slots": slots, "labels": labels, **given})
         yield ev.AddMachine(at_s=time / 1e6, machine=self.machines[name])
 
     def task(self, time: int, row: list[str]) -> Iterator[Part]:

@@ -97,6 +97,29 @@ def test_a_google_trace_becomes_a_log_that_replays(run: Any, tmp_path: Path) -> 
     assert json.loads(Path("free.jsonl").read_text().splitlines()[-2])["job"]["different_machines"] in (None, "")
 
 
+def test_a_google_trace_at_one_time_is_solved_with_its_capacities(run: Any, tmp_path: Path) -> None:
+    folder = google_tables(tmp_path / "trace", last_task="600000000,,100,1,,0,user,3,9,0.4,0.1,0.0001,0")
+    assert run("import", "google", folder, "-o", "then.json", "--at", "700").exit_code == 0
+    document = json.loads(Path("then.json").read_text())
+    assert [m["capacity"] for m in document["machines"]] == [{"cpu": 0.5, "memory": 0.25}, {"cpu": 1.0, "memory": 1.0}]
+    assert [t["demands"]["cpu"] for job in document["jobs"] for t in job["tasks"]] == [0.1, 0.4]
+    result = run("solve", "then.json", "--engine", "highs", "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout.splitlines()[0])["status"] == "optimal"
+    for wrong, why in ((("--at", "700", "--until", "9"), "no --until"), (("--jobs", "2"), "give that with --at")):
+        result = run("import", "google", folder, "-o", "x.json", *wrong)
+        assert result.exit_code == 2 and why in " ".join(result.output.split())
+
+
+def test_pods_become_tasks_with_demands(run: Any, files: tuple[Path, Path]) -> None:
+    assert run("import", "openb", *files, "-o", "tasks.json", "--flow").exit_code == 0
+    document = json.loads(Path("tasks.json").read_text())
+    assert document["kind"] == "flow-scheduling" and document["machines"][0]["labels"] == ["P100"]
+    tasks = {task["name"]: task for job in document["jobs"] for task in job["tasks"]}
+    assert tasks["p1"]["demands"] == {"cpu": 8.0, "memory_gb": 16.0, "gpu": 2.0}
+    assert tasks["p1"]["constraints"][0]["resources"] == ["P100", "T4"]
+    assert run("solve", "tasks.json", "--engine", "highs").exit_code == 0
+
+
 def test_a_damaged_google_trace_leaves_nothing(run: Any, tmp_path: Path) -> None:
     folder = google_tables(tmp_path / "trace", last_task="600000000,,100,x,,0,user,3,9,0.1,0.1,0.0001,0")
     result = run("import", "google", folder, "-o", "log.jsonl")

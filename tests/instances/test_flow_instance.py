@@ -14,6 +14,9 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
 from flowlex.instances.importers.google import google_trace_events
+from flowlex.instances.importers.google_snapshot import google_snapshot
+from flowlex.instances.importers.pod_tasks import flow_of_pods
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 
 
 def test_generators_are_bit_stable_and_round_trip(tmp_path):
@@ -243,3 +246,31 @@ def test_damaged_trace(tmp_path):
     part.write_bytes(whole[:-9])
     with pytest.raises(InstanceError, match="damaged"):
         list(google_trace_events(tmp_path))
+
+
+def test_a_google_trace_at_one_time_has_capacities(tmp_path):
+    folder = write_trace(tmp_path)
+    early, late = google_snapshot(folder, 650), google_snapshot(folder, 955)
+    assert [(m.name, dict(m.capacity)) for m in early.machines] == [
+        ("7", {"cpu": 0.5, "memory": 0.25}),
+        ("8", {"cpu": 1.0, "memory": 1.0}),
+    ]
+    assert [task.name for task in early.tasks] == ["100/0", "100/1"] and {m.slots for m in early.machines} == {110}
+    assert [dict(m.capacity) for m in late.machines] == [{"cpu": 0.25, "memory": 1.0}]  # one left, one changed
+    assert [task.name for task in late.tasks] == ["100/1", "101/0"]
+    assert len(google_snapshot(folder, 650, most_jobs=0).jobs) == 0
+    with pytest.raises(InstanceError, match="slots is 0; a machine needs at least 1"):
+        google_snapshot(folder, 650, slots=0)
+    with pytest.raises(InstanceError, match="no machine is there after -1 s"):
+        google_snapshot(folder, -1)
+
+
+def test_pods_that_tasks_cannot_say_are_refused():
+    node = PodNode(name="n", cpu_cores=4, memory_gb=8)
+    with pytest.raises(
+        InstanceError, match=r"pod 'p' has node, which tasks of flow scheduling do not; solve it as pods"
+    ):
+        flow_of_pods(PodInstance(nodes=(node,), pods=(Pod(name="p", node="n"),)))
+    ends = (Pod(name="p", priority=2000), Pod(name="q", priority=-1))
+    with pytest.raises(InstanceError, match="priorities of pods span 2001, those of jobs 1000"):
+        flow_of_pods(PodInstance(nodes=(node,), pods=ends))

@@ -32,8 +32,8 @@ from flowlex.models.flow.vectors.repair import repaired
 
 __all__ = ["MOST_COLUMNS", "STEPS", "Fitted", "Packing"]
 
-#: Columns beyond which no integer program is tried, and nodes of its search tree unless options say otherwise.
-MOST_COLUMNS, STEPS = 20_000, 500
+#: Unless options limit the work: columns beyond which no integer program is tried, and nodes of its search tree.
+MOST_COLUMNS, STEPS = 5_000, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,15 +140,15 @@ class Packing:
     def solve(self, proposal: Integers, engine: EngineName, options: SolveOptions) -> Fitted:
         """Fit a proposal, (T,) machines; see the module."""
         search = _Search(self, engine, options)
-        machine = repaired(self.instance, self.amounts, self.program, proposal)
-        return search.run(machine)
+        found = repaired(self.instance, self.amounts, self.program, proposal)
+        return search.run(min(found, key=lambda machine: tuple(self.values(machine).values())))
 
 
 class _Search:
     def __init__(self, packing: Packing, engine: EngineName, options: SolveOptions) -> None:
         self.packing, self.engine = packing, engine
-        limited = options.time_limit_s is not None or options.max_steps is not None or options.solver is not None
-        self.options = options if limited else replace(options, max_steps=STEPS)
+        self.limited = options.time_limit_s is not None or options.max_steps is not None or options.solver is not None
+        self.options = options if self.limited else replace(options, max_steps=STEPS)
         self.until = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
         self.relaxation = Relaxation(packing.kinds)
         self.cut: dict[Size, None] = {}
@@ -193,8 +193,11 @@ class _Search:
     def _program(self, stage: str, fixed: Mapping[str, int], machine: Integers) -> tuple[Integers, bool] | None:
         """A stage's answer, and whether it is said to be optimal; None without one."""
         packing, program = self.packing, self.packing.program
-        if len(program.pairs) > MOST_COLUMNS:
-            self.why.append(f"{len(program.pairs)} columns are too many for an integer program ({MOST_COLUMNS})")
+        if len(program.pairs) > MOST_COLUMNS and not self.limited:
+            self.why.append(
+                f"no integer program is tried beyond {MOST_COLUMNS} columns ({len(program.pairs)}) without a limit of "
+                "its work; give time_limit_s or max_steps"
+            )
             return None
         self._cut_kinds()
         while True:

@@ -257,7 +257,7 @@ def test_beyond_the_program_schedule_and_bound_stand_apart(hand: FlowInstance, m
     monkeypatch.setattr(search, "MOST_COLUMNS", 3)
     solution = solve(instance, "highs")
     assert solution.status is Status.FEASIBLE and solution.certificate.claim == "bounded"
-    assert "too many for an integer program (3)" in solution.message
+    assert "no integer program is tried beyond 3 columns" in solution.message
     assert solution.bounds["waiting_1001"] <= 1 <= solution.stages["waiting_1001"]
 
 
