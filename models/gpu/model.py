@@ -249,31 +249,33 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             **{**self._facts(run), **stated},
             duals=self._duals(leaf),
             placement=placement,
-            round=leaf.plan,
+            round=self.round,
             proof=proof_of(run, self.costs, self.rounds.ties) if run.proven else {},
         )
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:
         """Prices in seconds at a fixed total, ties left out; prices of GPUs are not negative."""
-        built, second = leaf.built, float(leaf.built.unit_s)
-        reduced = built.shape.split_arcs(_reduced_costs(leaf, self.rounds.ties.factor))
-        values = {"gpu_out": np.maximum(-reduced["gpu_out"], 0)}
-        if "share" in reduced:
-            values["share"] = -reduced["share"]
-        blocks = built.shape.arc_blocks
+        built, plan, second = leaf.built, leaf.plan, float(leaf.built.unit_s)
+        nodes = built.shape.split_nodes(_potentials(leaf, self.rounds.ties.factor))
+        sink, blocks = nodes["E"][0], built.shape.arc_blocks
+        price = nodes["gpu" if "gpu" in nodes else "node"] - sink
+        if plan.shares is not None and plan.total == len(plan.free_gpu) and not plan.priced:
+            price = price + max(0, -int(price.min(initial=0)))  # every GPU is used: all prices may rise together
+        values = {"gpu_out": np.maximum(price, 0)}
+        if "share" in blocks:  # the price may lie on any arc between a job and the sink
+            values["share"] = nodes["job"] - sink - self.costs.waiting
         return {name: Dual.of_block(blocks[name], v.astype(np.float64) * second) for name, v in values.items()}
 
 
-def _reduced_costs(leaf: Leaf, factor: int) -> NDArray[Any]:
-    """(A,) reduced costs of transfer alone, for which the flow is optimal too."""
+def _potentials(leaf: Leaf, factor: int) -> NDArray[Any]:
+    """(N,) potentials of transfer alone, for which the flow is optimal too."""
     built, outcome = leaf.built, leaf.outcome
-    assert outcome.values is not None and outcome.duals is not None and outcome.reduced_costs is not None
+    assert outcome.values is not None and outcome.duals is not None
     if factor == 1:
-        return outcome.reduced_costs
+        return outcome.duals
     if fits(built.shape, built.cost):
-        network, start = built.network, (outcome.duals // factor).astype(np.int64)
-        return network.reduced_costs(exact_potentials(network, outcome.values, start))
-    wide = solve_wide(built.shape, built.cost, "network").reduced_costs
+        return exact_potentials(built.network, outcome.values, (outcome.duals // factor).astype(np.int64))
+    wide = solve_wide(built.shape, built.cost, "network").duals
     assert wide is not None
     return wide
 

@@ -94,7 +94,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             "group",
             r"\sum_{h \in H_k} x_{kh} = n_k \quad \forall k \in K",
             "every item is processed once",
-            "what one more item of the group costs",
+            "what one more item costs of the blocks that lie where this one lies",
             "s per item",
         ),
         Equation(

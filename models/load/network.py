@@ -28,9 +28,10 @@ _FLOATS = 2**53
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Items that lie on the same nodes: (B,) group of each block, (K, N) nodes that hold a group, (K,) items."""
+    """Items that lie on the same nodes: (B,) group of each block, (K,) first block, (K, N) holders, (K,) items."""
 
     of_block: Integers
+    first: Integers
     holds: Booleans
     items: Integers
 
@@ -44,11 +45,11 @@ class Groups:
             _, first, group = np.unique(rows, return_index=True, return_inverse=True)
             holds = view.holds[first]
         else:
-            home, group = np.unique(view.home, return_inverse=True)
+            home, first, group = np.unique(view.home, return_index=True, return_inverse=True)
             holds = home[:, None] == np.arange(view.holds.shape[1])
         items = np.zeros(len(holds), np.int64)
         np.add.at(items, group.reshape(-1), view.count)
-        return cls(group.reshape(-1), holds, items)
+        return cls(group.reshape(-1), first, holds, items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,8 @@ def build_network(
 
     names = np.array([node.name for node in instance.nodes], object)
     net = NetworkBuilder(instance.name, rows=rows)
-    of_group = net.nodes("group", len(groups.items), supply=groups.items)
+    blocks = [instance.blocks[b].name for b in groups.first.tolist()]  # a group is named after its first block
+    of_group = net.nodes("group", len(groups.items), supply=groups.items, labels=blocks)
     of_holder = net.nodes("holder", size, labels=names)
     usual = net.nodes("usual", 1)
     of_node = net.nodes("node", size, supply=0 if most is not None else -targets, labels=names)

@@ -29,6 +29,7 @@ from pydantic import Field
 from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.options import AllocationOptions
 
 __all__ = ["VERIFIER"]
 
@@ -344,13 +345,17 @@ def _duals(stated: Mapping[str, Mapping[str, Any]], step: PricedStep) -> Check:
 
 
 def _figures(data: Data, use: _Use, steps: int) -> dict[str, float | int]:
-    return {
+    figures: dict[str, float | int] = {
         "least_normalised": float((use.throughput / data.equal * data.scale / data.weight).min()),
         "total_steps_per_s": float(use.throughput.sum()),
         "gpus_held": float(use.held.sum()),
         "cost_usd_per_hour": float(use.held @ data.price),
         "programs_solved": steps,
     }
+    left = _steps(data)
+    if np.isfinite(left).all() and (use.throughput > 0).all():
+        figures["makespan_s"] = float((left / use.throughput).max())
+    return figures
 
 
-VERIFIER = Verifier("allocation", AllocationAnswer, AllocationProof, _judge, duals=True)
+VERIFIER = Verifier("allocation", AllocationAnswer, AllocationProof, _judge, duals=True, options=AllocationOptions)

@@ -21,14 +21,19 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
+from typing import Any
 
 from flowlex.instances.base import Instance
-from flowlex.instances.docstrings import describe
 from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.certificates.document import (
+    Document,
+    Numeric,
+    SolutionError,
+    Stated,
+    Strict,
+    read_as,
+)
 from flowlex.validation.certificates.numbers import Number, agrees
 
 __all__ = [
@@ -67,72 +72,6 @@ _TRUE: Mapping[str, tuple[Claim, ...]] = {
 _ROUNDING = 1e-9
 
 
-def _number(value: object) -> Number:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError("a number is expected, or its text such as '3/2'")
-    rational(value)
-    return value
-
-
-#: A field that holds a `Number`.
-Numeric = Annotated[Number, PlainValidator(_number), WithJsonSchema({"type": ["number", "string"]})]
-
-
-class SolutionError(ValueError):
-    """A document that cannot be judged: no solution file, of an unknown kind or version, or of the wrong form."""
-
-
-class Strict(BaseModel):
-    """A piece of a solution file: no unknown fields, no number that is not finite, nothing converted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
-
-
-class Document(Strict):
-    """A solution file. Numbers are exact: whole, decimal, or the text of a fraction such as ``"6063/5"``."""
-
-    model_config = ConfigDict(json_schema_extra=describe)
-
-    kind: str
-    """Kind of the instance, then ``-solution``."""
-    version: Literal[1]
-    """Version of this format."""
-    file: str = ""
-    """The instance file, as it was named."""
-    instance: str
-    """Name of the instance."""
-    fingerprint: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-    """SHA-256 of the instance's content, comments left out."""
-    model: str
-    """Name of the model."""
-    options: dict[str, Any]
-    """The model's options; they are part of the problem."""
-    engine: str
-    """What solved it."""
-    status: Literal["optimal", "feasible", "infeasible", "unbounded", "time_limit", "error"]
-    """What is claimed."""
-    objective: Numeric | None
-    """Value of the answer."""
-    bound: Numeric | None
-    """No answer is better than this."""
-    gap: Numeric | None
-    """Relative gap of objective and bound."""
-    stages: dict[str, Numeric]
-    """Value of each stage by name, where the problem has stages."""
-    message: str
-    """What the solver says."""
-    metrics: dict[str, Any]
-    """Figures of the answer, with units in their names."""
-    answer: dict[str, Any]
-    """What was decided, in the instance's own names."""
-    duals: dict[str, dict[str, Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]]]
-    """Duals by name of the equation and label of the row."""
-    proof: dict[str, Any]
-    """What the claim needs beyond the answer."""
-    certificate: dict[str, Any] | None
-    """What was certified when the file was written; it is made again, not believed."""
-
-
 @dataclass(frozen=True)
 class Claimed:
     """What a verifier is given: the document, its answer and proof read as the verifier's types, and the instance."""
@@ -154,7 +93,7 @@ class Finding:
     objective, bound
         Recomputed; None where the document may state none. The bound is one that the checks prove or quote.
     stages, metrics
-        Recomputed figures by name. Metrics that are missing here are not judged.
+        Recomputed figures by name.
     tolerance, gap
         Relative difference accepted of figures, 0 where all is exact; the gap where the problem has its own measure.
     """
@@ -182,9 +121,13 @@ class Verifier:
     judge
         Recomputes the answer from the instance and judges its proof. What it raises refuses the document.
     duals
-        Whether stated duals are judged too.
+        Whether the certificate of a solve judges duals too; those that a file states are always given to ``judge``.
     solvable
         Whether every instance has an optimum: then no document may say that there is none.
+    options
+        What ``options`` of the document hold; None: whatever the model says.
+    unjudged
+        Metrics that the answer does not decide, such as how it was found. All others must be recomputed.
     """
 
     kind: str
@@ -193,6 +136,8 @@ class Verifier:
     judge: Callable[[Claimed], Finding]
     duals: bool = False
     solvable: bool = False
+    options: type[Strict] | None = None
+    unjudged: frozenset[str] = frozenset()
 
 
 @cache
@@ -230,7 +175,7 @@ def read_document(document: object) -> Document:
     version = document.get("version")
     if isinstance(version, int) and version != 1:
         raise SolutionError(f"version: {version} is unknown to this flowlex, which reads version 1")
-    read: Document = _read(Document, document, "")
+    read: Document = read_as(Document, document, "")
     return read
 
 
@@ -274,21 +219,23 @@ def verify(document: object, instance: Instance) -> Certificate:
     if not mine.ok or not same:
         return Certificate("feasible", True, (mine, print_of))
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
-    answer = _read(verifier.answer, read.answer, "answer") if answered else None
+    answer = read_as(verifier.answer, read.answer, "answer") if answered else None
+    if verifier.options is not None:
+        read_as(verifier.options, read.options, "options")
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
         denied = Check("there is no answer", False, detail=f"{read.status!r}; every {kind} instance has one")
         return Certificate("feasible", True, (mine, print_of, denied))
-    claimed = Claimed(read, answer, _read(verifier.proof, read.proof, "proof"), instance)
+    claimed = Claimed(read, answer, read_as(verifier.proof, read.proof, "proof"), instance)
     try:
         finding = verifier.judge(claimed)
-        checks = (mine, print_of, *finding.checks, *_bindings(read, finding))
+        checks = (mine, print_of, *finding.checks, *_bindings(read, finding, verifier.unjudged))
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
         return Certificate("feasible", True, (mine, print_of, failed))
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
 
 
-def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
+def _bindings(document: Document, finding: Finding, unjudged: frozenset[str]) -> Iterator[Check]:
     """What the document states beside answer and proof, against what was recomputed."""
     quoted = [check for check in finding.checks if check.how == "quoted" and check.ok]
     true = finding.claim in _TRUE.get(document.status, ())
@@ -296,16 +243,30 @@ def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
     detail = f"{document.status!r}, shown: {finding.claim}{', the rest quoted from the solver' if resting else ''}"
     yield Check("status", true or resting, detail=detail)
     if document.certificate is not None:
-        stated = document.certificate.get("claim")
-        right = stated == finding.claim and document.certificate.get("ok") is True
-        yield Check("stated claim", right, detail=f"{stated!r}, shown: {finding.claim}")
+        yield _stated(document.certificate, finding)
     tolerance = finding.tolerance
     yield _figure("objective", document.objective, finding.objective, tolerance)
     yield _bound(document, finding)
     yield _gap(document, finding)
     for name in sorted({*document.stages, *finding.stages}):
         yield _figure(f"stage {name}", document.stages.get(name), finding.stages.get(name), tolerance)
-    yield _metrics(document, finding)
+    yield _metrics(document, finding, unjudged)
+
+
+def _stated(certificate: Stated, finding: Finding) -> Check:
+    """What a file says of its own certificate: the claim, how exact it is, and what it only quotes."""
+    true = {
+        "claim": finding.claim,
+        "exact": not finding.tolerance,
+        "tolerance": finding.tolerance,
+        "quoted": sorted(check.name for check in finding.checks if check.how == "quoted"),
+    }
+    stated = {
+        **vars(certificate),
+        "quoted": sorted(check.name for check in certificate.checks if check.how == "quoted"),
+    }
+    wrong = [f"{name} {stated[name]!r}, shown: {value!r}" for name, value in true.items() if stated[name] != value]
+    return Check("stated claim", not wrong, len(wrong), "; ".join(wrong)[:200] or finding.claim)
 
 
 def _figure(name: str, stated: Number | None, found: Fraction | int | None, tolerance: float) -> Check:
@@ -337,8 +298,10 @@ def _gap(document: Document, finding: Finding) -> Check:
     return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
 
 
-def _metrics(document: Document, finding: Finding) -> Check:
-    wrong = []
+def _metrics(document: Document, finding: Finding, unjudged: frozenset[str]) -> Check:
+    wrong = [
+        f"{name} is nothing that is recomputed" for name in document.metrics.keys() - finding.metrics.keys() - unjudged
+    ]
     for name, found in finding.metrics.items():
         stated = document.metrics.get(name)
         if stated is None and name not in document.metrics:
@@ -349,18 +312,9 @@ def _metrics(document: Document, finding: Finding) -> Check:
             right = agrees(stated, rational(found) if isinstance(found, float) else found, _ROUNDING)
         if not right:
             wrong.append(f"{name} is {_short(found)} (stated {stated})")
-    silent = [name for name in document.metrics if name not in finding.metrics]
-    detail = "; ".join(wrong[:3]) or (f"not judged: {', '.join(silent)}" if silent else "")
+    said = [name for name in document.metrics if name in unjudged]
+    detail = "; ".join(sorted(wrong)[:3]) or (f"not judged: {', '.join(said)}" if said else "")
     return Check("metrics", not wrong, len(wrong), detail)
-
-
-def _read(cls: type[Any], document: object, place: str) -> Any:
-    try:
-        return cls.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, (*([place] if place else ()), *first["loc"])))[:120]
-        raise SolutionError(f"{where}: {first['msg']}") from error
 
 
 def _size(value: Fraction) -> float:

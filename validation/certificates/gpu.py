@@ -22,7 +22,11 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs
+from flowlex.validation.certificates.gpu_duals import check_duals
 from flowlex.validation.certificates.gpu_search import GpuProof, SearchProof
+from flowlex.validation.certificates.gpu_shares import unfair
+from flowlex.validation.certificates.numbers import agrees
+from flowlex.validation.certificates.options import GpuOptions
 
 __all__ = ["VERIFIER"]
 
@@ -52,7 +56,11 @@ def _judge(claimed: Claimed) -> Finding:
     waits = 0 if policy == "FSU" else int(np.count_nonzero(cluster.at < 0))
     transfer = costs.seconds(level)
     objective = transfer + costs.waiting_s * waits
-    checks += [*_tables(cluster, answer, costs.by_task(level))]
+    checks += [*_tables(cluster, answer, costs.by_task(level)), _fair_shares(cluster, answer, policy)]
+    parts = costs.unit / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
+    checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
+    if document.duals:
+        checks.append(check_duals(cluster, costs, document.duals, policy, transfer))
     figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read(level), transfer)}
     figures["stages"] = _stages(cluster, policy, priced, objective)
     if document.status != "optimal" or not all(check.ok for check in checks):
@@ -130,6 +138,18 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     yield none("the table of jobs", wrong)
 
 
+def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: str) -> Check:
+    """A share is a sum of GPUs split among some of the jobs, which tells the fraction that a float stands for."""
+    stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
+    if policy == "FSU":
+        return none("no job has a fair share", [name for name, share in stated.items() if share is not None])
+    if strange := [name for name in cluster.job if not isinstance(stated.get(name), (int, float, str))]:
+        return none("fair shares of the table", strange)
+    level = [rational(stated[name]).limit_denominator(len(cluster.job)) for name in cluster.job]
+    wrong = [name for name, x in zip(cluster.job, level, strict=True) if not agrees(stated[name], x)]
+    return none("fair shares of the table", wrong or list(unfair(cluster, policy, level)))
+
+
 def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) -> dict[str, Any]:
     at, own = cluster.at, cluster.own
     total, running = sum(megabytes), int(np.count_nonzero(at >= 0))
@@ -151,4 +171,4 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
     }
 
 
-VERIFIER = Verifier("gpu-assignment", GpuAnswer, GpuProof, _judge, solvable=True)
+VERIFIER = Verifier("gpu-assignment", GpuAnswer, GpuProof, _judge, solvable=True, options=GpuOptions)

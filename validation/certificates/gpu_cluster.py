@@ -21,8 +21,8 @@ class Cluster:
         self.task: dict[str, int] = {task.name: t for t, (task, _) in enumerate(tasks)}
         self.job: dict[str, int] = {job.name: j for j, job in enumerate(instance.jobs)}
         self.gpu_memory: NDArray[np.float64] = np.array([gpu.memory_gb for gpu, _ in gpus])
-        node = {n.name: i for i, n in enumerate(instance.nodes)}
-        self.gpu_node: NDArray[np.int64] = np.array([node[n.name] for _, n in gpus])
+        self.node: dict[str, int] = {n.name: i for i, n in enumerate(instance.nodes)}
+        self.gpu_node: NDArray[np.int64] = np.array([self.node[n.name] for _, n in gpus])
         self.need: NDArray[np.float64] = np.array([task.memory_gb for task, _ in tasks])
         self.job_of: NDArray[np.int64] = np.array([j for _, j in tasks])
         self.own: NDArray[np.int64] = np.array([-1 if t.running is None else self.gpu[t.running.gpu] for t, _ in tasks])
@@ -38,6 +38,12 @@ class Cluster:
         if not self.strange:
             for t, g in placements.items():
                 self.at[self.task[t]] = self.gpu[g]
+
+    def labels(self) -> list[str]:
+        """Node and memory of each GPU."""
+        names = list(self.node)
+        memory = [repr(gb).removesuffix(".0") for gb in self.gpu_memory.tolist()]
+        return [f"{names[n]},{gb}" for n, gb in zip(self.gpu_node.tolist(), memory, strict=True)]
 
     def counts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.bincount(self.job_of[chosen], minlength=len(self.job))

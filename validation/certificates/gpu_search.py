@@ -113,6 +113,8 @@ class SearchProof:
             node, kept, stopped = stack.pop()
             if not isinstance(node, dict):
                 return f"a part is {node!s:.40}"
+            if node.keys() not in ({"task", "kept", "stopped"}, {"cuts", "gpu_price", "job_price"}):
+                return f"a part holds {', '.join(node):.60}"
             if "task" in node:
                 t = cluster.task.get(node["task"], -1)
                 if t < 0 or cluster.own[t] < 0 or self.policy != "FSP":

@@ -22,7 +22,7 @@ from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 
-__all__ = ["Limits", "fair_limits"]
+__all__ = ["Limits", "fair_limits", "unfair"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def fair_limits(cluster: Cluster, policy: str, stated: dict[str, str]) -> tuple[
     if wrong:
         return checks, None
     level = [rational(stated[name]) for name in cluster.job]
-    offenders = list(_unfair(cluster, policy, level))
+    offenders = list(unfair(cluster, policy, level))
     checks.append(none("shares are fair", offenders))
     if offenders:
         return checks, None
@@ -83,7 +83,7 @@ def fair_limits(cluster: Cluster, policy: str, stated: dict[str, str]) -> tuple[
     return checks, limits
 
 
-def _unfair(cluster: Cluster, policy: str, level: list[Fraction]) -> Iterator[str]:
+def unfair(cluster: Cluster, policy: str, level: list[Fraction]) -> Iterator[str]:
     """Jobs whose level is not fair, or memories of which more is used than there is."""
     own = cluster.own >= 0
     free = np.ones(len(cluster.gpu), bool)

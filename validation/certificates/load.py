@@ -21,15 +21,28 @@ from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Numeric, Strict, Verifier
 from flowlex.validation.certificates.numbers import agrees, whole, wide
+from flowlex.validation.certificates.options import LoadOptions
 
 __all__ = ["VERIFIER"]
+
+#: Relative difference of stated duals, which floating point explains.
+_ROUNDING = 1e-9
+
+
+class Move(Strict):
+    """Items that go from one node to another, and the seconds that takes."""
+
+    source: str
+    target: str
+    items: int
+    seconds: Numeric
 
 
 class LoadAnswer(Strict):
     """Items of each node, moves between nodes, and how many items of each block every node processes."""
 
     items: dict[str, int]
-    moves: list[dict[str, Any]]
+    moves: list[Move]
     blocks: dict[str, dict[str, int]]
 
 
@@ -123,7 +136,7 @@ def _judge(claimed: Claimed) -> Finding:
         _seconds(moves, answer.moves, place),
     ]
     objective = Fraction(cost, moves.per_s)
-    moved = sum(move["items"] for move in answer.moves)
+    moved = sum(move.items for move in answer.moves)
     metrics: dict[str, Any] = {"moved_items": moved, "moved_cost_s": objective}
     evaluation = str(options["capacity"])
     if evaluation not in ("configuration", "cpu_load", "history", "performance"):
@@ -136,6 +149,8 @@ def _judge(claimed: Claimed) -> Finding:
     if excess is not None:
         back = [names[h] for h, n in sorted(needed) if not excess[h] or excess[n]]
         checks.append(Check("only nodes above their target send", not back, len(back), ", ".join(back[:3])))
+    if document.duals:
+        checks.append(_duals(moves, instance, limit, excess, document.duals, cost))
     bound, says = (None, "") if prices is None else _bound(moves, instance, limit, prices, place, excess)
     optimal = document.status == "optimal"
     if bound is None:
@@ -189,21 +204,21 @@ def _limits(
     return limit, [*checks, Check(says, not wrong, len(wrong), ", ".join(wrong[:3]))]
 
 
-def _carried(needed: Counter[tuple[int, int]], stated: list[dict[str, Any]], place: dict[str, int]) -> Check:
+def _carried(needed: Counter[tuple[int, int]], stated: list[Move], place: dict[str, int]) -> Check:
     moves = Counter[tuple[int, int]]()
     for move in stated:
-        moves[place[move["source"]], place[move["target"]]] += move["items"]
+        moves[place[move.source], place[move.target]] += move.items
     names = list(place)
     wrong = [f"{names[h]} to {names[n]}" for h, n in sorted({*moves, *needed}) if moves[h, n] != needed[h, n]]
     return Check("moves are those of the blocks", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
-def _seconds(moves: _Moves, stated: list[dict[str, Any]], place: dict[str, int]) -> Check:
+def _seconds(moves: _Moves, stated: list[Move], place: dict[str, int]) -> Check:
     wrong = []
     for m in stated:
-        cost = m["items"] * int(moves.cost[place[m["source"]], place[m["target"]]])
-        if not agrees(m["seconds"], Fraction(cost, moves.per_s)):
-            wrong.append(f"{m['source']} to {m['target']}")
+        cost = m.items * int(moves.cost[place[m.source], place[m.target]])
+        if not agrees(m.seconds, Fraction(cost, moves.per_s)):
+            wrong.append(f"{m.source} to {m.target}")
     return Check("seconds of the moves", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
@@ -239,4 +254,50 @@ def _bound(
     return paid - sum(p * t for p, t in zip(price.tolist(), limit, strict=True)), ""
 
 
-VERIFIER = Verifier("load-partition", LoadAnswer, LoadProof, _judge, solvable=True)
+def _duals(
+    moves: _Moves,
+    instance: LoadPartitionInstance,
+    limit: list[int],
+    excess: NDArray[np.bool_] | None,
+    stated: dict[str, dict[str, Any]],
+    cost: int,
+) -> Check:
+    """Stated prices of blocks (a), holders (h) and nodes (q) are dual feasible and prove the cost, in floating point.
+
+    An item that lies on h costs a <= h, goes to i for h <= cost + q_i, and a node takes t items for t q. Where loads
+    may fall short of their limits, prices count above that of the last item, whatever that is.
+    """
+    names = [node.name for node in instance.nodes]
+    if stated.keys() != {"group", "holder", "node"} or any(stated[k].keys() != set(names) for k in ("holder", "node")):
+        return Check("duals of blocks, holders and nodes", False, detail=", ".join(stated)[:60])
+    holder, node = (np.array([float(rational(stated[k][name])) for name in names]) for k in ("holder", "node"))
+    of_group = {moves.holds[k].tobytes(): b.name for k, b in reversed(list(enumerate(instance.blocks)))}
+    items = dict.fromkeys(of_group.values(), 0)
+    least = dict.fromkeys(items, np.inf)
+    for k, block in enumerate(instance.blocks):
+        name = of_group[moves.holds[k].tobytes()]
+        items[name] += block.items
+        least[name] = float(holder[moves.holds[k]].min())
+    if items.keys() != stated["group"].keys():
+        odd = sorted(items.keys() ^ stated["group"].keys())
+        return Check("duals of blocks that lie apart", False, len(odd), ", ".join(odd[:3]))
+    paid = {name: float(rational(stated["group"][name])) for name in items}
+    way = moves.cost.astype(np.float64) / moves.per_s + node
+    if excess is not None:
+        way[~excess, :] = way[:, excess] = np.inf
+        np.fill_diagonal(way, node)
+    size = 1 + max(np.abs(holder).max(), np.abs(node).max()) + float(moves.cost.max()) / moves.per_s
+    above = max(float((holder - way.min(axis=1)).max()), max(paid[name] - least[name] for name in items))
+    total, most = sum(items.values()), np.array(limit, dtype=np.float64)
+    taken = float(node @ most)
+    if sum(limit) > total:
+        taken = min(float(np.maximum(node - e, 0) @ most) + e * total for e in node.tolist())
+    shown = sum(n * paid[name] for name, n in items.items()) - taken
+    short = abs(float(Fraction(cost, moves.per_s)) - shown)
+    ok = above <= _ROUNDING * size and short <= _ROUNDING * size * (1 + total)
+    return Check(
+        "duals prove the seconds of the moves", ok, max(above, 0.0, short), f"off by {max(above, short):.3g} s"
+    )
+
+
+VERIFIER = Verifier("load-partition", LoadAnswer, LoadProof, _judge, solvable=True, options=LoadOptions)

@@ -28,6 +28,7 @@ from flowlex.instances.network import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.numbers import dot, whole, wide
+from flowlex.validation.certificates.options import NoOptions
 
 __all__ = ["VERIFIER", "certify_network", "certify_network_infeasible"]
 
@@ -308,4 +309,4 @@ def _stated_duals(
     return checks
 
 
-VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True)
+VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True, options=NoOptions)

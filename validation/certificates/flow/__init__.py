@@ -24,7 +24,8 @@ from flowlex.validation.certificates.flow.goals import Problem, fairest
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.shares import unfair
 from flowlex.validation.certificates.flow.stages import StageProof, proven
-from flowlex.validation.certificates.numbers import total, whole, wide
+from flowlex.validation.certificates.numbers import agrees, total, whole, wide
+from flowlex.validation.certificates.options import FlowOptions
 
 __all__ = ["VERIFIER"]
 
@@ -294,8 +295,12 @@ def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
         "task": {t.task.name: price for t, price in zip(problem.tasks, cost, strict=True)},
     }
     wrong = [name for name in duals if name not in true]
-    wrong += [name for name in true.keys() & duals.keys() if {k: int(v) for k, v in duals[name].items()} != true[name]]
+    wrong += [name for name in true.keys() & duals.keys() if not _same(duals[name], true[name])]
     return _none("duals are the prices", wrong)
+
+
+def _same(stated: dict[str, Any], true: dict[str, int]) -> bool:
+    return stated.keys() == true.keys() and all(agrees(value, true[name]) for name, value in stated.items())
 
 
 def _metrics(schedule: _Schedule, values: dict[str, int]) -> dict[str, Any]:
@@ -329,4 +334,4 @@ def _none(name: str, offenders: list[str]) -> Check:
     return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
-VERIFIER = Verifier("flow-scheduling", FlowAnswer, FlowProof, _judge, duals=True, solvable=True)
+VERIFIER = Verifier("flow-scheduling", FlowAnswer, FlowProof, _judge, duals=True, solvable=True, options=FlowOptions)

@@ -29,6 +29,7 @@ __all__ = [
     "LevelProof",
     "Prices",
     "SchedulePart",
+    "all_loads",
     "certify_schedule",
     "largest_load",
     "level_counts",
@@ -112,17 +113,22 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
     return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
 
 
+def all_loads(instance: JitInstance, schedule: JitSchedule) -> tuple[NDArray[Any], Integers]:
+    """Loads of a schedule, and in how many slots each is met."""
+    nothing = np.zeros(0), np.zeros(0, np.int64)
+    return _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or nothing
+
+
 def level_counts(instance: JitInstance, schedule: JitSchedule) -> dict[int, Any]:
     """Level s to the number of loads of at least s (of rates that are not whole: the parts of loads in it)."""
-    loads, width = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), 0)
+    loads, width = all_loads(instance, schedule)
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
     return {s: (np.clip(loads - (s - 1), 0, 1) * width).sum().item() for s in range(top, 0, -1)}
 
 
 def largest_load(instance: JitInstance, schedule: JitSchedule) -> int | float:
     """The largest load of a schedule, units in a slot."""
-    loads, _ = _View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), 0)
-    largest: int | float = loads.max(initial=0).item()
+    largest: int | float = all_loads(instance, schedule)[0].max(initial=0).item()
     return largest
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,16 +17,23 @@ from flowlex.validation.certificates.jit import (
     LevelProof,
     Prices,
     SchedulePart,
+    all_loads,
     certify_schedule,
     largest_load,
     level_counts,
     total_weight,
 )
+from flowlex.validation.certificates.jit.duals import check_duals
 from flowlex.validation.certificates.jit.windows import transfer_windows
+from flowlex.validation.certificates.options import JitOptions
 
 __all__ = ["VERIFIER", "Answer", "Proof"]
 
 _SIDES = ("out", "in")
+#: How the answer was found; and what is left to background traffic, which no file holds.
+_UNJUDGED = frozenset(
+    {"route", "linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"}
+)
 
 
 class Answer(Strict):
@@ -92,11 +100,28 @@ def _judge(claimed: Claimed) -> Finding:
         near = abs(weight - bound) <= weight / 10**6
         checks.append(Check("sum of weights meets the solver's bound", near, detail=f"{weight}", how="quoted"))
         certificate, largest = replace(certificate, claim="bounded", exact=False), weight
+    if document.duals:
+        checks.append(check_duals(instance, schedule.parts, document.duals))
+    figures = _figures(instance, schedule) if counts else {}
     stages: dict[str, Fraction | int] = {f"level_{s}": Fraction(n) for s, n in counts.items()}
     stages["lateness"] = Fraction(schedule.lateness)
-    return Finding(
-        certificate.claim, tuple(checks), largest, bound, stages, tolerance=0.0 if certificate.exact else 1e-6
-    )
+    tolerance = 0.0 if certificate.exact else 1e-6
+    return Finding(certificate.claim, tuple(checks), largest, bound, stages, figures, tolerance)
+
+
+def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | int | Fraction | str]:
+    """The figures that the schedule and its windows decide."""
+    loads, width = all_loads(instance, schedule)
+    windows, top = transfer_windows(instance, schedule.lat), largest_load(instance, schedule)
+    levels = [(int(width[loads >= s - 1e-6].sum()), s) for s in range(math.ceil(top - 1e-6), 0, -1)]
+    return {
+        "largest_load": top,
+        "loads_by_level": ", ".join(f"{count} at {s}" for count, s in levels[:4]) or "none",
+        "planned_transfers": len(schedule.planned),
+        "background_transfers": len(instance.transfer_names) - len(schedule.planned),
+        "lateness_unit_slots": schedule.lateness,
+        "windows_widened_by_grid": int((windows.stop > windows.due)[schedule.planned].sum()),
+    }
 
 
 def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
@@ -158,4 +183,4 @@ def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool)
     return Prices(np.array(units, np.int64), table[:, 0], table[:, 1], table[:, 2])
 
 
-VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge)
+VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions, unjudged=_UNJUDGED)

@@ -20,6 +20,7 @@ from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.options import PodOptions
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.compute import compute_checks
@@ -117,7 +118,7 @@ def judge_placement(
         {"admission": _weighted(instance, where, options), "balance": rational(objective)},
         _evenness(loads_at(instance, where, on, options)) | _metrics(instance, where, objective, bound, measure),
         tolerance=TOLERANCE,
-        gap=(objective - bound) / objective if objective - bound > TOLERANCE + 1e-11 else 0.0,
+        gap=_gap(objective, bound),
     )
 
 
@@ -216,7 +217,6 @@ def _metrics(
 ) -> dict[str, float | int | Fraction | str]:
     fresh = np.array([pod.node is None for pod in instance.pods], bool)
     there = {pod.name for p, pod in enumerate(instance.pods) if where[p] >= 0}
-    apart = objective - bound
     moved = [
         pod
         for p, pod in enumerate(instance.pods)
@@ -226,9 +226,14 @@ def _metrics(
         "admitted": int((where[fresh] >= 0).sum()),
         "waiting": int((where < 0).sum()),
         measure: objective,
-        "absolute_gap": apart,
+        "absolute_gap": objective - bound,
+        "relative_gap": _gap(objective, bound),
         "move_cost": float(sum(size_of(pod.move_cost or 0.0) for pod in moved)),
     }
+
+
+def _gap(objective: float, bound: float) -> float:
+    return (objective - bound) / objective if objective - bound > TOLERANCE + 1e-11 else 0.0
 
 
 def _judge(claimed: Claimed) -> Finding:
@@ -244,4 +249,4 @@ def _judge(claimed: Claimed) -> Finding:
     return finding
 
 
-VERIFIER = Verifier("pod-placement", PlacementAnswer, PlacementProof, _judge)
+VERIFIER = Verifier("pod-placement", PlacementAnswer, PlacementProof, _judge, options=PodOptions)
