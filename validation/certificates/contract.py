@@ -16,7 +16,7 @@ metrics and claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -94,6 +94,8 @@ class Finding:
         Recomputed; None where the document may state none. The bound is one that the checks prove or quote.
     stages, metrics
         Recomputed figures by name.
+    unjudged
+        Metrics that the answer does not decide, such as how it was found. All others must be recomputed.
     tolerance, gap
         Relative difference accepted of figures, 0 where all is exact; the gap where the problem has its own measure.
     """
@@ -104,6 +106,7 @@ class Finding:
     bound: Fraction | int | None = None
     stages: Mapping[str, Fraction | int] = field(default_factory=dict)
     metrics: Mapping[str, float | int | Fraction | str] = field(default_factory=dict)
+    unjudged: Collection[str] = ()
     tolerance: float = 0.0
     gap: float | None = None
 
@@ -126,8 +129,6 @@ class Verifier:
         Whether every instance has an optimum: then no document may say that there is none.
     options
         What ``options`` of the document hold; None: whatever the model says.
-    unjudged
-        Metrics that the answer does not decide, such as how it was found. All others must be recomputed.
     """
 
     kind: str
@@ -137,7 +138,6 @@ class Verifier:
     duals: bool = False
     solvable: bool = False
     options: type[Strict] | None = None
-    unjudged: frozenset[str] = frozenset()
 
 
 @cache
@@ -228,14 +228,14 @@ def verify(document: object, instance: Instance) -> Certificate:
     claimed = Claimed(read, answer, read_as(verifier.proof, read.proof, "proof"), instance)
     try:
         finding = verifier.judge(claimed)
-        checks = (mine, print_of, *finding.checks, *_bindings(read, finding, verifier.unjudged))
+        checks = (mine, print_of, *finding.checks, *_bindings(read, finding))
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
         return Certificate("feasible", True, (mine, print_of, failed))
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
 
 
-def _bindings(document: Document, finding: Finding, unjudged: frozenset[str]) -> Iterator[Check]:
+def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
     """What the document states beside answer and proof, against what was recomputed."""
     quoted = [check for check in finding.checks if check.how == "quoted" and check.ok]
     true = finding.claim in _TRUE.get(document.status, ())
@@ -250,7 +250,7 @@ def _bindings(document: Document, finding: Finding, unjudged: frozenset[str]) ->
     yield _gap(document, finding)
     for name in sorted({*document.stages, *finding.stages}):
         yield _figure(f"stage {name}", document.stages.get(name), finding.stages.get(name), tolerance)
-    yield _metrics(document, finding, unjudged)
+    yield _metrics(document, finding)
 
 
 def _stated(certificate: Stated, finding: Finding) -> Check:
@@ -298,9 +298,10 @@ def _gap(document: Document, finding: Finding) -> Check:
     return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
 
 
-def _metrics(document: Document, finding: Finding, unjudged: frozenset[str]) -> Check:
+def _metrics(document: Document, finding: Finding) -> Check:
     wrong = [
-        f"{name} is nothing that is recomputed" for name in document.metrics.keys() - finding.metrics.keys() - unjudged
+        f"{name} is nothing that is recomputed"
+        for name in document.metrics.keys() - finding.metrics.keys() - set(finding.unjudged)
     ]
     for name, found in finding.metrics.items():
         stated = document.metrics.get(name)
@@ -312,7 +313,7 @@ def _metrics(document: Document, finding: Finding, unjudged: frozenset[str]) -> 
             right = agrees(stated, rational(found) if isinstance(found, float) else found, _ROUNDING)
         if not right:
             wrong.append(f"{name} is {_short(found)} (stated {stated})")
-    said = [name for name in document.metrics if name in unjudged]
+    said = [name for name in document.metrics if name in finding.unjudged]
     detail = "; ".join(sorted(wrong)[:3]) or (f"not judged: {', '.join(said)}" if said else "")
     return Check("metrics", not wrong, len(wrong), detail)
 

@@ -141,7 +141,8 @@ def _judge(claimed: Claimed) -> Finding:
     evaluation = str(options["capacity"])
     if evaluation not in ("configuration", "cpu_load", "history", "performance"):
         checks.append(Check("capacities", True, detail=f"by {evaluation}, a function that no file holds", how="quoted"))
-        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics)
+        ends = document.metrics.keys() - metrics.keys()
+        return Finding("feasible", tuple(checks), objective, objective, metrics=metrics, unjudged=ends)
     metrics |= _finishes(instance, evaluation, after)
     limit, found = _limits(instance, evaluation, after, options["objective"] == "makespan")
     checks += found

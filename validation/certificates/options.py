@@ -101,7 +101,7 @@ class PodOptions(Strict):
 class FlowOptions(Strict):
     """Flow scheduling; goals are read by `flowlex.validation.certificates.flow`."""
 
-    goals: list[dict[str, Any]] | list[str] | None = None
+    goals: list[dict[str, Any] | str] | None = None
     preset: Literal["quincy", "borg", "alsched", "load_spread", "random", "none"] = "borg"
     wait_cost: Numeric | None = None
     method: Literal["auto", "weights", "phases"] = "auto"

@@ -22,9 +22,11 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.models.base import Model
 from flowlex.validation.certificates import CertificateError
 
-__all__ = ["NETWORKS", "Tally", "array", "faults_of", "field", "run_faults", "seed"]
+__all__ = ["NETWORKS", "THOROUGH", "Tally", "array", "faults_of", "field", "run_faults", "seed"]
 
 Change = Callable[..., Any]
+#: Every fault until it shows; every fault on every model.
+THOROUGH = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
 def seed(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
@@ -153,19 +155,27 @@ def run_faults(
     models: Iterable[Callable[[], Model[Any, Any, Any]]],
     value: Callable[[Any], Any],
     engine: str = "network",
+    *,
+    thorough: bool,
 ) -> Tally:
-    """Solve every model under every fault, and compare with what it gives without."""
+    """Solve models under every fault, and compare with what they give without.
+
+    Each fault is tried on one model after the other until it shows; ``thorough``: on all of them.
+    """
     makers = list(models)
     true = [value(make().solve(engine)) for make in makers]
     tally = Tally(family, Counter(faults=len(faults)), [], [])
-    for name, target, change in faults:
+    for turn, (name, target, change) in enumerate(faults):
         before = tally.counts["refused"] + tally.counts["stopped"]
-        for number, make in enumerate(makers):
+        for k in range(len(makers)):
+            number = (turn + k) % len(makers)
+            if not thorough and tally.counts["refused"] + tally.counts["stopped"] > before:
+                break
             with pytest.MonkeyPatch.context() as patch:
                 seed(patch, target, change)
                 tally.counts["solves"] += 1
                 try:
-                    solution = make().solve(engine)
+                    solution = makers[number]().solve(engine)
                 except CertificateError:
                     tally.counts["refused"] += 1
                     continue

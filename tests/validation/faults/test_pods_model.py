@@ -13,7 +13,7 @@ from flowlex.instances import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
-from tests.validation.faults.seeding import Change, array, faults_of, field, run_faults, seed
+from tests.validation.faults.seeding import THOROUGH, Change, array, faults_of, field, run_faults, seed
 
 _PODS = "flowlex.models.pods"
 
@@ -206,7 +206,8 @@ CASES: list[tuple[type[PodPlacement], PodInstance, dict[str, Any]]] = [
 ]
 
 
-def test_no_fault_in_model_code_gets_a_wrong_answer_through() -> None:
+@pytest.mark.parametrize("thorough", THOROUGH)
+def test_no_fault_in_model_code_gets_a_wrong_answer_through(thorough: bool) -> None:
     """What is claimed must be true: an optimum that of the unbroken model, a bound not above its balance."""
     made = [lambda c=cls, i=instance, o=options: c(i, **o) for cls, instance, options in CASES]
     truth: dict[str, tuple[dict[Any, float], float]] = {}
@@ -231,7 +232,7 @@ def test_no_fault_in_model_code_gets_a_wrong_answer_through() -> None:
         return f"bound {solution.bound}" if solution.bound > balance + 2e-6 else "true"
 
     faults = faults_of(FAULTS)
-    tally = run_faults("pods", faults, made, value, engine="highs")
+    tally = run_faults("pods", faults, made, value, engine="highs", thorough=thorough)
     print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
     assert not tally.passed
     assert len(faults) >= 30

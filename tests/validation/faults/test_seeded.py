@@ -1,6 +1,6 @@
 """Seeded faults in model code: every wrong answer is refused, for flow, GPU, load and plain networks.
 
-``pytest -s`` prints the table that ``validation/README.md`` keeps.
+``pytest -s -m slow`` prints the table that ``validation/README.md`` keeps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flowlex.models import model_for
 from flowlex.models.flow.offers import StageWeights
 from flowlex.validation.certificates import verify
 from tests.validation.certificates.clusters import GOALS, queued, random_cluster
-from tests.validation.faults.seeding import NETWORKS, Change, array, faults_of, field, run_faults
+from tests.validation.faults.seeding import NETWORKS, THOROUGH, Change, array, faults_of, field, run_faults
 
 _FLOW, _GPU, _LOAD = "flowlex.models.flow", "flowlex.models.gpu", "flowlex.models.load"
 
@@ -354,12 +354,13 @@ FAMILIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("thorough", THOROUGH)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_fault_in_model_code_gets_a_wrong_answer_through(family: str) -> None:
+def test_no_fault_in_model_code_gets_a_wrong_answer_through(family: str, thorough: bool) -> None:
     groups, cases, value = FAMILIES[family]
     faults = faults_of(groups)
     models = [lambda i=instance, o=options: model_for(i, **o) for instance, options in cases]
-    tally = run_faults(family, faults, models, value)
+    tally = run_faults(family, faults, models, value, thorough=thorough)
     print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
     assert not tally.passed
     assert len(faults) >= 30

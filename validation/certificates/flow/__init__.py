@@ -135,7 +135,7 @@ def _judge(claimed: Claimed) -> Finding:
         checks = [*_feasible(schedule, answer), Check("costs of the goals", True, detail=quoted, how="quoted")]
         stated = None if document.objective is None else Fraction(document.objective)
         said = {name: Fraction(value) for name, value in document.stages.items()}
-        return Finding("feasible", tuple(checks), stated, stated, said)
+        return Finding("feasible", tuple(checks), stated, stated, said, unjudged=document.metrics)
     checks = [*_feasible(schedule, answer), *_shares(schedule, answer)]
     values = schedule.stages()
     checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))

@@ -86,6 +86,8 @@ class Goals:
             known = {"weight": 1, **_DEFAULTS[goal["type"]]}
             if goal["type"] in found or fields.keys() - known.keys():
                 raise ValueError(f"goal {goal['type']!r} is given twice or has a field that it does not know")
+            if goal["type"] == "FairShares" and fields.get("kind", "max_min") not in ("max_min", "weighted", "caps"):
+                raise ValueError(f"fair shares of kind {fields['kind']!r} are unknown")
             found[goal["type"]] = known | fields
         pricing = tuple(
             kind

@@ -106,7 +106,7 @@ def _judge(claimed: Claimed) -> Finding:
     stages: dict[str, Fraction | int] = {f"level_{s}": Fraction(n) for s, n in counts.items()}
     stages["lateness"] = Fraction(schedule.lateness)
     tolerance = 0.0 if certificate.exact else 1e-6
-    return Finding(certificate.claim, tuple(checks), largest, bound, stages, figures, tolerance)
+    return Finding(certificate.claim, tuple(checks), largest, bound, stages, figures, _UNJUDGED, tolerance)
 
 
 def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | int | Fraction | str]:
@@ -183,4 +183,4 @@ def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool)
     return Prices(np.array(units, np.int64), table[:, 0], table[:, 1], table[:, 2])
 
 
-VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions, unjudged=_UNJUDGED)
+VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions)

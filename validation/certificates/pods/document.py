@@ -241,6 +241,8 @@ def _judge(claimed: Claimed) -> Finding:
     if document.status not in ("optimal", "feasible"):
         return Finding("feasible", (Check("an answer", False, detail=f"status {document.status}: nothing to judge"),))
     objective, bound = (float(rational(0 if v is None else v)) for v in (document.objective, document.bound))
+    if document.duals:
+        return Finding("feasible", (Check("duals", False, len(document.duals), "pod placement has none"),))
     finding = judge_placement(claimed.instance, claimed.answer, claimed.proof, document.options, objective, bound)
     short = [key for key, each in claimed.answer.admitted.items() if each.admitted != each.most]
     if document.status == "optimal" and short:
