@@ -132,7 +132,7 @@ class FlowTask(Part):
 class Queue(Part):
     """A part of the cluster that jobs, or further queues, share; what it cannot use is lent to the others.
 
-    Counts under `FairShares` of kind ``max_min`` or ``weighted``.
+    Counts under `FairShares` of kind ``max_min``, ``weighted`` or ``dominant``.
     """
 
     name: Name

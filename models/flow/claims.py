@@ -12,6 +12,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.offers import Rules
 from flowlex.models.flow.sharing import Claims, Places
+from flowlex.models.flow.vectors.dominant import dominant_bounds
 
 __all__ = ["NO_LIMIT", "Rule", "job_bounds", "places_of", "rule_of"]
 
@@ -51,6 +52,8 @@ def job_bounds(instance: FlowInstance, rules: Rules, views: Iterable[TaskView], 
     count = np.array([len(job.tasks) for job in jobs], np.int64)
     if rules.shares is None:
         return np.stack([np.zeros_like(count), count], axis=1)
+    if rules.shares.kind == "dominant":
+        return dominant_bounds(instance)
     tables: list[Counter[Hashable]] = [Counter() for _ in jobs]
     for view in views:
         tables[at[view.job]][rule_of(rules, view)] += 1

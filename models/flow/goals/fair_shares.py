@@ -24,6 +24,8 @@ class FairShares(Goal):
     ``max_min``: equal shares of the slots, max-min fair within each job's minimum, maximum and size;
     ``weighted``: in proportion to weights; ``caps``: only the minimum and maximum of each job. The first two share
     along the tree of queues, and count only places that the tasks may take: see `flowlex.models.flow.sharing`.
+    ``dominant``: by the part of the resource that a node takes most of, along the tree of queues and in proportion to
+    weights, where tasks ask for more than a slot: see `flowlex.models.flow.vectors.dominant`; not in live schedulers.
 
     With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most
     A run. As tasks that must keep apart may hold a job below its share, an elastic arc of A units beside it lets
@@ -31,12 +33,12 @@ class FairShares(Goal):
     minima exceed the slots (a machine is lost, say), they are scaled down in proportion, in whole tasks.
     """
 
-    kind: Literal["max_min", "weighted", "caps"] = "max_min"
+    kind: Literal["max_min", "weighted", "caps", "dominant"] = "max_min"
     weight: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in ("max_min", "weighted", "caps"):
-            raise ModelError(f"FairShares has no kind {self.kind!r}; one of: max_min, weighted, caps")
+        if self.kind not in ("max_min", "weighted", "caps", "dominant"):
+            raise ModelError(f"FairShares has no kind {self.kind!r}; one of: max_min, weighted, caps, dominant")
 
     def bounds(self, claims: Claims, queues: Sequence[Queue], places: Places) -> tuple[Integers, Integers]:
         """(J,) tasks of each job that should run at least and may run at most."""

@@ -12,7 +12,7 @@ from flowlex.models.flow.live.apart import ApartNetwork
 from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.known import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.parts import UNBOUND, JobBounds, Session
-from flowlex.models.flow.live.shares import JobClaims
+from flowlex.models.flow.live.shares import JobClaims, live_claims
 from flowlex.models.flow.offers import Rules, StageWeights, mentioned_machines
 from flowlex.models.flow.order import TOP_CLASS, StrictOrder
 from flowlex.models.flow.preemption import left
@@ -47,7 +47,7 @@ class PricedState:
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
         self.queues: tuple[Queue, ...] = cluster.queues
-        self.claims: JobClaims | None = None if self.rules.shares is None else JobClaims(self.queues)
+        self.claims: JobClaims | None = live_claims(self.rules.shares, self.queues)
         self.clock: Clock = Clock.of(self.rules.goals)
         self.running = 0
         self.slots = 0
@@ -62,7 +62,7 @@ class PricedState:
 
     def claim_anew(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
-        self.claims = claims = None if self.rules.shares is None else JobClaims(self.queues)
+        self.claims = claims = live_claims(self.rules.shares, self.queues)
         if claims is not None:
             for live in self.jobs.values():
                 claims.put(live.job, [rule_of(self.rules, self.tasks[name]) for name in live.tasks])

@@ -8,6 +8,7 @@ from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.live.clock import Clock
 from flowlex.models.flow.live.parts import Session
+from flowlex.models.flow.live.shares import live_claims
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import TOP_CLASS, StrictOrder
@@ -24,6 +25,7 @@ def switch_goals(state: LiveState, goals: tuple[Goal, ...], wait_cost: float | N
         The goals cannot be used here; the state is as before.
     """
     rules = Rules(goals, wait_cost, Scale(state.rules.scale.factor), list(state.tasks.values()), order)
+    live_claims(rules.shares, state.queues)  # refuses before anything changes
     before = (state.goals, state.rules, state.order, state.weights, state.clock)
     weights = StageWeights.for_bound(order.cycle, TOP_CLASS)
     try:

@@ -33,7 +33,7 @@ from flowlex.models.flow.vectors.repair import repaired
 __all__ = ["MOST_COLUMNS", "STEPS", "Fitted", "Packing"]
 
 #: Unless options limit the work: columns beyond which no integer program is tried, and nodes of its search tree.
-MOST_COLUMNS, STEPS = 5_000, 200
+MOST_COLUMNS, STEPS = 5_000, 50
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from pydantic import Field
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.flow.amounts import overfull
+from flowlex.validation.certificates.flow.dominant import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem, fairest
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.shares import unfair
@@ -225,7 +226,15 @@ def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
         if n > min(most, len(j.tasks))
     ]
     yield _none("no job runs more tasks than its share", above)
-    if problem.goals.by_kind["FairShares"]["kind"] != "caps":
+    kind = problem.goals.by_kind["FairShares"]["kind"]
+    if kind == "dominant":
+        share, limit = dominant_shares(problem.instance)
+        wrong = [
+            j.name for j, here, *true in zip(jobs, schedule.shares, share, limit, strict=True) if here != tuple(true)
+        ]
+        yield _none("shares are those of dominant resources", wrong)
+        return
+    if kind != "caps":
         same = all(lower == upper for lower, upper in schedule.shares)
         why = unfair(problem, [lower for lower, _ in schedule.shares])
         yield Check("shares are max-min fair", same and not why, detail=why)
