@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import tied
-from flowlex.models.pods.search.policies import POLICIES, Scores
-from flowlex.models.pods.search.state import SearchState
+from flowlex.models.pods.search.placing import Placing
+from flowlex.models.pods.search.policies import POLICIES
 
 __all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submit_all"]
 
@@ -40,8 +39,12 @@ class Arrivals:
     Raises
     ------
     ModelError
-        There is no such policy, ``moves`` is negative, the running pods do not pack, or pods wait that cannot be
-        placed one at a time (gangs, spreads with a skew).
+        There is no such policy, ``moves`` is negative, or the running pods do not pack.
+
+    Notes
+    -----
+    A gang is placed when all of its pods have come and fit together; its pods, and those of a spread with a skew, do
+    not move for others, and none moves for them.
 
     Examples
     --------
@@ -58,39 +61,61 @@ class Arrivals:
             raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
         if moves < 0:
             raise ModelError(f"moves must be at least 0, got {moves}")
-        alone = np.flatnonzero(tied(instance.arrays) & (instance.arrays.running < 0))
-        if len(alone):
-            told = f"pod {instance.pods[alone[0]].name!r} is of a gang or of a spread with a skew"
-            raise ModelError(f"{told}, which are not placed one pod at a time; `PodPlacement` places them")
         start = running_cluster(instance.arrays, cards=cards)
         if start is None:
             raise ModelError("the running pods do not pack on their cards in falling order of size")
         self.moves: int
         self.policy: int
-        self.instance, self.policy, self.moves, self.moved = instance, POLICIES[policy], moves, 0
-        self._start, self._state, self._scores = start, SearchState.of(start), Scores.of(start)
-        self._dead = np.zeros((moves + 1, self._state.gpu.shape[0]), np.bool_)
-        self._rng = np.random.default_rng(seed)
+        self.instance, self.policy, self.moves = instance, POLICIES[policy], moves
+        self._placing = _Moving(start, self.policy, seed, moves)
+
+    @property
+    def moved(self) -> int:
+        """Moves made so far."""
+        return self._placing.moved
+
+    @property
+    def tied(self) -> Booleans:
+        """(P,) pods that wait for others: of gangs and of spreads with a skew."""
+        return self._placing.alone
 
     def arrive(self, pods: Sequence[int] | Integers) -> Integers:
-        """Place pods in this order; return the (n,) node of each, -1 where it does not fit."""
-        from flowlex.models.pods.search.moving import arrive
-
+        """Place pods in this order; return the (n,) node of each, -1 where it does not fit or its gang is not whole."""
         order = np.asarray(pods, np.int64)
-        self.moved += arrive(self._state, self._scores, self.policy, order, self.moves, self._dead, self._rng)
-        node: Integers = self._state.node[order]
+        self._placing.place(order)
+        node: Integers = self._placing.state.node[order]
         return node
 
     def depart(self, pods: Sequence[int] | Integers) -> None:
         """Take pods away; those that have no node are passed over."""
-        from flowlex.models.pods.search.moving import depart
-
-        depart(self._state, self._scores, np.asarray(pods, np.int64), self._dead)
+        self._placing.remove(np.asarray(pods, np.int64))
 
     @property
     def cluster(self) -> Cluster:
         """What is placed now."""
-        return self._state.cluster(self._start)
+        return self._placing.cluster()
+
+
+class _Moving(Placing):
+    """A placement in which others move for a pod that fits nowhere."""
+
+    def __init__(self, start: Cluster, policy: int, seed: int, moves: int) -> None:
+        super().__init__(start, policy, seed)
+        self.moves, self.moved = moves, 0
+        self.dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)
+
+    def _plain(self, pods: Integers) -> int:
+        from flowlex.models.pods.search.moving import arrive
+
+        self.moved += arrive(self.state, self.scores, self.policy, pods, self.moves, self.dead, self.rng)
+        return int((self.state.node[pods] >= 0).sum())
+
+    def remove(self, pods: Integers) -> None:
+        """Take pods away."""
+        from flowlex.models.pods.search.moving import depart
+
+        depart(self.state, self.scores, pods, self.dead)
+        self.freed(pods)
 
 
 def gpus_of(view: PodArrays) -> Floats:
@@ -202,10 +227,11 @@ def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, 
         live.depart(ends)
         ended[ends] = now
         used -= float(gpus[ends].sum())
-        tries = np.concatenate([queue, np.array(new, np.int64)]) if ends else np.array(new, np.int64)
+        again = bool(ends) or bool(live.tied[new].any())  # the last of a gang brings it all
+        tries = np.concatenate([queue, np.array(new, np.int64)]) if again else np.array(new, np.int64)
         tries = tries[np.lexsort((tries, created[tries], -view.priority[tries]))]
         got = live.arrive(tries) >= 0
-        queue = tries[~got] if ends else np.concatenate([queue, tries[~got]])
+        queue = tries[~got] if again else np.concatenate([queue, tries[~got]])
         used += float(gpus[tries[got]].sum())
         started[tries[got]] = now
         for p in tries[got][np.isfinite(lasts[tries[got]])].tolist():

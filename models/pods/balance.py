@@ -159,12 +159,11 @@ class _Phase2:
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods."""
         points = self._relax()
-        if len(self.builder.pairs[0]) <= self.effort.direct:
-            self._offer(self._even()[0])
-            if not self.closed and not self.late:
-                self._rounds()
-        else:
-            self._decompose(points)
+        self._decompose(points)
+        ruled = len(self.builder.view.rules.what) > 0  # which patterns know nothing of
+        if ruled and not self.closed and not self.late and len(self.builder.pairs[0]) <= self.effort.direct:
+            self._offer(self.best)
+            self._rounds()
         value = self.value
         bound = min(self.bound, value)
         proven = value - bound <= PROVEN + 1e-11

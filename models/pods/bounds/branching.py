@@ -16,7 +16,8 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.bounds.columns import Columns, PodPrices, fill_node
+from flowlex.models.pods.bounds.columns import Columns, PodPrices, Proof, fill_node
+from flowlex.models.pods.bounds.covers import best_cover
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
@@ -34,6 +35,8 @@ PROVEN = 1e-6
 _FIRST = 0.15
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
+#: Intervals of which not all answers could be tried, before it is given up.
+_FAILURES = 25
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ class GapSearch:
         for cluster in clusters:
             self.columns.learn(cluster.node)
         self.tried: int = 0
+        self.failed: int = 0
         self.proof: tuple[PodPrices, ...] = ()
 
     @property
@@ -182,6 +186,9 @@ class GapSearch:
             found = max(known, proof.bound)
             if found < target:
                 self._answer(proof.mean, math.inf)
+                if self._tried(proof):
+                    final.append((math.inf, k))
+                    continue
             if found >= self._scaled(self.enough) or self.columns.late:
                 heapq.heappush(queue, (found, 0.0, k))
             elif high - low <= narrow and proof.settled:
@@ -193,11 +200,26 @@ class GapSearch:
                     heapq.heappush(queue, (found, abs(a + b), len(leaves)))
                     leaves.append(_Leaf(a, b, leaves[k].proof))
         ends = [*final, *((bound, k) for bound, _, k in queue)]
-        least = min((bound for bound, _ in ends), default=-math.inf)
+        least = min(self._scaled(self.value), min((bound for bound, _ in ends), default=-math.inf))
         proofs = {id(leaves[k].proof): leaves[k].proof for _, k in ends}
         bound = self._unscaled(least) if math.isfinite(least) else 0.0
         if bound > self.bound:
             self.bound, self.proof = bound, tuple(each for each in proofs.values() if each is not None)
+
+    def _tried(self, proof: Proof) -> bool:
+        """Whether all better answers of an interval were tried; the best of them is taken."""
+        found = best_cover(self.columns, proof, self._scaled(self.value)) if self.failed < _FAILURES else None
+        if found is None:
+            self.failed += 1
+            return False
+        if found.chosen is None:
+            return True
+        cluster = self._build(self.demand.assign(found.chosen, self.fixed))
+        if cluster is None:  # it breaks a rule, or packs in no simple order
+            return False
+        self.best = cluster
+        self.columns.learn(cluster.node)
+        return True
 
     # Largest load: targets.
 

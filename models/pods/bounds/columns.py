@@ -187,7 +187,7 @@ class Columns:
     def _usable(self, pattern: Pattern, high: float) -> bool:
         return self.measure.centred or (pattern.load - self.centre) / self.scale <= high + 1e-9
 
-    def _prices(self, duals: Floats, kind: int) -> tuple[Floats, float]:
+    def priced(self, duals: Floats, kind: int) -> tuple[Floats, float]:
         """Price of each group on a class, and of the scaled load."""
         demand = self.demand
         groups = len(demand.pod)
@@ -308,7 +308,7 @@ class Columns:
         bound = float(np.where(y == 0, 0.0, y * np.where(np.isinf(sides), 0.0, sides)).sum())
         found = []
         for kind, pricing in enumerate(self.pricing):
-            prices, load = self._prices(np.append(y, np.zeros(len(counts))), kind)
+            prices, load = self.priced(np.append(y, np.zeros(len(counts))), kind)
             least, pattern = pricing.best(prices, -load, tolerance=tolerance, limit=max(1_000, self.steps))
             self.steps -= pricing.steps
             bound += float(counts[kind]) * least

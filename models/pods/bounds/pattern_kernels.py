@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.compiled import njit
 
-__all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns"]
+__all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns", "node_cost", "pack", "potential"]
 
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
@@ -23,7 +23,7 @@ _PACKING = 2_000
 
 
 @njit(cache=True)
-def _cost(mode, low, high, slope, load):
+def node_cost(mode, low, high, slope, load):
     """Cost of a node by its scaled load."""
     if mode == DEVIATION:
         return (load - low) * (load - high) + slope * load
@@ -33,7 +33,7 @@ def _cost(mode, low, high, slope, load):
 
 
 @njit(cache=True)
-def _potential(mode, low, high, slope, load, ratio, most):
+def potential(mode, low, high, slope, load, ratio, most):
     """The most that ``ratio * added - cost(load + added)`` can be, for added >= 0 and loads up to ``most``."""
     if mode == DEVIATION:
         best = 0.5 * (ratio + low + high - slope)
@@ -43,7 +43,7 @@ def _potential(mode, low, high, slope, load, ratio, most):
     else:
         best = high if ratio > 0.0 else load
     best = max(load, min(best, most))
-    return ratio * (best - load) - _cost(mode, low, high, slope, best)
+    return ratio * (best - load) - node_cost(mode, low, high, slope, best)
 
 
 @njit(cache=True)
@@ -86,7 +86,7 @@ def _fill(need, pod, cards, size):
 
 
 @njit(cache=True)
-def _pack(need, many, counts, held, held_many, order, cards, size):
+def pack(need, many, counts, held, held_many, order, cards, size):
     """Whether the pods fit the cards: 1 yes, 0 no, -1 not known.
 
     ``order`` lists shapes, then (as numbers from len(counts) on) pods that cannot move, by falling memory. First
@@ -135,7 +135,7 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     room
         (4,) cores, memory, GPU memory, cards for pods of more than half a card.
     held, held_many, order
-        Card needs of pods that cannot move; see `_pack`. ``cards`` is 0 when memory is counted per node.
+        Card needs of pods that cannot move; see `pack`. ``cards`` is 0 when memory is counted per node.
     profit
         (H, M) profit of 0, 1, .. pods.
     rank
@@ -176,9 +176,9 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         if steps > limit:
             return first, value, best_counts, kept, steps
         if depth == kinds:
-            found = left[depth, 5] - _cost(mode, low, high, slope, left[depth, 4])
+            found = left[depth, 5] - node_cost(mode, low, high, slope, left[depth, 4])
             if found > relaxed:
-                packs = 1 if cards == 0 else _pack(need, many, counts, held, held_many, order, cards, size)
+                packs = 1 if cards == 0 else pack(need, many, counts, held, held_many, order, cards, size)
                 if packs == 1 and found > value:
                     value = found
                     best_counts[:] = counts
@@ -193,7 +193,7 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         h = rank[depth]
         here = left[depth]
         if descend:
-            above = here[5] + _potential(mode, low, high, slope, here[4], ratio[depth], most)
+            above = here[5] + potential(mode, low, high, slope, here[4], ratio[depth], most)
             if depth == 0:
                 first = above
             if above <= relaxed + tolerance:

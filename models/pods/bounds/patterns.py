@@ -102,6 +102,17 @@ class Pricing:
         """Set what the cost depends on: the interval of the mean, or the cap of the load (``high``)."""
         self.low, self.high = low, high
 
+    def law(self, slope: float) -> tuple[float, ...]:
+        """Mode, interval, slope, load of the empty node and largest load, as kernels read the cost."""
+        return self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale
+
+    def by_group(self) -> tuple[Integers, Floats]:
+        """Groups that may use the class, and their (H, 6) rows of `shape`, each with pods of its own."""
+        groups = np.concatenate([np.zeros(0, np.int64), *self.members])
+        shape = np.repeat(self.shape, [len(members) for members in self.members], axis=0)
+        shape[:, 5] = np.minimum(shape[:, 5], self.demand.most[groups])
+        return groups, shape
+
     def best(self, prices: Floats, slope: float, *, tolerance: float, limit: int) -> tuple[float, Pattern | None]:
         """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
 
@@ -112,7 +123,6 @@ class Pricing:
 
         profit, chosen = self._profit(prices)
         gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
-        law = (self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale)
         met = np.zeros((_KEPT, len(self.shape)), np.int64)
         bound, value, counts, kept, self.steps = enumerate_patterns(
             self.shape,
@@ -124,7 +134,7 @@ class Pricing:
             self.size,
             profit,
             np.argsort(-gain, kind="stable"),
-            np.array(law),
+            np.array(self.law(slope)),
             tolerance,
             min(limit, _STEPS),
             met,

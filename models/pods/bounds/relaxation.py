@@ -8,6 +8,7 @@ x_gc pods of group g on nodes of class c and z_cf cards of class c filled in way
     sum_f z_cf <= n_c cards_c                                  (card)
     worth of x of each level >= (admission), = (balance) kept  (kept)
     sum of moves <= budget                                     (move_budget)
+    shares of quotas, and of spreads' domains together, <= 1   (rules; of phase 1)
 
 Phase 1 maximises the worth of a level; phase 2 minimises the balance of the classes' mean loads, with squares seen by
 tangents, and the least and largest mean load of what is at least as even as an answer. The optimum over classes is
@@ -20,7 +21,7 @@ worth at these prices itself, so it takes no list of fillings on trust.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from flowlex.models.pods.problem.classes import NodeClasses
 from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, Groups, stays
+from flowlex.models.pods.problem.rules import shares
 
 __all__ = ["Prices", "Relaxation", "fillings"]
 
@@ -62,6 +64,8 @@ class Prices:
         Price of a unit of the move budget.
     slope, mean
         (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only.
+    rules
+        Price of all that a quota or a spread allows, by its name; of the worth of a level only.
     """
 
     bound: float
@@ -72,6 +76,7 @@ class Prices:
     move: float
     slope: Floats | None = field(default=None, repr=False)
     mean: float = 0.0
+    rules: dict[str, float] = field(default_factory=dict)
 
     @property
     def most(self) -> int:
@@ -86,7 +91,8 @@ class Prices:
             size = [[share, price] for share, price in self.size[k].items() if price]
             priced = {"nodes": list(nodes), "cpu": float(self.cpu[k]), "memory": float(self.memory[k]), "size": size}
             classes.append(priced | ({} if self.slope is None else {"slope": float(slope[k])}))
-        return {"classes": classes, "move": self.move}
+        rules = {name: price for name, price in self.rules.items() if price}
+        return {"classes": classes, "move": self.move} | ({"rules": rules} if rules else {})
 
 
 class Relaxation:
@@ -147,11 +153,17 @@ class Relaxation:
         for k, number in enumerate(kept):
             if number:
                 program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
+        names, share, free = shares(self.view, self.fixed)
+        for r, left in enumerate(free.tolist()):
+            program.constrain(f"rule_{r}", (x * share[r, self.pod[use]]).sum(), "<=", left)
         program.maximize(self._worth(x, use, level))
         outcome = solve(program, "highs", options)
         if outcome.status is not Status.OPTIMAL or outcome.duals is None:
             return None
-        return self._prices(program, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
+        prices = self._prices(program, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
+        rows = [program.constraint_blocks[f"rule_{r}"].rows for r in range(len(names))]
+        paid = [float(np.abs(outcome.duals[row]).sum()) for row in rows]
+        return replace(prices, rules=dict(zip(names, paid, strict=True)))
 
     def _worth(self, x: Variables, use: Booleans, level: int) -> Expression:
         group = self.group[use]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.pod_rules import GANG, MOST, QUOTA, SKEW
 from flowlex.instances.pods import PodArrays
 
-__all__ = ["add_rules", "broken_rules", "may_use", "room", "rule_reason"]
+__all__ = ["add_rules", "broken_rules", "may_use", "room", "rule_reason", "shares"]
 
 
 def counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers]:
@@ -46,6 +46,23 @@ def _slack(view: PodArrays) -> Integers:
     base = rules.base - np.where(rules.what == SKEW, _least(view, rules.base), 0)[rules.of]
     slack: Integers = np.maximum(rules.limit[rules.of], base)  # a gang never has more pods than its size
     return slack
+
+
+def shares(view: PodArrays, fixed: Integers) -> tuple[list[str], Floats, Floats]:
+    """What no placement exceeds: names of quotas and of spreads with a most, (R, P) shares of them, (R,) what is free.
+
+    A spread's domains are taken together; pods in ``fixed`` ((P,) nodes, -1: none) have their share already.
+    """
+    rules, total = view.rules, np.zeros(len(view.rules.what))
+    np.add.at(total, rules.of, _slack(view).astype(np.float64))
+    pod = np.repeat(np.arange(len(fixed)), np.diff(rules.start))
+    home = view.running[pod]
+    there = (home < 0) | (rules.domain[rules.topology[rules.rule], home] >= 0)  # who runs outside counts for nothing
+    table = np.zeros((len(total), len(fixed)))
+    table[rules.rule[there], pod[there]] = rules.amount[there]
+    kept = np.flatnonzero(np.isin(rules.what, (MOST, QUOTA)) & (total > 0))
+    table = table[kept] / total[kept][:, None]
+    return [rules.names[r] for r in kept], table, 1.0 - table[:, fixed >= 0].sum(axis=1)
 
 
 def room(view: PodArrays, node: Integers) -> Integers:

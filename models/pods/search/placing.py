@@ -63,17 +63,27 @@ class Placing:
             self._plain(pods[begin:cut])
             begin, gang = cut + 1, int(self.view.rules.gang[pods[cut]])
             if gang < 0:
-                if self._plain(pods[cut : cut + 1]):
-                    _refresh(self.view, self.state)
+                self._one(pods[cut : cut + 1])
+                self.freed(pods[cut : cut + 1])
             elif gang not in done:
                 done.add(gang)
                 self._gang(gang, pods)
         self._plain(pods[begin:])
 
-    def _plain(self, pods: Integers) -> int:
+    def freed(self, pods: Integers) -> None:
+        """Note that these pods came or went: what spreads with a skew may take follows their emptiest domain."""
+        if self.skewed[pods].any():
+            _refresh(self.view, self.state)
+
+    def _one(self, pods: Integers) -> int:
+        """Place pods in this order, none of which others move for; return how many were placed."""
         from flowlex.models.pods.search.scoring import place_all
 
         return int(place_all(self.state, self.scores, self.policy, pods, self.rng)) if len(pods) else 0
+
+    def _plain(self, pods: Integers) -> int:
+        """Place pods that come one by one."""
+        return self._one(pods)
 
     def _gang(self, gang: int, wanted: Integers) -> None:
         """Place all pods of a gang in the tightest domain that takes them, or none."""
@@ -84,21 +94,18 @@ class Placing:
         if len(members) < rules.limit[gang] or not np.isin(members, wanted).all():
             return
         members = members[np.argsort(-view.load.most()[members], kind="stable")]
-        skewed = bool(self.skewed[members].any())
         for d in _domains(view, state, gang, members):
             spot = rules.offset[gang] + d
             state.room[spot] = rules.limit[gang]
             for k in range(len(members)):
-                if not self._plain(members[k : k + 1]):
+                if not self._one(members[k : k + 1]):
                     break
-                if skewed:
-                    _refresh(view, state)
+                self.freed(members)
             if (state.node[members] >= 0).all():
                 return
             depart(state, self.scores, members, np.zeros((1, len(self.scores.full)), np.bool_))
             state.room[spot] = 0
-            if skewed:
-                _refresh(view, state)
+            self.freed(members)
 
 
 def _refresh(view: PodArrays, state: SearchState) -> None:

@@ -23,8 +23,9 @@ from flowlex.simulation.registry import policy
 __all__ = ["PodModel", "PodRule", "pod_round"]
 
 Rule = Literal[
-    "first-fit", "best-fit", "dot-product", "gpu-clustering", "gpu-packing", "fgd", "kubernetes", "random", "genetic"
-]
+    "first-fit", "best-fit", "dot-product", "gpu-clustering", "gpu-packing", "fgd", "kubernetes", "random",
+    "priority-queue", "whole-cards", "genetic",
+]  # fmt: skip
 #: What the pod model calls each resource of a place.
 _FIELDS = {"core": "cpu", "slot": "cpu", "gb": "memory", "gpu_gb": "gpu", "gpu": "gpu"}
 #: Of each round; where nearly all chromosomes overflow, it gives up and first fit stands.
@@ -39,7 +40,8 @@ class PodRule(Policy):
     Parameters
     ----------
     rule
-        One of the pod baselines; ``genetic`` places what first fit admits with the paper's genetic algorithm.
+        One of the pod baselines; ``genetic`` places what first fit admits with the paper's genetic algorithm, and
+        ``whole-cards`` takes tasks in the order of arrival, whatever their priority, each alone on its GPU.
     """
 
     def __init__(self, rule: Rule = "fgd") -> None:

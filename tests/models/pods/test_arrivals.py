@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flowlex.instances.generators import generate
-from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.instances.pods import Pod, PodGang, PodInstance, PodNode, PodSpread
 from flowlex.models.base import ModelError
 from flowlex.models.pods.arrivals import Arrivals, gpus_of, live_through, submit_all
 from flowlex.models.pods.baselines import POLICIES
@@ -54,6 +54,34 @@ def test_who_waits_starts_when_another_ends_the_more_important_first() -> None:
     assert life.started_s.tolist() == [0.0, 13.0, 10.0, 15.0]
     assert life.waited_s.tolist() == [0.0, 12.0, 8.0, 13.0]
     assert life.ended_s[:3].tolist() == [10.0, 15.0, 13.0] and np.isnan(life.ended_s[3])
+
+
+def test_a_gang_starts_when_all_have_come_and_fit_together() -> None:
+    """Two nodes with one card; the gang comes at 0 and 2, a node is taken until 5; a pod alone goes in between."""
+    nodes = tuple(PodNode(name=n, cpu_cores=8, memory_gb=8, cards=1, card_gb=10, labels={"rack": "r"}) for n in "ab")
+    pods = (
+        Pod(name="g0", gpu_share=1.0, gang="g", created_s=0.0, deleted_s=10.0),
+        Pod(name="before", gpu_share=1.0, created_s=1.0, deleted_s=5.0),
+        Pod(name="g1", gpu_share=1.0, gang="g", created_s=2.0, deleted_s=6.0),
+        Pod(name="small", cpu_cores=1, created_s=3.0),
+    )
+    instance = PodInstance(nodes=nodes, pods=pods, gangs=(PodGang(name="g", within="rack"),))
+    for moves in (0, 1):
+        life = live_through(instance, "fgd", moves=moves)
+        assert life.started_s.tolist() == [5.0, 1.0, 5.0, 3.0]
+        assert life.ended_s[:3].tolist() == [15.0, 5.0, 9.0]
+    live = Arrivals(instance, "first-fit")
+    assert live.arrive([0]).tolist() == [-1] and live.arrive([0, 2]).tolist() != [-1, -1]
+
+
+def test_a_skew_follows_its_emptiest_rack_as_pods_come_and_go() -> None:
+    """At most one more than in the emptiest rack: the second waits until the other rack has room."""
+    nodes = tuple(PodNode(name=n, cpu_cores=c, memory_gb=8, labels={"rack": n}) for n, c in (("a", 8), ("b", 1)))
+    spread = PodSpread(name="even", over="rack", skew=1)
+    pods = tuple(Pod(name=f"p{k}", cpu_cores=1, spreads=("even",), created_s=0.0) for k in range(3))
+    block = Pod(name="block", cpu_cores=1, node_labels={"rack": "b"}, created_s=0.0, deleted_s=4.0, priority=5)
+    life = live_through(PodInstance(nodes=nodes, pods=(block, *pods), spreads=(spread,)), "first-fit")
+    assert sorted(life.started_s.tolist()) == [0.0, 0.0, 4.0, 4.0]
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

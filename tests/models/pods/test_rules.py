@@ -272,3 +272,29 @@ def test_rows_are_the_equations_of_the_rules_there_are() -> None:
         model = PodPlacement(PodInstance(nodes=RACKS, pods=pods if pods_at else plain, **rules))
         blocks = {name for name, block in model.formulation.constraint_blocks.items() if block.count}
         assert blocks == {e.name for e in model.equations if e.exists(model)} and names <= blocks
+
+
+@pytest.mark.parametrize(("rule", "most"), [("quota", 7), ("spread", 6), ("both", 5)])
+def test_quotas_and_spreads_bound_what_prices_prove(rule: str, most: int) -> None:
+    """Thirty pods, room for all of them but by a quota of GPUs (7.5), or 2 in each of 3 racks, or 5 cores."""
+    nodes = tuple(
+        PodNode(name=f"n{k}", cpu_cores=64, memory_gb=64, cards=8, card_gb=8, labels={"rack": f"r{k}"})
+        for k in range(3)
+    )
+    spread, queue = rule in ("spread", "both"), rule in ("quota", "both")
+    pods = tuple(
+        Pod(name=f"p{k}", cpu_cores=1, gpu_share=1.0, queue="q" if queue else None, spreads=("s",) if spread else ())
+        for k in range(20)
+    )
+    queues = (PodQueue(name="q", gpus=7.5, cpu_cores=5 if spread else None),) if queue else ()
+    spreads = (PodSpread(name="s", over="rack", most=2),) if spread else ()
+    instance = PodInstance(nodes=nodes, pods=pods, queues=queues, spreads=spreads)
+    solution = BySearch(instance).solve("highs")
+    assert solution.admitted[0] == (most, 20, most) and solution.certificate.claim != "feasible"
+    proof = solution.to_dict()["proof"]["admission"]["0"]["rules"]
+    assert set(proof) <= {"gpus of queue 'q'", "cpu_cores of queue 'q'", "spread 's'"}
+    document = json.loads(json.dumps(solution.to_dict()))
+    document["proof"]["admission"]["0"]["rules"] = {}
+    assert verify(document, instance).claim == "feasible"
+    document["answer"]["admitted"]["0"]["most"] = most - 1
+    assert not verify(document, instance).ok

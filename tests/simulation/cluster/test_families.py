@@ -51,7 +51,7 @@ def state_of(work: ClusterWorkload) -> State:
 
 # Pods --------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "rule", ["first-fit", "best-fit", "dot-product", "gpu-packing", "fgd", "kubernetes", "genetic"]
+    "rule", ["first-fit", "best-fit", "dot-product", "gpu-packing", "fgd", "kubernetes", "priority-queue", "genetic"]
 )
 def test_a_rule_goes_by_priority_and_keeps_to_every_part_of_the_vector(rule):
     # b needs all cores that a leaves, c fits by GPU memory and memory but never by cores beside a.
@@ -61,6 +61,24 @@ def test_a_rule_goes_by_priority_and_keeps_to_every_part_of_the_vector(rule):
     )
     log = simulate_cluster(work, made("pods", rule=rule))
     assert starts(log) == [(0.0, "a", "n"), (1.0, "b", "n"), (5.0, "c", "n")]
+
+
+def test_whole_cards_go_by_arrival_and_share_no_gpu():
+    work = ClusterWorkload(
+        nodes=(node("n", gpu_gb=24, core=8),),
+        jobs=(
+            job("late", 5, 1.0, priority=0, gpu_gb=1, core=1),
+            job("first", 5, priority=2, gpu_gb=1, core=1),
+            job("cpu", 5, 2.0, core=6),
+        ),
+    )
+    assert starts(simulate_cluster(work, made("pods", rule="whole-cards"))) == [
+        (0.0, "first", "n"),
+        (2.0, "cpu", "n"),
+        (5.0, "late", "n"),
+    ]
+    shared = starts(simulate_cluster(work, made("pods", rule="priority-queue")))
+    assert shared == [(0.0, "first", "n"), (1.0, "late", "n"), (2.0, "cpu", "n")]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -3,7 +3,9 @@
 By weak duality, whatever the prices of cores, memory and card memory, no placement that keeps what the levels above
 have admits more than
 
-    sum over pods of max(0, worth - least cost of its place) + what the resources of all nodes cost.
+    sum over pods of max(0, worth - least cost of its place) + what the resources of all nodes cost,
+
+where quotas, and the room that a spread leaves in all its domains together, may be resources with a price, too.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
+from pydantic import Field
+
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.market import Market, Population, Priced
+from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE
 
 __all__ = ["AdmissionProof", "most_by_prices"]
@@ -27,14 +32,19 @@ class AdmissionProof(Strict):
     """More important level to the price of a unit of it."""
     move: float
     """Price of a unit of the move budget."""
+    rules: dict[str, float] = Field(default={})
+    """Name of a quota or a spread to the price of all that it allows."""
 
 
 def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], proof: AdmissionProof) -> Fraction:
     """No placement with at least ``kept`` of the levels above has more of this one; in whole units of its worth."""
     market, all_of_it = Market(people, proof.classes, proof.move), Fraction(0)
-    parts: list[float] = []
+    paid = {name: max(0.0, price) for name, price in proof.rules.items()}
+    shares = RuleBook(people.instance).shares(paid)
+    parts: list[float] = [*paid.values()]
     for k, level in enumerate(people.level):
-        many, least = len(people.groups[k]), market.least(k)
+        fees = [price * shares[name].get(people.pod[k].name, 0.0) for name, price in paid.items()]
+        many, least = len(people.groups[k]), market.least(k) + math.fsum(fees)
         if level is None:
             parts.append(-many * least)
             continue

@@ -6,7 +6,7 @@ What runs already may exceed a rule: then the limit is what runs (for a skew, ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -141,6 +141,37 @@ class RuleBook:
                 if used > max(size_of(limit), ran):
                     wrong.append(f"{queue.name} ({field})")
         return wrong
+
+    def shares(self, names: Iterable[str]) -> dict[str, dict[str, float]]:
+        """By name of a quota or a spread, the share of all that it allows by name of pod; these sum to 1 at most.
+
+        Pods that run in no domain of a spread take no part of it, since only there may they stay outside.
+        """
+        found: dict[str, dict[str, float]] = {}
+        nodes, pods = self.instance.nodes, self.instance.pods
+        home = {node.name: node for node in nodes}
+        for spread in self.instance.spreads:
+            mine = self._sets.get(("spread", spread.name))
+            if mine is None or spread.most is None:
+                continue
+            ran = Counter(_domain(each, spread.over) for each in mine.homes)
+            domains = {_domain(node, spread.over) for node in nodes} - {None}
+            whole = sum(max(spread.most, ran[d]) for d in domains)
+            inside = [p for p in mine.pods if (at := pods[p].node) is None or _domain(home[at], spread.over) in domains]
+            if whole:
+                found[f"spread {spread.name!r}"] = {pods[p].name: 1 / whole for p in inside}
+        for queue in self.instance.queues:
+            mine = self._sets.get(("queue", queue.name))
+            for field in _FIELDS if mine is not None else ():
+                if (limit := getattr(queue, field)) is None or mine is None:
+                    continue
+                asked = dict(zip(mine.pods, mine.asked[field], strict=True))
+                ran_in_all = sum(a for p, a in asked.items() if pods[p].node is not None)
+                if whole := max(size_of(limit), ran_in_all):
+                    found[f"{field} of queue {queue.name!r}"] = {
+                        pods[p].name: float(a / whole) for p, a in asked.items()
+                    }
+        return {name: found[name] for name in names}
 
     def _asked(self, pod: Pod, field: str, largest: Fraction) -> Fraction:
         """What a pod counts for a quota; GB of a card are parts of the largest."""
