@@ -166,11 +166,10 @@ class RuleBook:
                 if (limit := getattr(queue, field)) is None or mine is None:
                     continue
                 asked = dict(zip(mine.pods, mine.asked[field], strict=True))
-                ran_in_all = sum(a for p, a in asked.items() if pods[p].node is not None)
-                if whole := max(size_of(limit), ran_in_all):
-                    found[f"{field} of queue {queue.name!r}"] = {
-                        pods[p].name: float(a / whole) for p, a in asked.items()
-                    }
+                running = sum((a for p, a in asked.items() if pods[p].node is not None), Fraction(0))
+                if everything := max(size_of(limit), running):
+                    share = {pods[p].name: float(a / everything) for p, a in asked.items()}
+                    found[f"{field} of queue {queue.name!r}"] = share
         return {name: found[name] for name in names}
 
     def _asked(self, pod: Pod, field: str, largest: Fraction) -> Fraction:
