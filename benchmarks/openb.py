@@ -29,6 +29,8 @@ __all__ = ["draw", "tables"]
 Row = dict[str, object]
 #: Where the trace lies; FLOWLEX_OPENB says otherwise.
 TRACE = Path(os.environ.get("FLOWLEX_OPENB", Path(__file__).parents[1].parent / "shared" / "data" / "openb"))
+#: Seconds for a whole placement.
+LIMIT = 240
 LOADS = (0.9, 0.95, 1.0, 1.3)
 #: Percent of all GPUs at 100 % of submitted load.
 PUBLISHED = {"random": 85.4, "dot-product": 90.6, "gpu-clustering": 91.7, "gpu-packing": 91.8, "best-fit": 92.8,
@@ -39,8 +41,8 @@ def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
     if not TRACE.is_dir():
         raise FileNotFoundError(f"{TRACE} is not there; set FLOWLEX_OPENB to the folder of the openb lists")
-    seeds, seen = range(42, 43 if quick else 52), range(42, 43 if quick else 47)
-    rows = [_hindsight(seed, load) for seed in seen for load in LOADS]
+    seeds, seen = range(42, 43 if quick else 52), range(42, 43 if quick else 45)
+    rows = [_hindsight(seed, load) for seed in seen for load in LOADS[2:]]  # below, all that is submitted fits
     return [
         (f"GPUs allocated, percent of all, mean of {len(seeds)} seeds", _policies(seeds)),
         ("The trace, by strict priority, and clusters made from it", [_whole(*case) for case in _wholes(quick)]),
@@ -85,7 +87,7 @@ def drawn(trace: PodInstance, nodes: int, pods: int, seed: int = 0) -> PodInstan
 def _whole(name: str, instance: PodInstance) -> Row:
     """Admission by priority and then the balance to 1 %, with the memory that the process needed."""
     started, wall = time.process_time(), time.perf_counter()
-    found = PodPlacement(instance, absolute_gap=0.001).solve("highs", gap=0.01)
+    found = PodPlacement(instance, absolute_gap=0.001).solve("highs", gap=0.01, time_limit_s=LIMIT)
     assert found.certificate is not None
     row: Row = {"nodes": f"{name} ({len(instance.nodes)})", "pods": len(instance.pods)}
     row["admitted"] = ", ".join(f"{many:g} of {most:g}" for many, _, most in found.admitted.values())
