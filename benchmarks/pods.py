@@ -41,11 +41,17 @@ def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
             "Kubeflow testbed to a proven optimum (target: under 1 s)",
             [_testbed(seed) for seed in range(1 if quick else 5)],
         ),
-        ("Balance and time against the baselines, testbed of seed 0", _frame(compare(_instance("kubeflow-testbed"), time_limit_s=LIMIT))),
+        (
+            "Balance and time against the baselines, testbed of seed 0",
+            _frame(compare(_instance("kubeflow-testbed"), time_limit_s=LIMIT)),
+        ),
         ("Five seeds of 100 nodes and 500 pods, gap 1 % of the balance itself", _seeds(quick)),
         ("Growth of pod placement, gap 1 % of the balance itself, 60 s at most", _growth(sizes)),
         (f"Largest load: ours, CP-SAT and plain HiGHS, {LIMIT} s each", _against_peers(sizes[:3])),
-        ("Hardly two pods alike, gap 1 % or 0.001 of a node, 60 s at most", _unlike(((20, 100),) if quick else sizes[2::2])),
+        (
+            "Hardly two pods alike, gap 1 % or 0.001 of a node, 60 s at most",
+            _unlike(((20, 100),) if quick else sizes[2::2]),
+        ),
         (
             "Evaluations of capacity, finish at the true speeds",
             _frame(compare_partitions(_instance("inference-cluster"))),

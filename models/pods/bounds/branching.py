@@ -187,6 +187,7 @@ class GapSearch:
             if found < target:
                 self._answer(proof.mean, math.inf)
                 if self._tried(proof):
+                    leaves[k] = _Leaf(low, high, self.columns.stated(proof, low, high))
                     final.append((math.inf, k))
                     continue
             if found >= self._scaled(self.enough) or self.columns.late:

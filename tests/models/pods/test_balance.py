@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,11 @@ from flowlex.models.pods.search.annealing import anneal_cluster
 from flowlex.models.pods.search.placing import place_by
 from flowlex.models.pods.search.policies import EVEN, by_priority
 from flowlex.models.pods.search.state import SearchState
+from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods import balance_of
+from flowlex.validation.certificates.pods.balance import least_balance
+from flowlex.validation.certificates.pods.document import PlacementProof, count_levels
+from flowlex.validation.certificates.pods.market import Population
 
 
 class PatternsFirst(PodPlacement):
@@ -269,3 +274,23 @@ def test_the_cheapest_moves_that_keep_the_balance(measure: Any) -> None:
     assert least.objective == pytest.approx(free.objective, abs=2e-6)
     assert least.moved_cost == 1.0 <= free.moved_cost
     assert least.to_dict()["answer"]["placement"]["cheap"] == "b" and least.metrics()["move_cost"] == 1.0
+
+
+@pytest.mark.parametrize("measure", ["deviation", "mean_absolute"])
+def test_few_nodes_are_proven_by_trying_what_prices_leave_open(measure: Any) -> None:
+    """Too many placements to try all, and a gap of a fifth by prices alone; a bound above the optimum is not shown."""
+    instance: Any = generate("pods-scale", nodes=5, pods=20, seed=2)
+    solution = PodPlacement(instance, balance=measure).solve("highs")
+    assert solution.status is Status.OPTIMAL and solution.certificate.claim == "optimal"
+    document = json.loads(json.dumps(solution.to_dict()))
+    finest = solution.objective
+    proof = PlacementProof.model_validate(document["proof"])
+    options = document["options"]
+    people = Population(instance, options)
+    placed = count_levels(instance, solution.node, options)[0]
+    shown = [least_balance(people, measure, proof.balance, placed, finest * f) for f in (0.9, 1.0, 1.001)]
+    assert shown[1] >= finest - 1e-6 and shown[2] < finest * 1.001 - 1e-6
+    for piece in document["proof"]["balance"]:
+        piece["pods"] = {name: 0.0 for name in piece.get("pods", ())} or None
+        piece["low"] += 1e-4 * (piece["low"] > 0)  # means between pieces that nobody looked at
+    assert verify(document, instance).claim == "feasible"

@@ -15,8 +15,9 @@ which is linear in the placement, so that prices bound it from below (see `marke
 
     sum (u_i - m)^2 >= sum (u_i - low)(u_i - high),     sum |u_i - m| >= sum max(0, u_i - high, low - u_i),
 
-and for every node the least of such a cost less the prices of its pods is searched (see `patterns`). With all loads
-at most ``high``, a sum above 0 refutes that the largest load can be ``high`` or less.
+and for every node the least of such a cost less the prices of its pods is searched (see `patterns`); on few nodes, all
+that these prices leave open is tried (see `choices`). With all loads at most ``high``, a sum above 0 refutes that the
+largest load can be ``high`` or less.
 
 Either way a price of the mean may be added, and the least that the pods cost at these prices, given how many of every
 level are placed, is part of the sum.
@@ -28,17 +29,20 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
+import numpy as np
 from pydantic import Field
 
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.holdings import holdings
 from flowlex.validation.certificates.pods.market import Market, Population, Priced
-from flowlex.validation.certificates.pods.sizes import machine_kind
+from flowlex.validation.certificates.pods.sizes import TOLERANCE, machine_kind
 
 __all__ = ["Piece", "least_balance"]
 
 #: Steps of the search for the best pattern of one class of nodes.
 _STEPS = 4_000_000
+#: Nodes, and steps of trying, up to which all that prices leave open is tried.
+_NODES, _CHOICES = 12, 300_000_000
 #: What rounding may do to a sum, as a share of the sum of its parts.
 _ROUNDING = 1e-11
 
@@ -73,17 +77,24 @@ def least_balance(
     size = len(people.instance.nodes)
     if measure == "max_load":
         return max((_largest(people, piece, placed) for piece in pieces), default=0.0)
-    reached, least = 0.0, math.inf
+    reached, least, aim = 0.0, math.inf, _total(measure, near - 0.5 * TOLERANCE, size)
     for piece in sorted(pieces, key=lambda each: (each.low, each.high)):
         if piece.low > reached:
             break
         value = _straight(people, measure, piece, placed)
         if piece.pods is not None:
             value = max(value, _patterned(people, measure, piece, placed, near))
+            if value < aim and least >= aim and _none_below(people, measure, piece, placed, aim):
+                value = aim
         least, reached = min(least, value), max(reached, piece.high)
     if reached < 1 or not least > 0:
         return 0.0
     return math.sqrt(least / size) if measure == "deviation" else least / size
+
+
+def _total(measure: str, balance: float, size: int) -> float:
+    """The sum over nodes of a balance."""
+    return size * (max(0.0, balance) ** 2 if measure == "deviation" else balance)
 
 
 def _sum(parts: list[float]) -> float:
@@ -144,10 +155,7 @@ def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[s
     from flowlex.validation.certificates.pods.patterns import CAPPED, OUTSIDE, SQUARED
 
     law = {"deviation": SQUARED, "mean_absolute": OUTSIDE, "max_load": CAPPED}[measure]
-    group = {pod.name: k for k, pods in enumerate(people.groups) for pod in pods}
-    price, move = [0.0] * len(people.pod), max(0.0, piece.move)
-    for name, value in (piece.pods or {}).items():
-        price[group[name]] = value
+    price, move = _by_group(people, piece), max(0.0, piece.move)
     fine = 5e-7 * max(near, 1e-4) if law == SQUARED else 2e-7
     parts = [people.least_cost(price, placed, _able(people)), -move * people.budget]
     for nodes in holdings(people):
@@ -156,6 +164,62 @@ def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[s
     if math.inf in parts:  # a class, or a level, that nothing fits: no such placement
         return -math.inf if -math.inf in parts else math.inf
     return _sum(parts)
+
+
+def _none_below(people: Population, measure: str, piece: Piece, placed: Mapping[str, Fraction], total: float) -> bool:
+    """Whether trying all that its prices leave open shows that no sum in the interval of a piece is below ``total``."""
+    from flowlex.validation.certificates.pods.choices import none_below
+    from flowlex.validation.certificates.pods.patterns import OUTSIDE, SQUARED
+
+    size, law = len(people.instance.nodes), SQUARED if measure == "deviation" else OUTSIDE
+    if size > _NODES:
+        return False
+    price, move = _by_group(people, piece), max(0.0, piece.move)
+    kinds = sorted(holdings(people), key=lambda nodes: nodes.many)
+    ends = (price, move, law, piece.low, piece.high, piece.mean)
+    best = [nodes.best(*ends, 1e-9, _STEPS) for nodes in kinds]
+    fixed = [people.least_cost(price, placed, _able(people)), -move * people.budget, _mean_part(piece, size)]
+    spare = total - _sum([*fixed, *(-nodes.many * each for nodes, each in zip(kinds, best, strict=True))])
+    if not math.isfinite(spare):
+        return False
+    listed = []
+    for nodes, each in zip(kinds, best, strict=True):
+        found = nodes.near(*ends, each - spare - 1e-9)
+        if found is None:
+            return False
+        counts, load, earned = found
+        excess = np.maximum(each - earned, 0.0)
+        rise = np.argsort(excess, kind="stable")
+        listed.append([part[rise] for part in (counts, load, excess, counts @ nodes.moves())])
+    ranks = sorted({(each.rank, each.key) for each in people.level if each is not None})
+    keys = [key for _, key in ranks]
+    levels = [-1 if each is None else keys.index(each.key) for each in people.level]
+    worth = [0.0 if each is None else float(each.worth / people.unit[each.key]) for each in people.level]
+    held = [people.held(k) for k in range(len(people.groups))]
+    whole = [placed.get(key, Fraction(0)) == _all_of(people, key) for key in keys]
+    must = [not stays and (level < 0 or whole[level]) for level, stays in zip(levels, held, strict=True)]
+    pods = [0 if stays else len(each) for stays, each in zip(held, people.groups, strict=True)]
+    pattern = tuple(np.concatenate(parts) for parts in zip(*listed, strict=True))
+    first = np.cumsum([0, *(len(found[1]) for found in listed)])
+    of_node = np.repeat(np.arange(len(kinds)), [nodes.many for nodes in kinds])
+    groups = (np.array(pods, np.int64), np.array(must, np.bool_), np.array(levels, np.int64), np.array(worth))
+    there = np.array([float(placed.get(key, Fraction(0)) / people.unit[key]) for key in keys], np.float64)
+    return bool(none_below(law, total, spare + 1e-9, pattern, first, of_node, groups, there, people.budget, _CHOICES))
+
+
+def _all_of(people: Population, key: str) -> Fraction:
+    """The worth of all pods of a level."""
+    pairs = zip(people.level, people.groups, strict=True)
+    return sum((each.worth * len(pods) for each, pods in pairs if each is not None and each.key == key), Fraction(0))
+
+
+def _by_group(people: Population, piece: Piece) -> list[float]:
+    """The prices of pods by group."""
+    group = {pod.name: k for k, pods in enumerate(people.groups) for pod in pods}
+    price = [0.0] * len(people.pod)
+    for name, value in (piece.pods or {}).items():
+        price[group[name]] = value
+    return price
 
 
 def _largest(people: Population, piece: Piece, placed: Mapping[str, Fraction]) -> float:

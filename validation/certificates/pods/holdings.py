@@ -18,6 +18,9 @@ from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
 __all__ = ["Holding", "holdings"]
 
+#: Patterns of a kind of nodes that are listed, and steps of listing them.
+_LISTED, _LISTING = 20_000, 3_000_000
+
 
 class _Shape(NamedTuple):
     """What a pod takes of a node: cores, memory, GPU memory in all and of each slot, slots; its load."""
@@ -85,6 +88,49 @@ class Holding:
         shapes = sorted((s for s in earns if s.load > 0), key=lambda s: -earns[s][0][0] / s.load)
         bounds = np.array([low, high, slope, self.start, max(1.0, self.start)])
         return free + float(best_pattern(*self._arrays(shapes, earns), law, bounds, fine, limit))
+
+    def near(
+        self, price: list[float], move: float, law: int, low: float, high: float, slope: float, floor: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None:
+        """Pods by group, loads, and earnings of all patterns that earn ``floor``; None when they are too many."""
+        from flowlex.validation.certificates.pods.choices import list_patterns
+
+        offers = [(shape, k, price[k] - move * cost) for shape, of in self._offers.items() for k, cost in of]
+        offers.sort(key=lambda each: -each[2] / each[0].load if each[0].load > 0 else math.copysign(math.inf, -each[2]))
+        shapes, groups = [shape for shape, _, _ in offers], [k for _, k, _ in offers]
+        sizes, room, card, held = self._whole(shapes)
+        cards = self.node.cards if self.people.cards else 0
+        counts, what = np.zeros((_LISTED, len(groups)), np.int64), np.zeros((_LISTED, 2))
+        many = list_patterns(
+            sizes,
+            np.array([shape.load for shape in shapes], np.float64),
+            np.array([len(self.people.groups[k]) for k in groups], np.int64),
+            np.array([each for _, _, each in offers], np.float64),
+            room,
+            held,
+            np.argsort(-sizes[:, 3], kind="stable").astype(np.int64),
+            card,
+            cards,
+            law,
+            np.array([low, high, slope, self.start, max(1.0, self.start)]),
+            floor,
+            _LISTING,
+            counts,
+            what,
+        )
+        if many < 0:
+            return None
+        of_group = np.zeros((many, len(price)), np.int64)
+        of_group[:, groups] = counts[:many]
+        return of_group, what[:many, 0], what[:many, 1]
+
+    def moves(self) -> NDArray[np.float64]:
+        """(K,) what a pod of each group pays of the move budget to come here."""
+        cost = np.zeros(len(self.people.groups))
+        for of in self._offers.values():
+            for k, each in of:
+                cost[k] = each
+        return cost
 
     def _arrays(self, shapes: list[_Shape], earns: dict[_Shape, list[tuple[float, int]]]) -> tuple[Any, ...]:
         """Sizes, loads, most, profit, room, half a card, slots of what stays, order of slots, card, cards."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.compiled import njit
 
-__all__ = ["CAPPED", "OUTSIDE", "SQUARED", "best_pattern"]
+__all__ = ["CAPPED", "OUTSIDE", "SQUARED", "best_pattern", "cost_of_load", "packed", "promise"]
 
 #: Cost of a load u: (u - low) (u - high); its distance from [low, high]; none up to high, beyond it impossible.
 SQUARED, OUTSIDE, CAPPED = 0, 1, 2
@@ -23,7 +23,7 @@ _PACKING = 5_000
 
 
 @njit(cache=True)
-def _cost(law, low, high, slope, load):
+def cost_of_load(law, low, high, slope, load):
     if law == SQUARED:
         return (load - low) * (load - high) + slope * load
     if law == OUTSIDE:
@@ -45,16 +45,16 @@ def _least_at(law, low, high, slope, ratio, start, most):
 
 
 @njit(cache=True)
-def _promise(law, low, high, slope, load, ratio, gain, most):
+def promise(law, low, high, slope, load, ratio, gain, most):
     """At most what pods still to come earn less the cost of the load: ``ratio`` per load, and never over ``gain``."""
     if law == CAPPED and load > high + 1e-12:
         return -np.inf
     at = _least_at(law, low, high, slope, ratio, load, most)
     if ratio * (at - load) <= gain:
-        return ratio * (at - load) - _cost(law, low, high, slope, at)
+        return ratio * (at - load) - cost_of_load(law, low, high, slope, at)
     flat = min(most, load + gain / ratio)  # from here on, more load earns no more
     at = _least_at(law, low, high, slope, 0.0, flat, most)
-    return gain - _cost(law, low, high, slope, at)
+    return gain - cost_of_load(law, low, high, slope, at)
 
 
 @njit(cache=True)
@@ -92,7 +92,7 @@ def _packs(slot, owner, room):
 
 
 @njit(cache=True)
-def _pack(sizes, counts, order, held, card, cards):
+def packed(sizes, counts, order, held, card, cards):
     """Whether the counted pods, and the held ones, fit the cards: slots by falling size."""
     many = len(held)
     for h in order:
@@ -165,8 +165,8 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
         if steps > limit:
             return first
         if depth == shapes:
-            found = earned[depth] - _cost(law, low, high, slope, load[depth])
-            if found > best and (cards == 0 or _pack(sizes, counts, order, held, card, cards)):
+            found = earned[depth] - cost_of_load(law, low, high, slope, load[depth])
+            if found > best and (cards == 0 or packed(sizes, counts, order, held, card, cards)):
                 best = found
             depth, enter = depth - 1, False
             continue
@@ -175,7 +175,7 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
             for r in range(3):
                 each = ratio[depth, r + 1]
                 gain = min(gain, each * left[depth, r] if each < np.inf else np.inf)
-            above = earned[depth] + _promise(law, low, high, slope, load[depth], ratio[depth, 0], gain, most)
+            above = earned[depth] + promise(law, low, high, slope, load[depth], ratio[depth, 0], gain, most)
             first = min(first, above) if depth == 0 else first
             if above <= best + tolerance:
                 depth, enter = depth - 1, False
