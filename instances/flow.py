@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, require_unique
 from flowlex.instances.exact import rational
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread, check_rules
 
 __all__ = [
     "Block",
@@ -204,6 +205,12 @@ class FlowInstance(Instance):
     """What is to run."""
     queues: tuple[Queue, ...] = ()
     """A tree of quotas, for fair shares."""
+    gangs: tuple[Gang, ...] = ()
+    """Tasks that run all together or not at all."""
+    spreads: tuple[TaskSpread, ...] = ()
+    """Limits of tasks per rack, or per value of a label."""
+    affinities: tuple[Affinity, ...] = ()
+    """Tasks that run in one rack, or under one value of a label."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowInstance:
@@ -213,6 +220,7 @@ class FlowInstance(Instance):
         check_queues(self.queues, self.jobs)
         _check_places(self)
         _check_amounts(self)
+        check_rules(self)
         return self
 
     @cached_property
@@ -242,6 +250,9 @@ class FlowInstance(Instance):
             "data blocks": sum(len(task.data) for task in tasks),
             "constraints": sum(len(task.constraints) for task in tasks),
             **{f"{name} (asked for / there)": self._amounts(name) for name in self.resources},
+            **({"gangs": len(self.gangs)} if self.gangs else {}),
+            **({"spreads": len(self.spreads)} if self.spreads else {}),
+            **({"affinities": len(self.affinities)} if self.affinities else {}),
         }
 
     def _amounts(self, name: str) -> str:

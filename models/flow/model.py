@@ -14,7 +14,6 @@ of them, the network only proposes and an integer program decides: `flowlex.mode
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -30,6 +29,9 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
+from flowlex.models.flow.bond_search import Found
+from flowlex.models.flow.bonds import Bonds
+from flowlex.models.flow.equations import EQUATIONS
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.base import Scale
 from flowlex.models.flow.goals.scale import common_scale
@@ -40,9 +42,10 @@ from flowlex.models.flow.places import placements
 from flowlex.models.flow.preemption import refuse_limits
 from flowlex.models.flow.proof import Prices, combined_stages, document_of, duals_of, prices_of
 from flowlex.models.flow.reasons import waiting_reasons
-from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.solution import FlowSolution
+from flowlex.models.flow.stages import flow_score, stage_costs, waiting_levels
+from flowlex.models.flow.tied import Tied, refuse_ties
 from flowlex.models.flow.vectors.document import proof_of, room_reasons, score_of
-from flowlex.models.flow.vectors.equations import VECTOR_EQUATIONS
 from flowlex.models.flow.vectors.search import Fitted, Packing
 from flowlex.models.incumbents import offer
 
@@ -54,10 +57,11 @@ _WEIGHT_LIMIT = 2**53
 
 @dataclass(frozen=True)
 class FlowRun(Run):
-    """The last stage's outcome; all stages where goals are solved one after the other; what amounts left of it."""
+    """The last stage's outcome; all stages where goals are solved one after the other; what amounts or ties left."""
 
     stages: tuple[Stage, ...] = ()
     fitted: Fitted | None = None
+    found: Found | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,47 +116,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         Symbol("z_t", "task t waits"),
     )
     objective_latex: ClassVar[str] = r"\sum_{t,a} c_{ta} x_{ta} + \sum_t w_t z_t + \sum_m f_m\Big(\sum x + y\Big)"
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation("task", r"\sum_a x_{ta} + z_t = 1", "every task runs or waits", "what the task costs", "cost"),
-        Equation(
-            "unscheduled",
-            r"l_j \le \sum_{t \in j} z_t \le u_j",
-            "waiting tasks of a job",
-            "price of letting one more task of the job wait",
-            "cost",
-        ),
-        Equation(
-            "group",
-            r"\sum_t x_{tg} = \sum_m y_{gm}",
-            "groups hand tasks to machines",
-            "price of a slot in the group",
-            "cost",
-            exists=lambda model: not model.instance.resources,
-        ),
-        Equation(
-            "machine",
-            r"\sum_t x_{tm} + \sum_g y_{gm} \le K_m",
-            "slots of a machine",
-            "price of a slot on the machine",
-            "cost",
-        ),
-        Equation(
-            "preempted",
-            r"\sum_{t \in j, \text{held}} z_t \le p_j",
-            "running tasks that a job lets stop",
-            when="with running tasks of jobs that limit preemptions",
-            exists=lambda model: len(model.schedule.gates) > 0,
-        ),
-        Equation(
-            "sink",
-            r"\sum_m k_m + \sum_t z_t = |T|",
-            "every task ends at the sink",
-            exists=lambda model: not model.instance.resources,
-        ),
-        *VECTOR_EQUATIONS,
-    )
+    equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def _check(self) -> None:
+        refuse_ties(self.instance, self.method)
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
         refuse_limits(self.instance)
@@ -181,6 +148,16 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return Packing(self.instance, self.rules, self.schedule.shares)
 
     @cached_property
+    def tied(self) -> Tied | None:
+        """The instance as an integer program, where gangs, affinities or spreads tie tasks together."""
+        bonds = Bonds.of(self.instance)
+        if not bonds:
+            return None
+        exact = not self.lexicographic and self._largest_weight[1] <= _WEIGHT_LIMIT
+        costs = stage_costs(self.schedule, self.rules, free=True)
+        return Tied(self.instance, bonds, self.schedule, costs, self._combined.cost if exact else None)
+
+    @cached_property
     def weights(self) -> StageWeights:
         """Weights that make the combined cost lexicographic."""
         return StageWeights.for_bound(self.schedule.cycle, self.schedule.top_level)
@@ -188,20 +165,27 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @cached_property
     def _solved_by(self) -> tuple[str, str]:
         """Method in use, and why."""
+        if self.tied is not None:
+            return "phases", "phases: gangs, affinities or spreads make it an integer program"
         if self.lexicographic and self.method != "weights":
             return "phases", "phases: the goals are in strict order"
         if self.lexicographic:
             raise ModelError("goals in strict order are solved by phases; drop method='weights' or lexicographic")
         if self.method == "phases":
             return "phases", "phases"
-        largest = self.weights.shortfall + self.weights.level * self.schedule.top_level + self.schedule.cycle
-        path = largest * (2 * len(self.instance.jobs) + 2)  # what checks of 64-bit sums add up
+        largest, path = self._largest_weight
         if path > _WEIGHT_LIMIT:
             why = f"the strict order would need a weight of {largest}, beyond exact 64-bit sums"
             if self.method == "weights":
                 raise ModelError(f"{why}; use method='phases'")
             return "phases", f"phases: {why}"
         return "weights", "weights"
+
+    @property
+    def _largest_weight(self) -> tuple[int, int]:
+        """The largest weight of the strict order, and what checks of 64-bit sums add up."""
+        largest = self.weights.shortfall + self.weights.level * self.schedule.top_level + self.schedule.cycle
+        return largest, largest * (2 * len(self.instance.jobs) + 2)
 
     def _prepare(self) -> None:
         _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
@@ -210,6 +194,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         """Sizes of the network (with capacities: of the program), which all stages share."""
         if self.instance.resources:
             return self.packing.sizes
+        if self.tied is not None:
+            return self.tied.sizes
         network = self.schedule.network
         return {"formulation": "flow network", "nodes": network.node_count, "arcs": network.arc_count}
 
@@ -221,6 +207,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             first = wanted == names[0]
             values = {} if first else self.packing.values(self._machines(self._run("highs", SolveOptions())))
             return self.packing.whole(wanted, values)
+        if self.tied is not None:
+            return self.tied.stage(self._known_stage(list(self.tied.costs)))
         if self._solved_by[0] == "phases":
             names = list(self._stage_costs)
             wanted = self._known_stage(names)
@@ -244,46 +232,38 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @cached_property
     def _stage_costs(self) -> dict[str, Integers]:
         """Cost of each stage by name, in order: shortfall of shares, waiting by class, then the goals."""
-        columns = self.schedule.columns
-        costs = {"shortfall": columns.shortfall}
-        for level in self._levels:
-            costs[f"waiting_{level}"] = np.where(columns.level == level, 1, 0)
-        if self.rules.order is None:
-            return costs | {"cost": columns.ordinary}
-        ranks = zip(self.rules.order.names, columns.ranks, strict=True)
-        return costs | {name: cost for name, cost in ranks if cost.any()}
-
-    @property
-    def _levels(self) -> list[int]:
-        """Classes of waiting tasks in strict order, the most important first."""
-        levels = self.schedule.columns.level
-        return sorted(set(levels[levels > 0].tolist()), reverse=True)
+        return stage_costs(self.schedule, self.rules)
 
     @cached_property
     def stage_weights(self) -> dict[str, int] | None:
         """Weight of each stage in the combined cost; None where stages are solved one after the other."""
         if self._solved_by[0] == "phases":
             return None
-        waiting = {f"waiting_{level}": self.weights.level * level for level in self._levels}
+        waiting = {f"waiting_{level}": self.weights.level * level for level in waiting_levels(self.schedule)}
         return {"shortfall": self.weights.shortfall, **waiting, "cost": 1}
 
     def _prices(self, run: FlowRun) -> Prices | None:
         """Prices that prove a run; None where it has no exact duals."""
         outcomes = [stage.outcome for stage in run.stages] or [run.outcome]
-        if run.outcome.status is not Status.OPTIMAL or any(
-            o.duals is None or o.duals.dtype.kind != "i" for o in outcomes
+        if (
+            run.found is not None
+            or run.outcome.status is not Status.OPTIMAL
+            or any(o.duals is None or o.duals.dtype.kind != "i" for o in outcomes)
         ):
             return None
         if self.stage_weights is None:
             order = self.rules.order
             ranks = ("cost",) if order is None else order.names
-            names = ["shortfall", *(f"waiting_{level}" for level in self._levels), *ranks]
+            names = ["shortfall", *(f"waiting_{level}" for level in waiting_levels(self.schedule)), *ranks]
             return prices_of(self.schedule, *combined_stages(self.schedule, self._stage_costs, run.stages, names))
         assert run.outcome.duals is not None
         cost = self.schedule.combined(self.weights)
         return prices_of(self.schedule, self.stage_weights, cost, run.outcome.duals)
 
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
+        if self.tied is not None:
+            found = self.tied.search(engine, options)
+            return FlowRun(found.outcome, found=found)
         if not self.instance.resources:
             return self._network_run(engine, options)
         run = self._network_run("network", SolveOptions(time_limit_s=options.time_limit_s))
@@ -331,7 +311,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _interpret(self, run: FlowRun) -> FlowSolution:
         outcome = run.outcome
-        values = {} if run.fitted is None else dict(run.fitted.values)
+        solved = run.fitted or run.found
+        values = {} if solved is None else dict(solved.values)
         if run.stages and outcome.status.has_answer:
             values = {name: exact_dot(cost, self._flow(outcome)) for name, cost in self._stage_costs.items()}
         base = FlowSolution(
@@ -344,15 +325,13 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         if not outcome.status.has_answer:
             return base
         at = self._machines(run)
-        machine_of = {
-            task.name: self.instance.machines[m].name
-            for task, m in zip(self.instance.tasks, at.tolist(), strict=True)
-            if m >= 0
-        }
+        pairs = zip(self.instance.tasks, at.tolist(), strict=True)
+        machine_of = {task.name: self.instance.machines[m].name for task, m in pairs if m >= 0}
         views = task_views(self.instance)
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
-        waiting = waiting_reasons(self.instance, self.rules, machine_of, shares)
+        bonds = Bonds() if self.tied is None else self.tied.bonds
+        waiting = waiting_reasons(self.instance, self.rules, machine_of, shares, bonds)
         if run.fitted is not None:
             base = replace(
                 base,
@@ -363,7 +342,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             )
         else:
             flow, prices = self._flow(outcome), self._prices(run)
-            base = replace(base, waiting=waiting, score=self._score(flow))
+            base = replace(base, waiting=waiting, score=flow_score(self.instance, self.schedule, self.rules, flow))
+            if self.tied is not None and run.found is not None:
+                base = replace(base, proof=self.tied.proof(run.found))
             if prices is not None:
                 duals = duals_of(self.schedule, self.instance, prices, flow, machine_of)
                 base = replace(base, duals=duals, proof=document_of(self.instance, prices))
@@ -383,15 +364,3 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         assert outcome.values is not None
         flow: Integers = np.rint(outcome.values).astype(np.int64)
         return flow
-
-    def _score(self, flow: Integers) -> Score:
-        columns, blocks = self.schedule.columns, self.schedule.network.arc_blocks
-        waiting: dict[int, int] = defaultdict(int)
-        short = flow[blocks["short"].slice]
-        for job, count in zip(self.instance.jobs, flow[blocks["share"].slice] + short, strict=True):
-            strict = self.rules.priority is not None and self.rules.priority.mode == "strict"
-            waiting[job.priority if strict else 0] += int(count)
-        order = self.rules.order
-        ranks = [exact_dot(cost, flow) for cost in columns.ranks]
-        by_goal = () if order is None else tuple(zip(order.names, ranks, strict=True))
-        return Score(int(short.sum()), tuple(sorted(waiting.items())), by_goal, sum(ranks))

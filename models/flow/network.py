@@ -14,6 +14,7 @@ from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.blocks import Block, base_of
+from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.claims import job_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.layout import Blocks
@@ -119,8 +120,9 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot |
     runs, via, offers = _Arcs(), _Arcs(), _Arcs()
     jobs_by_name = {job.name: job for job in instance.jobs}
     held = hold(views, jobs_by_name, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster))
+    bonds = Bonds.of(instance)
     for index, view in enumerate(views):
-        for target, cost in rules.offers(view, cluster).items():
+        for target, cost in bonds.cut(view.task.name, rules.offers(view, cluster)).items():
             if isinstance(target, str):
                 runs.add(index, machine_at[target], 1, cost)
             else:

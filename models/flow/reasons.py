@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.bond_reasons import BondReasons
+from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.goals.base import ClusterView
 from flowlex.models.flow.network import task_views
 from flowlex.models.flow.offers import Rules
@@ -17,7 +19,11 @@ WORTH_MORE = "no slot it could take is worth more to it than to the tasks that h
 
 
 def waiting_reasons(
-    instance: FlowInstance, rules: Rules, machine_of: Mapping[str, str], shares: Mapping[str, tuple[int, int]]
+    instance: FlowInstance,
+    rules: Rules,
+    machine_of: Mapping[str, str],
+    shares: Mapping[str, tuple[int, int]],
+    bonds: Bonds,
 ) -> dict[str, str]:
     """Reason by waiting task."""
     if len(machine_of) == sum(len(job.tasks) for job in instance.jobs):
@@ -25,16 +31,19 @@ def waiting_reasons(
     cluster = ClusterView()
     for machine in instance.machines:
         cluster.add(machine)
-    running = Counter(view.job for view in task_views(instance) if view.task.name in machine_of)
+    views = {view.task.name: view for view in task_views(instance)}
+    tied = BondReasons(bonds, rules, cluster, views, machine_of, shares)
+    running = Counter(view.job for view in views.values() if view.task.name in machine_of)
     apart: dict[str, set[str]] = {}
-    for view in task_views(instance):
+    for view in views.values():
         if view.apart and view.task.name in machine_of:
             apart.setdefault(view.apart, set()).add(machine_of[view.task.name])
     reasons = {}
-    for view in task_views(instance):
+    for view in views.values():
         if view.task.name in machine_of:
             continue
         unmet = rules.unmet(view, cluster, apart.get(view.apart, ()))
         full = rules.shares is not None and running[view.job] >= shares[view.job][1]
-        reasons[view.task.name] = unmet or (SHARE_USED if full else WORTH_MORE)
+        own = tied.reason(view.task.name)
+        reasons[view.task.name] = own or unmet or (SHARE_USED if full else WORTH_MORE)
     return reasons

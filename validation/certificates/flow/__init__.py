@@ -20,6 +20,7 @@ from pydantic import Field
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.flow.amounts import overfull
+from flowlex.validation.certificates.flow.bonds import Ties, TreeLeaf, offences, stage_bound
 from flowlex.validation.certificates.flow.dominant import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem, fairest
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
@@ -51,6 +52,8 @@ class FlowProof(Strict):
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
     preempt_price: dict[str, int] = Field(default_factory=dict)
+    trees: dict[str, list[TreeLeaf]] = Field(default_factory=dict)
+    """Where rules tie tasks together, a tree for each stage instead; see `bonds`."""
 
 
 class _Schedule:
@@ -58,6 +61,7 @@ class _Schedule:
 
     def __init__(self, problem: Problem, answer: FlowAnswer) -> None:
         self.problem, jobs = problem, problem.instance.jobs
+        self.ties: Ties = Ties(problem)
         self.at = [problem.machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks]
         self.where: NDArray[np.int64] = np.array(self.at, dtype=np.int64)
         self.held = Counter(m for m in self.at if m >= 0)
@@ -140,8 +144,10 @@ def _judge(claimed: Claimed) -> Finding:
     checks = [*_feasible(schedule, answer), *_shares(schedule, answer)]
     values = schedule.stages()
     checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))
-    stages, objective = _objective(document.stages, answer.weights, values)
     metrics = _metrics(schedule, values)
+    if schedule.ties or claimed.proof.trees:
+        return _tied(schedule, claimed, values, checks, metrics)
+    stages, objective = _objective(document.stages, answer.weights, values)
     if claimed.proof.stages:
         return _by_stage(schedule, claimed, checks, values, Finding("feasible", (), objective, None, stages, metrics))
     if document.status != "optimal" or not all(check.ok for check in checks):
@@ -174,6 +180,28 @@ def _by_stage(
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
     metrics = {**found.metrics, **{f"{name}_at_least": value for name, value in least.items()}}
     return replace(found, claim=claim, checks=tuple(checks), bound=bound, metrics=metrics)
+
+
+def _tied(
+    schedule: _Schedule, claimed: Claimed, values: dict[str, int], checks: list[Check], metrics: dict[str, Any]
+) -> Finding:
+    """Judge the trees, stage by stage, up to the first stage that is not proven."""
+    trees, proof = claimed.proof.trees, claimed.proof
+    plain = proof.weights is None and not (proof.machine_price or proof.job_price or proof.apart_price)
+    checks.append(Check("proven by trees, as rules tie tasks together", plain and bool(schedule.ties)))
+    checks.append(_none("trees of the stages", sorted(trees.keys() - values.keys())))
+    checks.append(_none("duals are the prices", sorted(claimed.document.duals)))
+    survey, stage, least = Survey(schedule.problem), "", None
+    for stage, value in values.items():
+        least = (
+            stage_bound(schedule.ties, survey, trees[stage], stage, values, schedule.shares) if stage in trees else None
+        )
+        detail = f"{value}, {'no bound shown' if least is None else f'at least {least}'}"
+        checks.append(Check(f"bound of stage {stage}", least is None or least <= value, detail=detail))
+        if least is None or least < value:
+            break
+    claim: Claim = "feasible" if least is None else "bounded" if least < values[stage] else "optimal"
+    return Finding(claim, tuple(checks), values[stage], least, values, metrics)
 
 
 def _objective(
@@ -209,6 +237,8 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     stops = Counter(t.job for (t, m), h in zip(placed, problem.held.tolist(), strict=True) if h and m < 0)
     beyond = [problem.instance.jobs[j].name for j, n in stops.items() if n > problem.gates[j][1]]
     yield _none("jobs keep within their preemptions", [*moved, *beyond])
+    for name, offenders in offences(schedule.ties, schedule.at) if schedule.ties else ():
+        yield _none(name, offenders)
     waiting = {t.task.name for t, m in placed if m < 0}
     yield _none("waiting tasks are those named", sorted(waiting ^ set(answer.waiting)))
 

@@ -109,8 +109,8 @@ class Survey:
             self._largest[ranks.rank("DataLocality")] += int(problem.locality.far.max(initial=0))
         self._explicit = np.array([bool(task.explicit) for task in problem.tasks], dtype=bool)
 
-    def least(self, prices: Prices, *, true: bool = False) -> int:
-        """Sum over the tasks of their cheapest way to run or wait."""
+    def least(self, prices: Prices, *, true: bool = False, without: NDArray[np.bool_] | None = None) -> int:
+        """Sum over the tasks (but those ``without``) of their cheapest way to run or wait."""
         problem = self.problem
         wait = wide(whole(prices.job)[problem.job]) + wide(weighed(problem.waiting, prices.weights, len(problem.tasks)))
         gate = [
@@ -119,10 +119,26 @@ class Survey:
         wait = wide(wait) + wide(whole(gate))
         slow = self._explicit | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
         slow |= prices.load is not None
-        found = total(wait)
-        for tasks, low, _ in self._ways(prices, slow, true=true):
-            found -= total(np.maximum(wide(wait[tasks]) - wide(low), 0))
+        counted = np.ones(len(wait), bool) if without is None else ~without
+        found = total(wait[counted])
+        for tasks, low, _ in self._ways(prices, slow & counted, true=true):
+            found -= total(np.maximum(wide(wait[tasks]) - wide(low), 0)[counted[tasks]])
         return found
+
+    def costs(self, tasks: NDArray[np.int64], prices: Prices) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """(k, M) what each of some tasks costs on every machine, and (k, M) whether it may run there."""
+        problem, count = self.problem, len(self.problem.slots)
+        cost, fitting = np.zeros((len(tasks), count), object), np.zeros((len(tasks), count), bool)
+        place = prices.weights.get(problem.goals.rank("Placement"), 0)
+        for constraints, inside in problem.classes:
+            rows = np.flatnonzero((tasks >= inside.start) & (tasks < inside.stop))
+            if not len(rows):
+                continue
+            fits, bare = problem.fits(constraints), whole(prices.machine).astype(object)
+            price = bare + times(problem.preference(constraints), place).astype(object)
+            fitting[rows] = fits
+            cost[rows] = self._each(_Class(inside, fits, bare, price), tasks[rows], prices, true=False)
+        return cost, fitting
 
     def swing(self, rank: str) -> int:
         """Most that a rank's cost changes along a simple cycle: two ways of every task, two slots."""
@@ -236,9 +252,20 @@ def weighed(cost: Mapping[str, NDArray[Any]], weights: Mapping[str, int], count:
     return found
 
 
-def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[int, int]], *, true: bool) -> int:
-    """No schedule has a smaller weighted sum (see the module); ``shares`` are least and most tasks by job."""
-    found = survey.least(prices, true=true) - sum(sum(more.values()) for more in prices.apart.values())
+def bound(
+    problem: Problem,
+    survey: Survey,
+    prices: Prices,
+    shares: list[tuple[int, int]],
+    *,
+    true: bool,
+    without: NDArray[np.bool_] | None = None,
+) -> int:
+    """No schedule has a smaller weighted sum (see the module), what the tasks ``without`` pay by themselves left out.
+
+    ``shares`` are least and most tasks by job.
+    """
+    found = survey.least(prices, true=true, without=without) - sum(sum(more.values()) for more in prices.apart.values())
     found -= 0 if prices.load is None else prices.load.worth
     found -= sum(price * problem.gates[j][1] for j, price in prices.preempt.items())
     machine, _, slots = problem.slot_costs

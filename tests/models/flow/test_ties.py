@@ -1,0 +1,170 @@
+"""Gangs, spreads and affinities: hand-made schedules, all schedules tried, reasons, and faults put into the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowlex.formulations import LinearProgram, solve
+from flowlex.formulations.outcome import EngineError
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.flow import bond_search
+from flowlex.models.flow.bonds import Bonds
+from flowlex.models.flow.goals import FairShares, Priority
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.validation.certificates import CertificateError
+from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
+
+
+def cluster(slots=(2, 2, 2, 2), sizes=(4, 4), **rules):
+    """Machines m0, m1 in rack r0 and zone a, m2, m3 in r1 and b; jobs j0, j1, ... of so many tasks."""
+    machines = [
+        {"name": f"m{k}", "slots": n, "rack": f"r{k // 2}", "labels": [f"zone={'ab'[k // 2]}"]}
+        for k, n in enumerate(slots)
+    ]
+    jobs = [{"name": f"j{j}", "tasks": [{"name": f"t{j}{k}"} for k in range(n)]} for j, n in enumerate(sizes)]
+    return FlowInstance.model_validate({"name": "tied", "machines": machines, "jobs": jobs, **rules})
+
+
+def racks(solution, job):
+    """Racks in which the tasks of a job run."""
+    return [("r0", "r1")[int(m[1]) // 2] for t, m in solution.machine_of.items() if t.startswith(f"t{job[1:]}")]
+
+
+def test_a_gang_runs_whole_and_a_spread_keeps_its_limit():
+    rules = {"gangs": [{"name": "g", "jobs": ["j1"], "within": "rack"}]}
+    rules["spreads"] = [{"name": "s", "jobs": ["j0"], "most": 1}]
+    solution = FlowScheduling(cluster(**rules)).solve("highs")
+    assert solution.status == "optimal" and solution.certificate.claim == "optimal"
+    assert len(solution.machine_of) == 5 and len(set(racks(solution, "j1"))) == 1 and len(racks(solution, "j1")) == 4
+    limits = [{"name": "s", "jobs": ["j0"], "over": "zone", "most": 1, "limits": {"b": 3}}]
+    solution = FlowScheduling(cluster(spreads=limits)).solve("highs")
+    assert sorted(racks(solution, "j0")) == ["r0", "r1", "r1", "r1"]
+
+
+def test_an_affinity_keeps_together_what_runs():
+    keep = {"affinities": [{"name": "a", "jobs": ["j0"], "within": "zone"}]}
+    solution = FlowScheduling(cluster((1, 1, 2, 1), (4, 1), **keep)).solve("highs")
+    assert racks(solution, "j0") == ["r1"] * 3 and len(solution.machine_of) == 4
+    (why,) = solution.waiting.values()
+    assert why == "affinity 'a' keeps it with the others on zone=b, where no slot is worth more to it"
+
+
+@pytest.mark.parametrize("seed", [*range(24), 77, 216])
+def test_all_schedules_tried(seed):
+    instance = tied_cluster(seed, most_tasks=5)
+    best = best_by_trying(instance)
+    solution = FlowScheduling(instance, goals=GOALS).solve("highs" if seed % 2 else "pulp")
+    assert solution.certificate.claim == "optimal"
+    score = solution.score
+    found = (score.shortfall, *(count for _, count in score.waiting), score.cost)
+    assert best is None or found == best  # None: guarantees beyond the slots, which are scaled down
+
+
+def test_why_a_gang_waits():
+    def why(instance, *more):
+        return FlowScheduling(instance, goals=(*more, Priority())).solve("highs").waiting["t10"]
+
+    gang = {"gangs": [{"name": "g", "jobs": ["j1"]}]}
+    assert why(cluster(sizes=(1, 9), **gang)) == (
+        "gang 'g' runs whole or not at all and needs 9 places at once; the machines that it may take have 8, the most "
+        "there is"
+    )
+    narrow = {"gangs": [{"name": "g", "jobs": ["j1"], "within": "rack"}]}
+    assert "needs 5 places at once within one rack; the machines that it may take have 4 on rack:r" in why(
+        cluster(sizes=(1, 5), **narrow)
+    )
+    document = cluster((2, 2, 2, 0), (5, 4), **gang).model_dump()
+    document["jobs"][1]["priority"] = 1
+    assert why(FlowInstance.model_validate(document)) == (
+        "gang 'g' runs whole or not at all and needs 4 places at once; 1 are free, and tasks worth as much or more "
+        "hold the others"
+    )
+    shares = why(cluster(sizes=(8, 5), **gang), FairShares())
+    assert shares == (
+        "gang 'g' runs whole or not at all and needs 5 places at once, 5 of them of job 'j1', whose share is 4"
+    )
+    spread = cluster(sizes=(1, 3), spreads=[{"name": "s", "jobs": ["j1"], "most": 1}])
+    waiting = FlowScheduling(spread).solve("highs").waiting
+    assert list(waiting.values()) == ["spread 's' has its limit wherever it could run (1 on rack:r0, 1 on rack:r1)"]
+
+
+def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
+    instance = cluster(gangs=[{"name": "g", "jobs": ["j1"], "within": "rack"}], sizes=(6, 3))
+    model = FlowScheduling(instance)
+    program = model.formulation
+    assert isinstance(program, LinearProgram) and program.is_mip
+    assert {"gang", "gang_within", "gang_within_one", "cell", "stage"} <= program.constraint_blocks.keys()
+    assert solve(program, "highs").objective == model.solve("highs").objective
+    with pytest.raises(EngineError, match="for integer programs use 'pulp' or 'highs'"):
+        model.solve("network")
+    with pytest.raises(ModelError, match="gang 'g': rules that tie tasks do not go with method='weights'; drop one"):
+        FlowScheduling(instance, method="weights").solve("highs")
+    document = instance.model_dump()
+    document["machines"][0]["capacity"] = {"cpu": 4}
+    with pytest.raises(ModelError, match="do not go with capacities of machines; drop one of the two"):
+        FlowScheduling(FlowInstance.model_validate(document))
+    del document["machines"][0]["capacity"]
+    document["jobs"][0]["preemptions_per_hour"] = 1
+    with pytest.raises(ModelError, match="do not go with preemptions_per_hour of job 'j0'; drop one of the two"):
+        FlowScheduling(FlowInstance.model_validate(document))
+    assert FlowScheduling(instance, stage="waiting_1001").formulation.objective.count == 1
+
+
+def test_what_the_tree_leaves_open_is_said(monkeypatch):
+    seeds = (3, 5, 8, 13, 17, 21, 29, 41, 48, 60)
+    monkeypatch.setattr(bond_search, "MOST_LEAVES", 1)
+    found = [FlowScheduling(tied_cluster(s), goals=GOALS).solve("highs") for s in seeds]
+    claims = {(str(s.status), s.certificate.claim) for s in found}
+    assert claims == {("optimal", "optimal"), ("feasible", "bounded")}
+    assert all("later stages were not looked at" in s.message for s in found if s.status == "feasible")
+
+
+def _less_strict(of):
+    return replace(of, limits=tuple(replace(limit, most=limit.most + 1) for limit in of.limits))
+
+
+def _smaller_teams(of):
+    return replace(of, teams=tuple(replace(team, tasks=team.tasks[:-1]) for team in of.teams))
+
+
+def _gangs_as_affinities(of):
+    return replace(of, teams=tuple(replace(team, whole=False) for team in of.teams))
+
+
+def _anywhere(of):
+    return replace(of, teams=tuple(replace(team, domains=()) for team in of.teams))
+
+
+def _stricter(of):
+    return replace(of, limits=tuple(replace(limit, most=max(limit.most - 1, 0)) for limit in of.limits))
+
+
+def _no_teams_run(of):
+    tasks = {task for team in of.teams for task in team.tasks}
+    return replace(of, cells={task: () if task in tasks else cells for task, cells in of.cells.items()})
+
+
+def _one_cell(of):
+    return replace(of, cells={task: cells[:1] for task, cells in of.cells.items()})
+
+
+@pytest.mark.parametrize(
+    "fault", [_less_strict, _smaller_teams, _gangs_as_affinities, _anywhere, _stricter, _no_teams_run, _one_cell]
+)
+def test_faults_in_the_model_are_refused(fault, monkeypatch):
+    real, refused = Bonds.of, 0
+    monkeypatch.setattr(Bonds, "of", classmethod(lambda cls, instance: fault(real(instance))))
+    for seed in range(12):
+        instance = tied_cluster(seed, most_tasks=4)
+        try:
+            solution = FlowScheduling(instance, goals=GOALS).solve("highs")
+        except CertificateError:
+            refused += 1
+            continue
+        score, best = solution.score, best_by_trying(instance)
+        found = (score.shortfall, *(count for _, count in score.waiting), score.cost)
+        assert solution.certificate.claim != "optimal" or best is None or found == best
+    assert refused

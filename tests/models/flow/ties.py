@@ -1,0 +1,160 @@
+"""Small clusters with gangs, spreads and affinities, and their best schedules by trying all."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
+
+__all__ = ["GOALS", "best_by_trying", "rules_for", "tied_cluster"]
+
+GOALS = (FairShares("caps"), Priority(), Placement(), LoadSpread(2), Continuity(3, 0))
+
+
+def rules_for(rng, tasks, racks):
+    """Random rules over the tasks named; every task in one gang or affinity at most."""
+    left = [str(t) for t in rng.permutation(tasks)]
+    gangs, affinities, spreads = [], [], []
+    while len(left) > 1 and rng.random() < 0.7:
+        size = int(rng.integers(1, min(len(left), 4) + 1))
+        some, left = left[:size], left[size:]
+        within = [None, "rack", "zone"][int(rng.integers(0, 3))]
+        if within is not None and rng.random() < 0.4:
+            affinities.append({"name": f"a{len(affinities)}", "tasks": some, "within": within})
+        else:
+            gangs.append({"name": f"g{len(gangs)}", "tasks": some, "within": within})
+    for k in range(int(rng.integers(0, 3))):
+        some = [str(t) for t in rng.permutation(tasks)[: int(rng.integers(1, len(tasks) + 1))]]
+        over = str(rng.choice(["rack", "zone"]))
+        most = int(rng.integers(1, 3)) if over == "zone" or rng.random() < 0.7 else None
+        limits = {str(rng.choice(racks)): 1} if over == "rack" and (most is None or rng.random() < 0.3) else {}
+        spreads.append({"name": f"s{k}", "tasks": some, "over": over, "most": most, "limits": limits})
+    return {"gangs": gangs, "affinities": affinities, "spreads": spreads}
+
+
+def tied_cluster(seed, *, most_tasks=6):
+    """Up to 4 machines and a few tasks with costs of their own, constraints and rules."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 5))
+    zones = [("zone=a",), ("zone=b",), (), ("zone=a", "gpu")]
+    machines = [
+        Machine(
+            name=f"m{k}",
+            slots=int(rng.integers(0, 4)),
+            rack=f"r{int(rng.integers(0, 2))}",
+            labels=("zone=a",) if k == 0 else zones[int(rng.integers(0, 4))],
+        )
+        for k in range(count)
+    ]
+    room = {m.name: m.slots for m in machines}
+    total, jobs = int(rng.integers(2, most_tasks + 1)), []
+    while total:
+        size = int(rng.integers(1, total + 1))
+        tasks = []
+        for k in range(size):
+            name, running, constraints = f"t{total - k}", None, ()
+            at = str(rng.choice(list(room)))
+            if rng.random() < 0.3 and room[at]:
+                room[at] -= 1
+                running = RunningOn(machine=at)
+            if rng.random() < 0.3:
+                tag = str(rng.choice(["gpu", "rack:r0", "machine:m0"]))
+                constraints = (Constraint(kind=str(rng.choice(["required", "forbidden"])), resources=(tag,)),)
+            costs = {m.name: int(rng.integers(-4, 9)) for m in machines}
+            tasks.append(FlowTask(name=name, running=running, constraints=constraints, costs=costs))
+        total -= size
+        least = int(rng.integers(0, 2))
+        most = None if rng.random() < 0.7 else least + int(rng.integers(0, 3))
+        apart = "red" if rng.random() < 0.2 else None
+        priority = int(rng.integers(0, 2))
+        jobs.append(
+            FlowJob(
+                name=f"j{total}",
+                tasks=tuple(tasks),
+                priority=priority,
+                min_tasks=least,
+                max_tasks=most,
+                different_machines=apart,
+            )
+        )
+    names = [task.name for job in jobs for task in job.tasks]
+    rules = rules_for(rng, names, sorted({m.rack for m in machines}))
+    document = {"machines": [m.model_dump() for m in machines], "jobs": [j.model_dump() for j in jobs], **rules}
+    return FlowInstance.model_validate({"name": f"tied-{seed}", **document})
+
+
+def _allowed(instance, at):
+    """Whether an assignment keeps every rule."""
+    machines = {m.name: m for m in instance.machines}
+    jobs = {j.name: [t.name for t in j.tasks] for j in instance.jobs}
+
+    def place(rule, key, task):
+        machine = machines[at[task]]
+        zone = [label for label in machine.labels if label.startswith("zone=")]
+        return f"{machine.rack}" if key == "rack" else (zone[0][5:] if zone else None)
+
+    def those(rule):
+        return [*rule.tasks, *(t for j in rule.jobs for t in jobs[j])]
+
+    for gang in instance.gangs:
+        runs = [at[t] is not None for t in those(gang)]
+        if any(runs) and not all(runs):
+            return False
+    for rule in (*instance.gangs, *instance.affinities):
+        if rule.within is not None:
+            used = {place(rule, rule.within, t) for t in those(rule) if at[t] is not None}
+            if len(used) > 1 or None in used:
+                return False
+    for rule in instance.spreads:
+        used = [place(rule, rule.over, t) for t in those(rule) if at[t] is not None]
+        if None in used:
+            return False
+        for domain in set(used):
+            limit = rule.limits.get(domain, rule.most)
+            if limit is not None and used.count(domain) > limit:
+                return False
+    return True
+
+
+def best_by_trying(instance):
+    """The lexicographically least (shortfall, waiting by class, cost) over all assignments, under `GOALS`."""
+    options = []
+    for job in instance.jobs:
+        for task in job.tasks:
+            mine = [None]
+            for m in instance.machines:
+                tags = {*m.labels, f"rack:{m.rack}", f"machine:{m.name}"}
+                fine = all((c.kind == "required") == bool(tags & set(c.resources)) for c in task.constraints)
+                mine += [m.name] if fine and m.slots else []
+            options.append(mine)
+    tasks = [(job, task) for job in instance.jobs for task in job.tasks]
+    slots = {m.name: m.slots for m in instance.machines}
+    classes = sorted({job.priority for job in instance.jobs})
+    least = {j.name: min(j.min_tasks, len(j.tasks)) for j in instance.jobs}
+    over = sum(least.values()) > sum(slots.values())
+    best = None
+    for chosen in product(*options):
+        held = {m: chosen.count(m) for m in slots}
+        if any(held[m] > slots[m] for m in slots):
+            continue
+        at = {task.name: m for (_, task), m in zip(tasks, chosen, strict=True)}
+        apart = [m for (job, _), m in zip(tasks, chosen, strict=True) if m and job.different_machines]
+        if len(set(apart)) < len(apart) or not _allowed(instance, at):
+            continue
+        runs = {j.name: sum(at[t.name] is not None for t in j.tasks) for j in instance.jobs}
+        if any(j.max_tasks is not None and runs[j.name] > j.max_tasks for j in instance.jobs):
+            continue
+        short = sum(max(0, least[name] - n) for name, n in runs.items())
+        waits = tuple(sum(len(j.tasks) - runs[j.name] for j in instance.jobs if j.priority == p) for p in classes)
+        cost = sum(2 * k for n in held.values() for k in range(n))
+        for _, task in tasks:
+            machine = at[task.name]
+            if machine is not None:
+                cost += task.costs[machine]
+                cost -= 3 * (task.running is not None and task.running.machine == machine)
+        value = (short, *waits, cost)
+        best = value if best is None or value < best else best
+    return None if over else best

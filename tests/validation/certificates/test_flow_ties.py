@@ -1,0 +1,166 @@
+"""Gangs, spreads and affinities in solution files: proven under every goal, and refused where they are untrue."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowlex.instances.flow import FlowInstance
+from flowlex.models import solve
+from flowlex.models.flow.goals import LoadSpread, Priority
+from flowlex.validation.certificates import verify
+from tests.models.flow.ties import rules_for
+from tests.validation.certificates.clusters import GOALS, random_cluster
+
+
+def tied(seed: int) -> FlowInstance:
+    """A random cluster with zones and rules."""
+    rng, instance = np.random.default_rng(seed), random_cluster(seed)
+    document = instance.model_dump()
+    for k, machine in enumerate(document["machines"]):
+        machine["labels"] = (*machine["labels"], f"zone={'ab'[k % 2]}")
+    racks = sorted({machine.rack for machine in instance.machines})
+    rules: dict[str, Any] = {}
+    while not any(rules.values()):
+        rules = rules_for(rng, [task.name for task in instance.tasks], racks)
+    document |= rules
+    return FlowInstance.model_validate(document)
+
+
+@pytest.mark.parametrize("name", GOALS)
+@pytest.mark.parametrize("seed", [2, 5])
+def test_every_goal_is_proven_from_the_file(name: str, seed: int) -> None:
+    options = {key: value for key, value in GOALS[name].items() if value != "weights"}
+    instance = tied(seed)
+    document = json.loads(json.dumps(solve(instance, "highs", **options).to_dict()))
+    certificate = verify(document, instance)
+    assert (certificate.ok, certificate.claim, certificate.exact) == (True, "optimal", True)
+
+
+MACHINES = [{"name": f"m{k}", "slots": 2, "rack": f"r{k // 2}"} for k in range(4)]
+JOBS = [{"name": f"j{j}", "priority": j % 2, "tasks": [{"name": f"t{j}{k}"} for k in range(4)]} for j in range(3)]
+RULES: dict[str, Any] = {
+    "gangs": [{"name": "g", "jobs": ["j2"], "within": "rack"}],
+    "spreads": [{"name": "s", "jobs": ["j0"], "most": 1}],
+    "affinities": [{"name": "a", "tasks": ["t10", "t11"]}],
+}
+INSTANCE = FlowInstance.model_validate({"name": "tied", "machines": MACHINES, "jobs": JOBS, **RULES})
+
+
+@pytest.fixture(scope="module")
+def true() -> dict[str, Any]:
+    """A document that holds, whose proof branches."""
+    found: dict[str, Any] = solve(INSTANCE, "highs", goals=(Priority(), LoadSpread(2))).to_dict()
+    assert max(map(len, found["proof"]["trees"].values())) > 1
+    return found
+
+
+def _branching(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return max(document["proof"]["trees"].values(), key=len)
+
+
+def _swap(document: dict[str, Any], one: str, other: str) -> None:
+    """Let one task run in the place of another."""
+    placed, waits = document["answer"]["placements"], document["answer"]["waiting"]
+    placed[one], waits[other] = placed.pop(other), waits.pop(one)
+
+
+def _split(document: dict[str, Any]) -> None:
+    _swap(document, next(iter(document["answer"]["waiting"])), "t20")
+
+
+def _parted(document: dict[str, Any]) -> None:
+    placed = document["answer"]["placements"]
+    one = next(t for t in placed if t[1] == "2")
+    other = next(t for t, m in placed.items() if t[1] != "2" and int(m[1]) // 2 != int(placed[one][1]) // 2)
+    placed[one], placed[other] = placed[other], placed[one]
+
+
+def _crowded(document: dict[str, Any]) -> None:
+    placed = document["answer"]["placements"]
+    for task in [t for t in placed if t[1] == "1"][:2]:
+        _swap(document, next(t for t in document["answer"]["waiting"] if t[1] == "0"), task)
+
+
+def _set(document: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> None:
+    for tree in document["proof"]["trees"].values():
+        for leaf in tree:
+            change(leaf)
+
+
+def _price(leaf: dict[str, Any]) -> None:
+    leaf["machine_price"] = {m: p * 3 + 2**24 for m, p in leaf["machine_price"].items()} or {"m0": 2**30}
+
+
+def _first(document: dict[str, Any]) -> list[Any]:
+    """The first choice of a tree that branches."""
+    found: list[Any] = _branching(document)[0]["fixed"][0]
+    return found
+
+
+def _no_prices(leaf: dict[str, Any]) -> None:
+    leaf.update(machine_price={}, job_price={}, spread_price={})
+
+
+#: What is changed, and the check that must fail.
+_JUDGED, _PLAIN = "can be judged", "proven by trees, as rules tie tasks together"
+_LIMITS = "spreads keep their limits, inside their domains"
+REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "a gang in part": (_split, "gangs run whole or not at all"),
+    "a gang in two racks": (_parted, "what keeps together is in one domain"),
+    "a spread beyond its limit": (_crowded, _LIMITS),
+    "a leaf left out": (lambda d: _branching(d).pop(), _JUDGED),
+    "a tree left out": (lambda d: d["proof"]["trees"].pop("cost"), "status"),
+    "a leaf twice": (lambda d: _branching(d).append(copy.deepcopy(_branching(d)[0])), _JUDGED),
+    "a choice of nobody": (lambda d: _first(d).__setitem__(1, "x"), _JUDGED),
+    "a choice that is not made": (lambda d: _first(d).__setitem__(2, ["machine:m0"]), _JUDGED),
+    "a choice neither yes nor no": (lambda d: _first(d).__setitem__(3, 2), _JUDGED),
+    "a choice turned round": (lambda d: _first(d).__setitem__(3, 1 - _first(d)[3]), _JUDGED),
+    "prices out of the air": (lambda d: _set(d, _price), "status"),
+    "no prices": (lambda d: _set(d, _no_prices), "status"),
+    "a price of nobody": (lambda d: _set(d, lambda leaf: leaf["machine_price"].update(x=1)), _JUDGED),
+    "a price below 0": (lambda d: _set(d, lambda leaf: leaf["spread_price"].update(s={"rack:r0": -1})), _JUDGED),
+    "a price of no domain": (lambda d: _set(d, lambda leaf: leaf["spread_price"].update(s={"x": 1})), _JUDGED),
+    "a weight below 0": (lambda d: _set(d, lambda leaf: leaf["weights"].update(shortfall=-1)), _JUDGED),
+    "weights of a later stage": (lambda d: d["proof"]["trees"]["shortfall"][0]["weights"].update(cost=1), _JUDGED),
+    "a stage of nobody": (lambda d: d["proof"]["trees"].update(x=[]), "trees of the stages"),
+    "prices beside the trees": (lambda d: d["proof"].update(machine_price={"m0": 1}), _PLAIN),
+    "weights beside the trees": (lambda d: d["proof"].update(weights={"cost": 1}), _PLAIN),
+    "a better objective": (lambda d: d.update(objective=d["objective"] - 2), "objective"),
+    "duals of an integer program": (lambda d: d["duals"].update(machine={"m0": 1}), "duals are the prices"),
+    "a bound above": (lambda d: d.update(bound=d["bound"] + 1), "bound"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_untrue_is_refused(name: str, true: dict[str, Any]) -> None:
+    change, check = REFUSED[name]
+    document = copy.deepcopy(true)
+    assert verify(document, INSTANCE).ok
+    change(document)
+    certificate = verify(document, INSTANCE)
+    assert check in [each.name for each in certificate.checks if not each.ok]
+
+
+def test_rules_are_part_of_the_instance(true: dict[str, Any]) -> None:
+    """The answer to an instance without rules proves nothing under rules, and trees nothing without them."""
+    free = INSTANCE.model_copy(update={"gangs": (), "spreads": (), "affinities": ()})
+    assert not verify(true | {"fingerprint": free.fingerprint}, free).ok
+    plain = solve(free, "network", goals=(Priority(), LoadSpread(2))).to_dict()
+    assert verify(plain, free).ok
+    assert not verify(plain | {"fingerprint": INSTANCE.fingerprint}, INSTANCE).ok
+
+
+def test_a_worse_schedule_is_bounded_at_most(true: dict[str, Any]) -> None:
+    """One task less runs: figures that say so hold, but no longer as an optimum."""
+    document = copy.deepcopy(true)
+    task = next(t for t in document["answer"]["placements"] if t[1] == "1")
+    document["answer"]["waiting"][task] = "stopped by hand"
+    del document["answer"]["placements"][task]
+    names = [check.name for check in verify(document, INSTANCE).checks if not check.ok]
+    assert "status" in names and "objective" in names
