@@ -92,6 +92,11 @@ class FlowScheduler(Intake):
         self._why: dict[str, str] = {}
         self._timed = Timed()
         self._engine: EngineChoice = engine
+        if tied := (*cluster.gangs, *cluster.spreads, *cluster.affinities):
+            raise EventError(
+                f"{tied[0].says}: the live scheduler knows no rules that tie tasks; solve the cluster as an instance "
+                "(flowlex solve, model_for), or leave the rule out"
+            )
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = _lasting(goals)
         if scale is None:

@@ -13,6 +13,7 @@ from flowlex.models.base import ModelError
 from flowlex.models.flow import bond_search
 from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.goals import FairShares, Priority
+from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
@@ -111,6 +112,11 @@ def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
     with pytest.raises(ModelError, match="do not go with preemptions_per_hour of job 'j0'; drop one of the two"):
         FlowScheduling(FlowInstance.model_validate(document))
     assert FlowScheduling(instance, stage="waiting_1001").formulation.objective.count == 1
+
+
+def test_the_live_scheduler_refuses_rules():
+    with pytest.raises(EventError, match="gang 'g': the live scheduler knows no rules that tie tasks; solve"):
+        FlowScheduler(cluster(gangs=[{"name": "g", "jobs": ["j1"]}]))
 
 
 def test_what_the_tree_leaves_open_is_said(monkeypatch):
