@@ -119,7 +119,7 @@ FLOW: dict[str, dict[str, Change]] = {
         "one withdrawn": fewer,
         "the other way round": _swapped,
     },
-    f"{_FLOW}.model:FlowScheduling._score": {
+    f"{_FLOW}.stages:flow_score": {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
