@@ -69,12 +69,13 @@ def tied_cluster(seed, *, most_tasks=6):
         least = int(rng.integers(0, 2))
         most = None if rng.random() < 0.7 else least + int(rng.integers(0, 3))
         apart = "red" if rng.random() < 0.2 else None
-        priority = int(rng.integers(0, 2))
+        priority, preempt_cost = int(rng.integers(0, 2)), int(rng.integers(0, 3))
         jobs.append(
             FlowJob(
                 name=f"j{total}",
                 tasks=tuple(tasks),
                 priority=priority,
+                preempt_cost=preempt_cost,
                 min_tasks=least,
                 max_tasks=most,
                 different_machines=apart,
@@ -150,8 +151,10 @@ def best_by_trying(instance):
         short = sum(max(0, least[name] - n) for name, n in runs.items())
         waits = tuple(sum(len(j.tasks) - runs[j.name] for j in instance.jobs if j.priority == p) for p in classes)
         cost = sum(2 * k for n in held.values() for k in range(n))
-        for _, task in tasks:
+        for job, task in tasks:
             machine = at[task.name]
+            if task.running is not None and task.running.machine == machine:
+                cost -= job.preempt_cost  # a credit for staying comes to the same as a price of not staying
             if machine is not None:
                 cost += task.costs[machine]
                 cost -= 3 * (task.running is not None and task.running.machine == machine)
