@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -72,9 +73,10 @@ def _measured(actions: tuple[str, ...], tree: Path) -> Iterator[Row]:
         source = tree / "src" if (tree / "src").is_dir() else _linked(tree, Path(scratch, "source"))
         environment = os.environ | {"NUMBA_CACHE_DIR": f"{scratch}/loops", "PYTHONPATH": str(source)}
         for action in actions:
-            cold, code, said = _run(action, folder, environment)
-            warm = _run(action, folder, environment, again=True)[0]
-            yield {"cold": round(cold, 2), "warm": round(warm, 2), "exit": code, "says": said}
+            cold, _, code, said = _run(action, folder, environment)
+            warm, processor, *_ = _run(action, folder, environment, again=True)
+            figures = {"cold": cold, "warm": warm, "warm, processor": processor}
+            yield {**{name: round(seconds, 2) for name, seconds in figures.items()}, "exit": code, "says": said}
 
 
 def _linked(tree: Path, source: Path) -> Path:
@@ -87,21 +89,29 @@ def _linked(tree: Path, source: Path) -> Path:
     return source
 
 
-def _run(action: str, folder: Path, environment: dict[str, str], *, again: bool = False) -> tuple[float, int, str]:
-    """Wall seconds, exit code, and the first words of what it says (of the error, when it fails)."""
+def _run(
+    action: str, folder: Path, environment: dict[str, str], *, again: bool = False
+) -> tuple[float, float, int, str]:
+    """Wall and processor seconds, exit code, and the first words of what it says (of the error, when it fails)."""
     if again:  # what the first run wrote may be written over
         for name in re.findall(r"-o (\S+\.\w+)", action):
             (folder / name).unlink(missing_ok=True)
     line = action.replace("flowlex ", f'{sys.executable} -P -c "{_RUN}" ', 1) if action[:1] == "f" else action
     line = line.replace("python ", f"{sys.executable} -P ", 1) if action[:1] == "p" else line
-    started = time.perf_counter()
+    started, used = time.perf_counter(), _processor()
     done = subprocess.run(
         line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     took = time.perf_counter() - started
     words = (done.stderr if done.returncode else done.stdout or done.stderr).strip()
     lines = [line for line in words.splitlines() if re.search(r"\w", line)] or [""]
-    return took, done.returncode, (lines[-1] if "Traceback" in words else lines[0]).strip()[:60]
+    return took, _processor() - used, done.returncode, (lines[-1] if "Traceback" in words else lines[0]).strip()[:60]
+
+
+def _processor() -> float:
+    """Processor seconds of all processes that have ended, of users and system."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _sizes() -> list[Row]:

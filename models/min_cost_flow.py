@@ -13,7 +13,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for
+from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for, legend
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["MinCostFlow", "NetworkFlow"]
 
 _DRAWABLE = 60
+#: More arcs than this are drawn without their amounts, which would cover each other.
+_LABELLED = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +163,23 @@ def _draw_network(network: FlowNetwork, flow: Integers, axes: Axes, title: str) 
     for tail, head, amount in zip(network.tail.tolist(), network.head.tolist(), flow.tolist(), strict=True):
         if amount:
             graph.add_edge(tail, head, flow=graph.get_edge_data(tail, head, {"flow": 0})["flow"] + amount)
-    place = nx.spring_layout(graph, seed=0)
-    colours = [SKY if s > 0 else ORANGE if s < 0 else LIGHT for s in network.supply.tolist()]
-    most = max((amount for *_, amount in graph.edges(data="flow")), default=1)
-    widths = [0.5 + 3.5 * amount / most for *_, amount in graph.edges(data="flow")]
-    nx.draw_networkx(
-        graph, place, ax=axes, node_color=colours, node_size=350, font_size=7, width=widths, edge_color=BLUE
-    )
-    labels = {(tail, head): amount for tail, head, amount in graph.edges(data="flow")}
-    nx.draw_networkx_edge_labels(graph, place, labels, ax=axes, font_size=7)
-    axes.set_title(title)
+    place = nx.kamada_kawai_layout(graph.to_undirected())
+    amounts = {(tail, head): amount for tail, head, amount in graph.edges(data="flow")}
+    most = max(amounts.values(), default=1)
+    widths = [0.5 + 3.5 * amount / most for amount in amounts.values()]
+    nx.draw_networkx_edges(graph, place, ax=axes, width=widths, edge_color=BLUE, node_size=250)
+    supplies, supply = {"supplies": SKY, "demands": ORANGE, "passes on": LIGHT}, network.supply.tolist()
+    for label, colour in supplies.items():
+        sort = [
+            v for v, s in enumerate(supply) if label == ("supplies" if s > 0 else "demands" if s < 0 else "passes on")
+        ]
+        nx.draw_networkx_nodes(
+            graph, place, sort, ax=axes, node_color=colour, node_size=250, label=label if sort else None
+        )
+    names = {v: name.removeprefix("node[").removesuffix("]") for v, name in enumerate(network.node_names)}
+    nx.draw_networkx_labels(graph, place, names, ax=axes, font_size=7)
+    if len(amounts) <= _LABELLED:
+        nx.draw_networkx_edge_labels(graph, place, amounts, ax=axes, font_size=7)
+    axes.set_title(f"{title}, arcs as wide as their flow (at most {most})")
     axes.set_axis_off()
-    return axes
+    return legend(axes, markerscale=0.6)

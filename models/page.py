@@ -18,14 +18,15 @@ _PAGE = """<!doctype html>
 <title>{title}</title><style>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75rem; padding: 0 1rem; color: #222 }}
 table {{ border-collapse: collapse; font-size: 13px }} th, td {{ padding: .15rem .7rem .15rem 0; text-align: left }}
-th {{ border-bottom: 1px solid #888 }} tr[hidden] {{ display: none }} pre {{ white-space: pre-wrap }}
+th, td {{ border-bottom: 1px solid #ddd; vertical-align: top }}
+tr[hidden] {{ display: none }} pre {{ white-space: pre-wrap }}
+#sides {{ display: flex; flex-wrap: wrap-reverse; gap: 2rem; align-items: flex-end }} #picture {{ flex: 1 1 36rem }}
 #picture svg {{ width: 100%; height: auto; max-height: 85vh; cursor: grab; touch-action: none; background: white }}
 #found {{ font: inherit; width: 20rem }} svg text.hit {{ font-weight: bold; fill: #D55E00 }}
 </style></head><body>
 <h1>{title}</h1>
-{facts}
 <p><label>Search the table and the picture: <input id="found" type="search"></label> <span id="count"></span></p>
-<div id="picture" title="wheel: zoom, drag: move, double click: all">{picture}</div>
+<div id="sides"><div id="picture" title="wheel: zoom, drag: move, double click: all">{picture}</div>{facts}</div>
 {table}
 <h2>Certificate</h2><pre>{certificate}</pre>
 <script>
@@ -80,7 +81,7 @@ def solution_page(solution: Solution) -> str:
     """
     solution.require_answer()
     facts = {"status": solution.status, "objective": solution.objective, "bound": solution.bound, **solution.metrics()}
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(_said(value))}</td></tr>" for name, value in facts.items())
     return _PAGE.format(
         title=escape(f"{solution.model}: {solution.instance}"),
         facts=f"<table>{rows}</table>",
@@ -88,6 +89,10 @@ def solution_page(solution: Solution) -> str:
         table=_table(solution),
         certificate=escape(str(solution.certificate)),
     )
+
+
+def _said(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _svg(solution: Solution) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from flowlex import generate
+from flowlex.cli.app import app
 from flowlex.instances.files import write_instance
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Verdict
@@ -29,10 +29,9 @@ SCENARIO = {
 }
 
 
-def flowlex(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flowlex", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr + done.stdout
+def flowlex(*arguments: object, code: int = 0) -> Result:
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
     return done
 
 
