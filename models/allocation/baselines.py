@@ -10,6 +10,7 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.outcome import EngineName, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
 from flowlex.models.allocation.model import Allocation
+from flowlex.models.allocation.on_the_way import isolated
 from flowlex.models.allocation.program import run_columns
 from flowlex.models.allocation.solution import AllocationSolution
 from flowlex.models.base import ModelError
@@ -17,7 +18,7 @@ from flowlex.models.base import ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINES", "baseline", "compare", "fifo", "isolated", "proportional"]
+__all__ = ["BASELINES", "baseline", "compare", "fifo", "proportional"]
 
 
 def fifo(view: AllocationArrays) -> Floats:
@@ -36,12 +37,6 @@ def proportional(view: AllocationArrays) -> Floats:
     total = view.count.sum()
     share = np.broadcast_to(view.count / total, view.speed.shape) * min(1.0, total / view.scale.sum())
     return np.where(view.speed > 0, share, 0.0)
-
-
-def isolated(view: AllocationArrays) -> Floats:
-    """(n, J) fractions: a cluster of one's own, ``N_j / (M s_m)`` of every type, at most all the time."""
-    share = np.where(view.speed > 0, view.count / (len(view.scale) * view.scale[:, None]), 0.0)
-    return np.asarray(share / np.maximum(share.sum(axis=1), 1.0)[:, None])
 
 
 BASELINES = {"fifo": fifo, "proportional": proportional, "isolated": isolated}

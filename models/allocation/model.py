@@ -23,6 +23,7 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.on_the_way import first_answer
 from flowlex.models.allocation.parts import combined, divided
 from flowlex.models.allocation.policies import Step, prices_of, quickest
 from flowlex.models.allocation.pricing import PairPrices, can_price
@@ -30,6 +31,7 @@ from flowlex.models.allocation.program import Columns, raised_program
 from flowlex.models.allocation.solution import AllocationSolution, row_labels
 from flowlex.models.allocation.task import TOTALS, AllocationTask, unit_of
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.models.incumbents import offer
 from flowlex.models.parallel import side_by_side
 
 __all__ = ["Allocation", "AllocationSolution", "Policy"]
@@ -245,6 +247,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _run(self, engine: EngineName, options: SolveOptions) -> AllocationRun:
         how: Any = {"engine": engine, "options": replace(options, offer=None)}  # parts go to other processes
         if self.parts == 1:
+            offer(options, self._first)
             answer = replace(self.task, **how, priced=self._prices_pairs(self.instance, options)).solve()
             return AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)
         parts = divided(self.instance, self.parts, self.seed)
@@ -261,6 +264,10 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         ]
         answer = combined(self.task, parts, side_by_side(AllocationTask.solve, tasks))
         return AllocationRun(answer.outcome, answer.steps, None, answer.columns)
+
+    def _first(self) -> AllocationRun:
+        outcome, steps, columns = first_answer(self.task)
+        return AllocationRun(outcome, steps, None, columns)
 
     def _named(self, outcome: Outcome) -> Outcome:
         """An outcome without answer; where deadlines are the reason, by the names of their jobs."""
@@ -279,16 +286,14 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _interpret(self, run: AllocationRun) -> AllocationSolution:
         outcome, columns = run.outcome, run.columns
         facts = self._facts(run)
-        if run.steps and outcome.values is not None:
+        on_the_way = outcome.status is Status.FEASIBLE
+        if (run.steps or on_the_way) and outcome.values is not None:
             share = np.maximum(outcome.values[: columns.count], 0.0)
-            objective, bound = self._values(run)
-            gap = abs(objective - bound) / max(1.0, abs(objective))
-            facts |= {
-                "status": Status.OPTIMAL if self.parts == 1 else Status.FEASIBLE,
-                "objective": objective,
-                "bound": bound,
-                "gap": gap,
-            }
+            facts["status"] = Status.OPTIMAL if self.parts == 1 and not on_the_way else Status.FEASIBLE
+            if run.steps:
+                objective, bound = self._values(run)
+                gap = abs(objective - bound) / max(1.0, abs(objective))
+                facts |= {"objective": objective, "bound": bound, "gap": gap}
         else:
             share = np.zeros(columns.count)
         steps = run.steps
@@ -317,7 +322,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _values(self, run: AllocationRun) -> tuple[float, float]:
         """Objective and bound in the policy's units."""
         first = run.steps[0].value
-        if self.parts > 1:
+        if self.parts > 1 or run.outcome.status is Status.FEASIBLE:
             assert run.outcome.values is not None  # there are steps
             reached = self._reached(run.columns, run.outcome.values)
             if self.policy == "makespan":

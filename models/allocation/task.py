@@ -114,15 +114,20 @@ class AllocationTask:
         return FinishTimes.of(self.instance.arrays)
 
     @cached_property
-    def least_ratio(self) -> float:
-        """No job ends earlier than at the highest speed that it has anywhere."""
+    def best(self) -> Floats:
+        """(n,) the highest speed that each job has anywhere."""
         view = self.instance.arrays
         best = view.speed.max(axis=1)
         if self.sharing:
             by_kind = np.zeros(int(max(view.kind.max(), view.pair_kind.max(initial=0))) + 1)
             np.maximum.at(by_kind, view.pair_kind.ravel(), view.pair_speed.ravel())
             best = np.maximum(best, by_kind[view.kind])
-        return float(self.times.ratio(best).max())
+        return np.asarray(best)
+
+    @cached_property
+    def least_ratio(self) -> float:
+        """No job ends earlier than at its highest speed."""
+        return float(self.times.ratio(self.best).max())
 
     def solve(self) -> Answer:
         """Solve it: with all pairs where those that prices chose leave no answer (deadlines, floors)."""

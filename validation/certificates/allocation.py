@@ -269,7 +269,7 @@ def _total(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check],
 
 
 def _by_parts(data: Data, use: _Use, steps: list[PricedStep], stated: Any) -> tuple[list[Check], float, float]:
-    """An answer put together from parts: what it reaches, and whether prices of the whole prove the stated bound."""
+    """An answer by parts, or on the way: what it reaches, and whether prices of the whole prove the stated bound."""
     policy, prices = data.options["policy"], priced(data, steps[0])
     if policy in ("max_throughput", "min_cost"):
         sign = -1 if policy == "min_cost" else 1
@@ -312,7 +312,7 @@ def _judge(claimed: Claimed) -> Finding:
     policy = document.options["policy"]
     if not steps:
         return Finding("feasible", tuple(checks), metrics=figures)
-    if document.options.get("parts", 1) != 1:
+    if document.options.get("parts", 1) != 1 or document.status == "feasible":
         more, objective, bound = _by_parts(data, use, steps, document.bound)
         checks += [*more, _duals(document.duals, steps[0])]
         exact = [Fraction(value) for value in (objective, bound)]

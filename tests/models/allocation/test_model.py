@@ -225,3 +225,23 @@ def test_the_picture_and_the_file() -> None:
     assert len(solution.plot().patches) == 15
     assert math.isclose(sum(row["fraction"] for row in solution.to_dict()["answer"]["shares"]), solution.share.sum())
     assert dataclasses.replace(solution, status=Status.INFEASIBLE).to_dict()["answer"] == {}
+
+
+@pytest.mark.parametrize(
+    "policy", ["max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput"]
+)
+def test_an_answer_is_there_before_the_first_program_is_solved(policy: str) -> None:
+    """Equal shares, with a proven bound where the policy is one program or starts with one."""
+    instance: Any = generate("gavel-like", seed=1, jobs=8)
+    met: list[Any] = []
+    best = Allocation(instance, policy=policy).solve("highs", report=met.append)
+    first = met[0]
+    assert (str(first.status), str(best.status)) == ("feasible", "optimal")
+    assert verify(first.to_dict(), instance).claim == ("feasible" if first.bound is None else "bounded")
+    assert (first.bound is None) == (policy in ("hierarchical", "finish_time"))
+    if first.bound is not None:
+        sign = -1 if policy == "makespan" else 1
+        assert sign * first.objective <= sign * best.objective <= sign * first.bound
+        document = first.to_dict()
+        document["bound"] = (first.objective + first.bound) / 2
+        assert not verify(document, instance).ok
