@@ -24,7 +24,7 @@ from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arriva
 
 __all__ = ["Grid", "GridCost", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
 
-Load: TypeAlias = Literal["pair", "port"]
+Load: TypeAlias = Literal["pair", "port", "sender", "receiver"]
 Windows: TypeAlias = Literal["strict", "elastic"]
 ShareOf: TypeAlias = Literal["transfers", "bytes"]
 
@@ -151,17 +151,20 @@ class Grid:
         return np.asarray(np.unique(key, return_inverse=True)[1])
 
     def groups(self, load: Load) -> tuple[Integers, ...]:
-        """The loads a transfer counts towards: its pair, or its two ports (ingress after egress)."""
-        return (self.pair,) if load == "pair" else (self.sender, self.receiver + len(self.out_units))
+        """The loads a transfer counts towards: its pair, one of its ports, or both (ingress after egress)."""
+        if load == "port":
+            return self.sender, self.receiver + len(self.out_units)
+        return ({"pair": self.pair, "sender": self.sender, "receiver": self.receiver}[load],)
 
     def units_of_load(self, load: Load) -> int:
         """Number of pairs or of ports."""
-        return int(self.pair.max(initial=-1)) + 1 if load == "pair" else 2 * len(self.out_units)
+        return int(self.pair.max(initial=-1)) + 1 if load == "pair" else len(self.load_most(load))
 
     def load_most(self, load: Load) -> Integers:
         """Most units a slot of every load: of a pair the smaller of its ports, of a port its capacity."""
-        if load == "port":
-            return np.concatenate([self.out_units, self.in_units])
+        if load != "pair":
+            both = np.concatenate([self.out_units, self.in_units])
+            return {"port": both, "sender": self.out_units, "receiver": self.in_units}[load]
         most = np.zeros(self.units_of_load("pair"), np.int64)
         most[self.pair] = self.cap
         return most

@@ -76,7 +76,9 @@ def _untouched(old: Grid, new: Grid, load: Load, before: Integers, gone: NDArray
 
 def _loads(grid: Grid, load: Load) -> tuple[Integers, ...]:
     """The loads a transfer counts towards, by numbers that all grids of these machines share."""
-    return (grid.sender * len(grid.out_units) + grid.receiver,) if load == "pair" else (grid.sender, grid.receiver)
+    pair = grid.sender * len(grid.out_units) + grid.receiver
+    known = {"pair": (pair,), "sender": (grid.sender,), "receiver": (grid.receiver,)}
+    return known.get(load, (grid.sender, grid.receiver))
 
 
 def _later(proof: LevelProof, left: Integers, due: Integers, old: Grid, new: Grid) -> LevelProof:

@@ -108,7 +108,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         labels = components(
             grid, search.load, active, [np.searchsorted(grid.transfer, p.transfers) for p in state.parts]
         )
-        concerned = active[0][grid.sender] | active[1][grid.receiver] | np.isin(labels, labels[late])
+        concerned = np.isin(labels, labels[active[0][grid.sender] | active[1][grid.receiver] | late])
         hard = []
         for members in split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
             found = None if staged_ones[members].any() else face_point(state, bands, members, active)
@@ -132,7 +132,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         changed = new[0][grid.sender] | new[1][grid.receiver]
     settled = np.flatnonzero(~staged_ones)
     if len(settled):
-        if search.load == "pair":
+        if search.load != "port":
             state.took("structure")
         proofs = band_proofs(grid, bands, search.load, settled)
         state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))

@@ -66,7 +66,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.
     load
-        What is counted: a pair of machines in a slot, or a port in a slot.
+        What is counted in every slot: a ``pair`` of machines, a ``port`` (both sides), or only what a machine sends
+        (``sender``) or receives (``receiver``). Where the other ports do not bind, all but ``port`` need no solver.
     integrality
         ``auto``: linear programs, whose answers are tested; integers only where an answer is fractional. ``lp``:
         linear programs only, rates may be fractional. ``mip``: integer programs only.

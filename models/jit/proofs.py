@@ -58,10 +58,10 @@ def _pieces(bands: Bands, rows: Integers, band: int) -> tuple[Integers, Integers
 
 
 def _number(grid: Grid, load: Load) -> Integers:
-    """What the certificate calls a load: ``sender * machines + receiver``, or the port's own number."""
+    """What the certificate calls a load: ``sender * machines + receiver``, or the number of the port."""
     machines = len(grid.out_units)
-    if load == "port":
-        return np.arange(2 * machines)
+    if load != "pair":
+        return np.arange(grid.units_of_load(load)) + (machines if load == "receiver" else 0)
     number = np.zeros(grid.units_of_load("pair"), np.int64)
     number[grid.pair] = grid.sender * machines + grid.receiver
     return number

@@ -37,7 +37,7 @@ class JitSolution(Solution):
     blocks
         What is sent when: `flowlex.models.jit.blocks`.
     load
-        What is counted: ``pair`` or ``port``.
+        What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
     route
         How the answer was come by: ``structure`` (no solver), ``lp in bands``, ``staged lp``, ``staged mip``, ...
     largest_bound

@@ -1,6 +1,6 @@
 """Structure before solvers: lower bounds on all levels from windows alone, and schedules that meet them.
 
-Without the port capacities every pair (or port) of machines is a resource of its own, whose least majorised load is
+Without the port capacities every load (pair or port) is a resource of its own, whose least majorised load is
 known without a solver (`flowlex.formulations.balanced_load`): the *band* of every slot, and the rule that a transfer
 uses only the slots of the lowest band in its window. No schedule beats those loads at any level. So a schedule in
 the bands that also respects the ports is a lexicographic optimum, and most instances have one:
@@ -44,7 +44,7 @@ class Bands:
     transfer_band
         (loads, F) the lowest band in a transfer's window, for every load it counts towards: only there it may be sent.
     blocks
-        The spread of each pair, where load is ``pair``; nothing otherwise.
+        The spread of each load; nothing where a transfer counts towards two.
     """
 
     unit: Integers
@@ -98,7 +98,7 @@ def find_bands(grid: Grid, load: Load, *, widened: bool = True, kept: Bands | No
             balanced = balance(grid.start[members], grid.stop[members], grid.units[members], also)
             edge = balanced.edge
             tables.append((np.full(len(edge) - 1, group[members[0]]), edge[:-1], edge[1:], balanced.band))
-            if load == "pair":
+            if len(groups) == 1:
                 item, cell = members[balanced.item], balanced.cell
                 parts.append((item, edge[cell], edge[cell + 1], balanced.amount))
     none = (np.zeros(0, np.int64),) * 4

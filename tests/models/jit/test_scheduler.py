@@ -180,7 +180,7 @@ def lives(seed: int) -> Iterator[Any]:
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(["pair", "port"]))
+@given(st.integers(0, 10_000), st.sampled_from(["pair", "port", "sender", "receiver"]))
 @example(seed=3, load="pair")
 def test_random_lives(seed: int, load: Any) -> None:
     """Ports hold in every slot, whoever is undisturbed sends all of it, no promise gets worse, no plan could be better.

@@ -46,9 +46,10 @@ def truth(capacity: list[int], flows: list[Flow], load: str, elastic: bool) -> t
     sizes: list[list[int]] = [[] for _ in flows]
     for c, (k, t) in enumerate(columns):
         i, j = flows[k][:2]
-        for key in [(i, j, t)] if load == "pair" else [(i, t, "out"), (j, t, "in")]:
+        both = [(i, t, "out"), (j, t, "in")]
+        for key in {"pair": [(i, j, t)], "port": both, "sender": both[:1], "receiver": both[1:]}[load]:
             groups.setdefault(key, []).append(c)
-        for port in ((i, t, "out"), (j, t, "in")):
+        for port in both:
             ports.setdefault(port, []).append(c)
         sizes[k].append(c)
     # Columns: rates, then for every load whether it is at least 1, 2, ..., top.
@@ -89,6 +90,7 @@ def levels(solution: Any, top: int) -> list[int]:
     return [int((loads >= s).sum()) for s in range(top, 0, -1)]
 
 
+LOADS = ["pair", "port", "sender", "receiver"]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"presolve": False},
@@ -123,7 +125,7 @@ def test_the_instance_that_was_called_infeasible() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(problems(), st.sampled_from(["pair", "port"]), st.sampled_from(OPTIONS))
+@given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
 @example(ISSUE, "port", {})
 def test_strict_windows(problem: tuple[list[int], list[Flow]], load: Any, options: dict[str, Any]) -> None:
     capacity, flows = problem
@@ -139,7 +141,7 @@ def test_strict_windows(problem: tuple[list[int], list[Flow]], load: Any, option
 
 
 @settings(max_examples=25, deadline=None)
-@given(problems(), st.sampled_from(["pair", "port"]), st.sampled_from(OPTIONS))
+@given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
 def test_elastic_windows(problem: tuple[list[int], list[Flow]], load: Any, options: dict[str, Any]) -> None:
     capacity, flows = problem
     expected = truth(capacity, flows, load, elastic=True)
@@ -148,6 +150,14 @@ def test_elastic_windows(problem: tuple[list[int], list[Flow]], load: Any, optio
     assert solution.status is Status.OPTIMAL
     assert (solution.lateness, levels(solution, max(capacity))) == expected
     assert solution.certificate is not None and solution.certificate.ok
+
+
+def test_a_load_that_is_planned_apart_stays_whole() -> None:
+    """The second machine sends to a port that is overloaded, and to another: both are its load."""
+    capacity, flows = [3, 3, 1, 4, 2], [(1, 0, 4, 1, 3), (3, 0, 2, 2, 3), (1, 3, 2, 1, 5)]
+    solution = JitBandwidth(made(capacity, flows), share=1.0, load="sender").solve("highs")
+    assert (solution.lateness, levels(solution, 4)) == truth(capacity, flows, "sender", elastic=True)
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
 
 
 def test_units_are_not_moved_into_ports_that_are_constraints() -> None:

@@ -155,7 +155,8 @@ class _View:
         self.port_most = np.concatenate([arrays.out_units, arrays.in_units])
         self.ports = (arrays.sender, arrays.receiver + self.machines)
         pair = arrays.sender * self.machines + arrays.receiver
-        self.groups = (pair,) if schedule.load == "pair" else self.ports
+        sides = {"pair": (pair,), "port": self.ports, "sender": self.ports[:1], "receiver": self.ports[1:]}
+        self.groups: tuple[Integers, ...] = sides[schedule.load]
         self.load_most = self.port_most
         if schedule.load == "pair":
             self.load_most = np.minimum(arrays.out_units[:, None], arrays.in_units[None, :]).ravel()
