@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from flowlex.instances.base import InstanceError, Name, NonNegative, Part
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine
-from flowlex.instances.jit_events import Arrive, Network, Sent, Withdraw
+from flowlex.instances.jit_events import Arrive, Network, Sent, Timed, Withdraw
 from flowlex.instances.storage import write_atomically
 
 __all__ = [
@@ -40,32 +40,28 @@ __all__ = [
 ]
 
 
-class _Timed(Part):
-    at_s: NonNegative = 0.0
-
-
-class Cluster(_Timed):
+class Cluster(Timed):
     """The cluster to begin with."""
 
     event: Literal["cluster"] = "cluster"
     instance: FlowInstance
 
 
-class Submit(_Timed):
+class Submit(Timed):
     """A job arrives."""
 
     event: Literal["submit"] = "submit"
     job: FlowJob
 
 
-class Finish(_Timed):
+class Finish(Timed):
     """A running task has ended."""
 
     event: Literal["finish"] = "finish"
     task: Name
 
 
-class Cancel(_Timed):
+class Cancel(Timed):
     """A task, running or not, or a whole job, is withdrawn."""
 
     event: Literal["cancel"] = "cancel"
@@ -73,21 +69,21 @@ class Cancel(_Timed):
     job: Name | None = None
 
 
-class AddMachine(_Timed):
+class AddMachine(Timed):
     """A machine joins or returns."""
 
     event: Literal["add_machine"] = "add_machine"
     machine: Machine
 
 
-class RemoveMachine(_Timed):
+class RemoveMachine(Timed):
     """A machine leaves or fails; what runs there stops."""
 
     event: Literal["remove_machine"] = "remove_machine"
     machine: Name
 
 
-class SetSlots(_Timed):
+class SetSlots(Timed):
     """A machine runs more or fewer tasks from now on."""
 
     event: Literal["set_slots"] = "set_slots"
@@ -95,7 +91,7 @@ class SetSlots(_Timed):
     slots: Count
 
 
-class SetPriority(_Timed):
+class SetPriority(Timed):
     """A job becomes more (smaller number) or less important."""
 
     event: Literal["set_priority"] = "set_priority"
@@ -103,7 +99,7 @@ class SetPriority(_Timed):
     priority: Annotated[int, Field(ge=0, le=1000)]
 
 
-class SetCost(_Timed):
+class SetCost(Timed):
     """A task's cost on one machine is set, or with null left to the goals again."""
 
     event: Literal["set_cost"] = "set_cost"
@@ -112,7 +108,7 @@ class SetCost(_Timed):
     cost: float | None
 
 
-class UpdateShares(_Timed):
+class UpdateShares(Timed):
     """A job's claim to the cluster changes; what is not given stays."""
 
     event: Literal["update_shares"] = "update_shares"
@@ -122,7 +118,7 @@ class UpdateShares(_Timed):
     max_tasks: Count | None = None
 
 
-class SetPreemption(_Timed):
+class SetPreemption(Timed):
     """What preempting a job's running tasks costs, and how many an hour may be; what is not given stays."""
 
     event: Literal["set_preemption"] = "set_preemption"
@@ -131,7 +127,7 @@ class SetPreemption(_Timed):
     per_hour: Count | None = None
 
 
-class Step(_Timed):
+class Step(Timed):
     """Decide now."""
 
     event: Literal["step"] = "step"

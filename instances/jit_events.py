@@ -13,14 +13,16 @@ from pydantic import Field, model_validator
 from flowlex.instances.base import Name, NonNegative, Part, Positive, require_unique
 from flowlex.instances.jit import JitInstance, Job, Machine
 
-__all__ = ["Arrive", "Network", "Sent", "Withdraw", "events_of"]
+__all__ = ["Arrive", "Network", "Sent", "Timed", "Withdraw", "events_of"]
 
 
-class _Timed(Part):
+class Timed(Part):
+    """What happens at a time."""
+
     at_s: NonNegative = 0.0
 
 
-class Network(_Timed):
+class Network(Timed):
     """The machines and the grid to begin with (see `flowlex.instances.jit.JitInstance`)."""
 
     event: Literal["network"] = "network"
@@ -34,21 +36,21 @@ class Network(_Timed):
         return self
 
 
-class Arrive(_Timed):
+class Arrive(Timed):
     """A job is submitted, with its DAG; its ``arrival_s`` is not looked at."""
 
     event: Literal["arrive"] = "arrive"
     job: Job
 
 
-class Withdraw(_Timed):
+class Withdraw(Timed):
     """A job is given up."""
 
     event: Literal["withdraw"] = "withdraw"
     job: Name
 
 
-class Sent(_Timed):
+class Sent(Timed):
     """What is left of a transfer, where that is not what was planned."""
 
     event: Literal["sent"] = "sent"

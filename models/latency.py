@@ -1,12 +1,46 @@
-"""How long steps took, as a histogram."""
+"""How long steps took, and what a replay of events counts, whichever scheduler took them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["histogram"]
+__all__ = ["Replayed", "histogram"]
+
+
+@dataclass(kw_only=True)
+class Replayed:
+    """What a replay did; a scheduler's own adds what its steps decided.
+
+    Attributes
+    ----------
+    steps, events
+        How many.
+    milliseconds
+        Time of every step.
+    refused
+        Events that did not fit, with their number in the log and the reason; they were left out.
+    """
+
+    steps: int = 0
+    events: int = 0
+    milliseconds: list[float] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+
+    def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:
+        """(from ms, to ms, steps) on a logarithmic scale."""
+        return histogram(self.milliseconds, bins)
+
+    def latencies(self) -> dict[str, float]:
+        """Median, 99th percentile and longest step, in milliseconds."""
+        ms = np.array(self.milliseconds or [0.0])
+        return {
+            "median_step_ms": float(np.median(ms)),
+            "p99_step_ms": float(np.percentile(ms, 99)),
+            "longest_step_ms": float(ms.max()),
+        }
 
 
 def histogram(milliseconds: Sequence[float], bins: int = 12) -> list[tuple[float, float, int]]:

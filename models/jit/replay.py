@@ -6,50 +6,35 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from flowlex.formulations.outcome import Status
 from flowlex.instances import events as ev
 from flowlex.instances import jit_events as jit
 from flowlex.instances.base import Part
 from flowlex.models.base import ModelError
 from flowlex.models.jit.scheduler import JitEventError, JitScheduler, JitStep
-from flowlex.models.latency import histogram
+from flowlex.models.latency import Replayed
 
 __all__ = ["JitReplay", "replay_jit_events"]
 
 
 @dataclass
-class JitReplay:
+class JitReplay(Replayed):
     """What a replay did.
 
     Attributes
     ----------
     late
         Transfers that were to arrive after their due slot at the last step that planned them, and by how many slots.
-    milliseconds
-        Time of every step.
-    refused
-        Events that did not fit, with their number in the log and the reason; they were left out.
     """
 
     scheduler: JitScheduler
-    steps: int = 0
-    events: int = 0
     planned: int = 0
     replanned: int = 0
     proven: int = 0
     late: dict[str, int] = field(default_factory=dict)
-    milliseconds: list[float] = field(default_factory=list)
-    refused: list[tuple[int, str]] = field(default_factory=list)
-
-    def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:
-        """(from ms, to ms, steps) on a logarithmic scale."""
-        return histogram(self.milliseconds, bins)
 
     def summary(self) -> dict[str, Any]:
         """Totals and latencies."""
-        ms = np.array(self.milliseconds or [0.0])
         return {
             "steps": self.steps,
             "steps_proven_optimal": self.proven,
@@ -61,9 +46,7 @@ class JitReplay:
             "most_slots_late": max(self.late.values(), default=0),
             "background_transfers": len(self.scheduler.background),
             "sending_at_end": len(self.scheduler.sending),
-            "median_step_ms": float(np.median(ms)),
-            "p99_step_ms": float(np.percentile(ms, 99)),
-            "longest_step_ms": float(ms.max()),
+            **self.latencies(),
         }
 
 

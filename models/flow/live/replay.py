@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import Part
@@ -14,40 +12,23 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
-from flowlex.models.latency import histogram
+from flowlex.models.latency import Replayed
 
 __all__ = ["ReplayReport", "replay_events"]
 
 
 @dataclass
-class ReplayReport:
-    """What a replay did.
-
-    Attributes
-    ----------
-    milliseconds
-        End-to-end time of every step, its events included.
-    refused
-        Events that did not fit the state, with their number in the log and the reason; they were left out.
-    """
+class ReplayReport(Replayed):
+    """What a replay did; the time of a step is end to end, its events included."""
 
     scheduler: FlowScheduler
-    steps: int = 0
-    events: int = 0
     placed: int = 0
     moved: int = 0
     stopped: int = 0
     ended_waiting: int = 0
-    milliseconds: list[float] = field(default_factory=list)
-    refused: list[tuple[int, str]] = field(default_factory=list)
-
-    def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:
-        """(from ms, to ms, steps) on a logarithmic scale."""
-        return histogram(self.milliseconds, bins)
 
     def summary(self) -> dict[str, Any]:
         """Totals and latencies."""
-        ms = np.array(self.milliseconds or [0.0])
         return {
             "steps": self.steps,
             "events": self.events,
@@ -59,9 +40,7 @@ class ReplayReport:
             "running_at_end": self.scheduler.state.running,
             "method": self.scheduler.method,
             "waiting_at_end": len(self.scheduler.state.tasks) - self.scheduler.state.running,
-            "median_step_ms": float(np.median(ms)),
-            "p99_step_ms": float(np.percentile(ms, 99)),
-            "longest_step_ms": float(ms.max()),
+            **self.latencies(),
         }
 
 
