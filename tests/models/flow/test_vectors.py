@@ -3,135 +3,33 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
-from fractions import Fraction
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex import solve
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve as solve_formulation
 from flowlex.formulations.outcome import EngineError, Status
-from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
+from flowlex.models.flow import model as model_module
 from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.vectors import document as document_module
 from flowlex.models.flow.vectors import search
+from flowlex.models.flow.vectors.amounts import Amounts
+from flowlex.models.flow.vectors.bound import Bound, Relaxation
+from flowlex.models.flow.vectors.program import Program, Size
 from flowlex.validation.certificates import verify
+from flowlex.validation.certificates.certificate import CertificateError
+from tests.models.flow.vector_cases import best, by_program, cluster, judged, settle
 
 BORG = (Priority(), Placement(), Continuity(base=4, rate=2), LoadSpread())
-
-
-def cluster(seed: int, tasks: int = 5, machines: int = 3) -> FlowInstance:
-    """A random cluster that is short of something."""
-    rng = np.random.default_rng(seed)
-    boxes = tuple(
-        Machine(
-            name=f"m{m}",
-            slots=int(rng.integers(1, 4)),
-            labels=("ssd",) if rng.random() < 0.5 else (),
-            capacity={"cpu": float(rng.integers(2, 9)) / 2, "gb": int(rng.integers(2, 9))},
-        )
-        for m in range(machines)
-    )
-    jobs, left = [], tasks
-    while left:
-        count = min(left, int(rng.integers(1, 4)))
-        demands = {"cpu": float(rng.integers(1, 6)) / 2, "gb": int(rng.integers(0, 6))}
-        constraint = Constraint(
-            kind=str(rng.choice(["required", "forbidden", "preferred", "avoided"])), resources=("ssd",), utility=3
-        )
-        made = []
-        for k in range(count):
-            free = rng.random() < 0.3
-            made.append(
-                FlowTask(
-                    name=f"t{left}-{k}",
-                    demands=demands if free else {"cpu": float(rng.integers(1, 6)) / 2, "gb": 1},
-                    constraints=(constraint,) if rng.random() < 0.4 else (),
-                    costs={"m0": int(rng.integers(-3, 6))} if rng.random() < 0.2 else {},
-                )
-            )
-        rule = "apart" if rng.random() < 0.3 else None
-        most = int(rng.integers(1, 4)) if rng.random() < 0.3 else None
-        least = 1 if rng.random() < 0.5 else 0
-        jobs.append(
-            FlowJob(
-                name=f"j{left}",
-                tasks=tuple(made),
-                priority=int(rng.integers(0, 3)),
-                different_machines=rule,
-                max_tasks=most,
-                min_tasks=min(least, most or 1),
-            )
-        )
-        left -= count
-    return FlowInstance(name=f"random-{seed}", machines=boxes, jobs=tuple(jobs))
-
-
-def settle(instance: FlowInstance) -> FlowInstance:
-    """The same with the first task that fits the first machine running there."""
-    jobs = [job.model_dump() for job in instance.jobs]
-    box = instance.machines[0]
-    for job in jobs:
-        task = job["tasks"][0]
-        if not job["different_machines"] and all(box.capacity[r] >= a for r, a in task["demands"].items()):
-            task["running"] = RunningOn(machine="m0", elapsed_s=100.0).model_dump()
-            break
-    return FlowInstance.model_validate({**instance.model_dump(), "jobs": jobs})
-
-
-def price(instance: FlowInstance, task: FlowTask, machine: Machine) -> dict[str, int] | None:
-    """What a task costs on a machine by goal; None where it must not run."""
-    liked = 0
-    for c in task.constraints:
-        has = bool(set(c.resources) & set(machine.labels))
-        if (c.kind == "required" and not has) or (c.kind == "forbidden" and has):
-            return None
-        if has and c.kind in ("preferred", "avoided"):
-            liked += 3 if c.kind == "avoided" else -3
-    placing = task.costs.get(machine.name, liked)
-    stays = task.running is not None and task.running.machine == machine.name
-    return {"Placement": int(placing), "Continuity": -(4 + 2 * 1) if stays else 0}  # 100 s: one doubling of a minute
-
-
-def judged(instance: FlowInstance, at: tuple[int, ...], *, caps: bool, ranked: bool) -> tuple[int, ...] | None:
-    """What a schedule (machine by task, -1 for none) costs stage by stage; None where it is none."""
-    tasks = [(job, task) for job in instance.jobs for task in job.tasks]
-    cost = {"Placement": 0, "Continuity": 0, "LoadSpread": 0}
-    for m, machine in enumerate(instance.machines):
-        here = [(job, task) for (job, task), where in zip(tasks, at, strict=True) if where == m]
-        rules = [job.different_machines for job, _ in here if job.different_machines]
-        if len(here) > machine.slots or len(rules) != len(set(rules)):
-            return None
-        for resource, amount in machine.capacity.items():
-            if sum(Fraction(str(task.demands.get(resource, 0))) for _, task in here) > Fraction(str(amount)):
-                return None
-        for _, task in here:
-            each = price(instance, task, machine)
-            if each is None:
-                return None
-            for goal, units in each.items():
-                cost[goal] += units
-        cost["LoadSpread"] += len(here) * (len(here) - 1) // 2
-    short, waiting = 0, dict.fromkeys(sorted({job.priority for job in instance.jobs}), 0)
-    for job in instance.jobs:
-        running = sum(where >= 0 for (other, _), where in zip(tasks, at, strict=True) if other is job)
-        if caps and job.max_tasks is not None and running > job.max_tasks:
-            return None
-        short += max(0, min(job.min_tasks, len(job.tasks)) - running) if caps else 0
-        waiting[job.priority] += len(job.tasks) - running
-    costs = tuple(cost[g] for g in ("Placement", "Continuity", "LoadSpread")) if ranked else (sum(cost.values()),)
-    return (short, *waiting.values(), *costs)
-
-
-def best(instance: FlowInstance, **options: bool) -> tuple[int, ...]:
-    """The least of all schedules."""
-    tasks = sum(len(job.tasks) for job in instance.jobs)
-    every = itertools.product(range(-1, len(instance.machines)), repeat=tasks)
-    return min(found for at in every if (found := judged(instance, at, **options)) is not None)
 
 
 def stated(solution, *, ranked: bool) -> tuple[int, ...]:
@@ -156,59 +54,6 @@ def test_no_schedule_is_better_and_none_is_below_its_bound(seed: int) -> None:
     assert solution.certificate.claim in ("optimal", "bounded")
     assert all(bound <= solution.stages[name] for name, bound in solution.bounds.items())
     assert verify(json.loads(json.dumps(solution.to_dict())), instance).ok
-
-
-def by_program(instance: FlowInstance, *, caps: bool) -> tuple[int, ...]:
-    """The least schedule by SciPy's integer programs, one after the other: a column for every task on every machine."""
-    tasks = [(job, task) for job in instance.jobs for task in job.tasks]
-    priced = [[price(instance, task, machine) for machine in instance.machines] for _, task in tasks]
-    pairs = [(t, m) for t, row in enumerate(priced) for m, each in enumerate(row) if each is not None]
-    held = [(m, k) for m, machine in enumerate(instance.machines) for k in range(machine.slots)]
-    size = len(pairs) + len(held) + len(instance.jobs)
-    rows, low, high = [], [], []
-
-    def row(entries: dict[int, float], least: float, most: float) -> None:
-        line = np.zeros(size)
-        line[list(entries)] = list(entries.values())
-        rows.append(line)
-        low.append(least)
-        high.append(most)
-
-    for t in range(len(tasks)):
-        row({c: 1 for c, (u, _) in enumerate(pairs) if u == t}, 0, 1)
-    for m, machine in enumerate(instance.machines):
-        here = [(c, tasks[t]) for c, (t, n) in enumerate(pairs) if n == m]
-        slots = {len(pairs) + s: -1.0 for s, (n, _) in enumerate(held) if n == m}
-        row(dict.fromkeys((c for c, _ in here), 1.0) | slots, 0, 0)
-        for resource, amount in machine.capacity.items():
-            row({c: task.demands.get(resource, 0) for c, (_, task) in here}, 0, amount)
-        row({c: 1 for c, (job, _) in here if job.different_machines}, 0, 1)
-    waiting: dict[int, dict[int, float]] = {}
-    for j, job in enumerate(instance.jobs):
-        mine = [c for c, (t, _) in enumerate(pairs) if tasks[t][0] is job]
-        most = job.max_tasks if caps and job.max_tasks is not None else len(job.tasks)
-        row(dict.fromkeys(mine, 1.0), 0, most)
-        row(dict.fromkeys(mine, 1.0) | {size - len(instance.jobs) + j: 1.0}, job.min_tasks if caps else 0, np.inf)
-        waiting.setdefault(job.priority, {}).update(dict.fromkeys(mine, -1.0))
-    stages = [{size - len(instance.jobs) + j: 1.0 for j in range(len(instance.jobs))}]
-    stages += [waiting[priority] for priority in sorted(waiting)]
-    cost = {c: float(sum(priced[t][m].values())) for c, (t, m) in enumerate(pairs)}
-    stages.append(cost | {len(pairs) + s: float(k) for s, (_, k) in enumerate(held)})
-    found = []
-    upper = np.concatenate([np.ones(size - len(instance.jobs)), [99] * len(instance.jobs)])
-    for stage in stages:
-        objective = np.zeros(size)
-        objective[list(stage)] = list(stage.values())
-        answer = milp(
-            objective,
-            integrality=np.ones(size),
-            bounds=Bounds(np.zeros(size), upper),
-            constraints=LinearConstraint(np.array(rows), low, high),
-        )
-        found.append(round(answer.fun))
-        row(stage, -np.inf, found[-1])
-    tasks_of = {p: sum(len(job.tasks) for job in instance.jobs if job.priority == p) for p in sorted(waiting)}
-    return (found[0], *(n + found[1 + k] for k, n in enumerate(tasks_of.values())), found[-1])
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
@@ -362,3 +207,53 @@ def test_the_program_is_there_to_read(hand: FlowInstance) -> None:
     assert solve_formulation(program, "highs").objective == 6
     last = FlowScheduling(hand).formulation
     assert last.constraint_blocks["stage"].rhs.tolist() == [6.0]
+
+
+def _ceiled(self: Program, size: Size) -> Integers:
+    return -(-self.classes.demand[:, size.resource] // size.size)
+
+
+def _blind(self: Amounts, machine: Integers) -> Integers:
+    return np.zeros((0, 2), np.int64)
+
+
+def _stronger(
+    self: Relaxation, stage: str, fixed: dict[str, int], old: Callable[..., Bound] = Relaxation.bound
+) -> Bound:
+    bound = old(self, stage, fixed)
+    return replace(bound, value=bound.value + 1)
+
+
+def _priced_twice(*given: object, old: Callable[..., dict[str, Any]] = document_module.proof_of) -> dict[str, Any]:
+    proof = old(*given)
+    for stage in proof["stages"].values():
+        for size in stage["size_price"]:
+            size["price"] *= 2
+    return proof
+
+
+def _as_proposed(*given: Any) -> Iterator[Integers]:
+    yield given[-1]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "fault"),
+    [
+        (Program, "taken", _ceiled),
+        (Amounts, "over", _blind),
+        (Relaxation, "bound", _stronger),
+        (model_module, "proof_of", _priced_twice),
+        (search, "repaired", _as_proposed),
+    ],
+    ids=lambda fault: getattr(fault, "__name__", str(fault)),
+)
+def test_seeded_faults_are_refused(place: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fault in making or proving a schedule is refused on some instance."""
+    monkeypatch.setattr(place, name, fault)
+    refused = 0
+    for seed in range(6):
+        try:
+            FlowScheduling(settle(cluster(seed)), goals=BORG).solve("highs")
+        except CertificateError:
+            refused += 1
+    assert refused

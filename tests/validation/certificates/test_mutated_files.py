@@ -13,6 +13,7 @@ import pytest
 from flowlex.instances import generate
 from flowlex.models import solve
 from flowlex.validation.certificates import SolutionError, verify
+from tests.models.flow.vector_cases import cluster
 from tests.validation.certificates.clusters import GOALS, random_cluster
 
 FILES = {
@@ -31,6 +32,7 @@ OTHERS = {
     "jit": generate("jit-figure4"),
     "allocation": generate("gavel-like", seed=1),
     "pods": generate("kubeflow-testbed"),
+    "flow, capacities": cluster(101, tasks=14, machines=5),
 }
 INSTANCES = {name: instance for name, (instance, _) in FILES.items()} | OTHERS
 TRUE |= {name: json.loads(json.dumps(solve(each, "highs").to_dict())) for name, each in OTHERS.items()}

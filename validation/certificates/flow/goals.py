@@ -39,6 +39,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "Priority": {"weights": {"placement": 1}, "mode": "strict", "omega": 10, "limits": {}, "lowest": None},
     "FairShares": {"kind": "max_min"},
 }
+_SHARES = ("max_min", "weighted", "caps", "dominant")
 _PRESETS: dict[str, list[dict[str, Any]]] = {
     "quincy": [{"type": "Placement"}, {"type": "DataLocality"}, {"type": "Continuity", "base": 10, "rate": 10}],
     "borg": [
@@ -86,7 +87,7 @@ class Goals:
             known = {"weight": 1, **_DEFAULTS[goal["type"]]}
             if goal["type"] in found or fields.keys() - known.keys():
                 raise ValueError(f"goal {goal['type']!r} is given twice or has a field that it does not know")
-            if goal["type"] == "FairShares" and fields.get("kind", "max_min") not in ("max_min", "weighted", "caps"):
+            if goal["type"] == "FairShares" and fields.get("kind", "max_min") not in _SHARES:
                 raise ValueError(f"fair shares of kind {fields['kind']!r} are unknown")
             found[goal["type"]] = known | fields
         pricing = tuple(
