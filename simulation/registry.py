@@ -111,13 +111,15 @@ def make_policy(of: str, choice: PolicyChoice) -> Any:
     InstanceError
         Unknown name or parameter, or a value that is not of the parameter's type.
     """
-    known, name = policies(of), choice.name
-    if name not in known:
+    simulator(of)
+    name = choice.name
+    factory = _POLICIES[of].get(name) or added(f"flowlex.policies.{of}", name)
+    if factory is None:
+        known = policies(of)
         near = difflib.get_close_matches(name, known, 1, 0.5)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         reason = f"the {of} simulator has no policy {name!r}{hint} It has: {', '.join(known)}"
         raise InstanceError(reason, place="policies")
-    factory = _POLICIES[of].get(name) or added(f"flowlex.policies.{of}", name)
     return factory(**checked(factory, choice.parameters, f"policy {name!r}"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from flowlex.instances.events import Step
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
@@ -17,6 +19,7 @@ from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
+from flowlex.simulation.experiments._dispatch import Dispatcher, cost_of, feed
 from flowlex.simulation.experiments._runs import PROVEN, run, simulated, workload
 from flowlex.simulation.experiments.base import Experiment, Rule, Statement
 from flowlex.simulation.log import RunLog
@@ -95,39 +98,48 @@ def latency(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]
         instance = cast(FlowInstance, generate("flow-scale", seed=seed, machines=machines, tasks=2 * machines))
         scheduler = FlowScheduler(instance, preset("quincy"), certify=False)
         scheduler.step(0.0)
-        warm, queue = [], []
-        slots = np.array([machine.slots for machine in instance.machines])
-        names = {machine.name: k for k, machine in enumerate(instance.machines)}
-        for event in event_stream(instance, seed=seed, steps=5, events=events):
-            if type(event).__name__ == "Step":
-                delta = scheduler.step()
-                warm.append(delta.seconds["total"])
-                queue.append(_queue_s(slots, names, scheduler, len(delta.placed)))
-            elif type(event).__name__ != "Cluster":
+        queue = Dispatcher(instance, "queue")
+        queue.step()
+        warm, queued, since = [], [], 0.0
+        stream = event_stream(instance, seed=seed, steps=5, events=events)
+        for event in itertools.islice(stream, 2, None):  # after the cluster and the first step
+            started = time.perf_counter()
+            feed(queue, event)
+            since += time.perf_counter() - started
+            if not isinstance(event, Step):
                 scheduler.handle(event)
+                continue
+            warm.append(scheduler.step().seconds["total"])
+            queued.append(since)
+            since = 0.0
         snapshot = scheduler.instance()
         started = time.perf_counter()
         FlowScheduling(snapshot, preset("quincy")).solve("network")
         scratch = time.perf_counter() - started
         size = "small" if machines in (100, 5_000) else "large"
         numbers |= {f"warm_s_{size}": float(np.median(warm)), f"scratch_s_{size}": scratch}
-        numbers |= {f"queue_s_{size}": float(np.median(queue))}
+        numbers |= {f"queue_s_{size}": float(np.median(queued))}
         numbers[f"saved_{size}"] = 100 * (1 - numbers[f"warm_s_{size}"] / scratch)
         numbers[f"queue/warm_{size}"] = numbers[f"queue_s_{size}"] / numbers[f"warm_s_{size}"]
     return numbers
 
 
-def _queue_s(slots: Any, names: Mapping[str, int], scheduler: FlowScheduler, placed: int) -> float:
-    """Seconds of a queue that places as many tasks, each on the best of all machines by load (scored with NumPy)."""
-    used = np.bincount([names[m] for m in scheduler.placements().values() if m in names], minlength=len(slots))
-    started = time.perf_counter()
-    for _ in range(placed):
-        best = int(np.argmax(np.where(used < slots, (slots - used) / np.maximum(slots, 1), -1.0)))
-        used[best] += 1
-    return time.perf_counter() - started
+def cost(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]:
+    """Processor seconds and memory of the live scheduler, a queue and random dispatch, each in a process of its own."""
+    machines = 200 if quick else 10_000
+    found = {who: cost_of(who, machines, events, seed) for who in ("live", "queue", "random", "nobody")}
+    numbers = {f"{figure}_{who}": value for who, each in found.items() for figure, value in each.items()}
+    alone = found["nobody"]["peak_mb"]
+    for other in ("queue", "random"):
+        numbers[f"cpu/{other}"] = numbers["steps_s_live"] / max(numbers[f"steps_s_{other}"], 1e-9)
+        numbers[f"memory/{other}"] = numbers["peak_mb_live"] / numbers[f"peak_mb_{other}"]
+    return numbers | {f"own_mb_{who}": found[who]["peak_mb"] - alone for who in ("live", "queue", "random")}
 
 
 _POSITIVE = (0.0, math.inf)
+_SCORES = "our queue scores all machines per task with NumPy"
+_COST = "the paper's is of a whole system that also sends and receives; ours is deciding alone"
+_WHOLE = "peak of a process that holds the interpreter, the cluster's description and one scheduler"
 
 EXPERIMENTS = (
     Experiment(
@@ -263,10 +275,41 @@ EXPERIMENTS = (
                 "faster",
                 "",
                 Rule((1.0, math.inf)),
-                "our queue scores all machines per task with NumPy",
+                f"{_SCORES}, takes the same events",
             ),
         ),
         latency,
+        {"events": (100, 10)},
+        seeds=3,
+        quick_seeds=1,
+        sweep_seeds=1,
+        alone=True,
+    ),
+    Experiment(
+        "flow-cost",
+        "flow_scheduling",
+        "Processor and memory of five steps after 100 events each, at 10 000 machines (quick: 200)",
+        (
+            *(
+                Statement(f"cpu/{other}", f"processor time over that of {title}", theirs, "", Rule(*rule), reason)
+                for other, title, theirs, rule, reason in (
+                    ("random", "random dispatch", "about 1.5", ((1.0, math.inf), (1.0, 2.25)), _COST),
+                    ("queue", "a queue", "about 1.5", ((1.0, math.inf), (1.0, 2.25)), f"{_SCORES}; {_COST}"),
+                )
+            ),
+            *(
+                Statement(f"memory/{other}", f"memory over that of {title}", "about 2", "", Rule(*rule), _WHOLE)
+                for other, title, rule in (
+                    ("random", "random dispatch", ((1.0, math.inf), (1.5, 3.0))),
+                    ("queue", "a queue", ((1.0, math.inf), (1.5, 3.0))),
+                )
+            ),
+            *(
+                Statement(f"own_mb_{who}", f"memory beside the cluster's description, {title}", "-", "MB", None, "")
+                for who, title in (("live", "live scheduler"), ("queue", "queue"), ("random", "random dispatch"))
+            ),
+        ),
+        cost,
         {"events": (100, 10)},
         seeds=3,
         quick_seeds=1,

@@ -81,7 +81,7 @@ def users(seed: int, quick: bool, *, round_s: float = 4.0, inside: str = "fifo",
 
     count, people = (4, 2) if quick else (60, 10)
     work = workload("cluster-testbed", seed=seed, count=count, users=people, jobs_at_once=count, **open_)
-    total = {name: run(work, name, round_s=round_s)["total_s"] for name in ("FSP", "FS")}
+    total = {"FSP": run(work, "FSP", round_s=round_s)["total_s"]}
     for name in ("YARN-fair", "YARN-capacity"):
         total[name] = run(work, made(name, inside=inside), round_s=round_s)["total_s"]
     numbers = {f"dt_{name}": seconds for name, seconds in total.items()}

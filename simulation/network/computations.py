@@ -14,7 +14,10 @@ __all__ = ["Computations"]
 
 
 class Computations:
-    """Start and end of every computation, on the kernel's clock.
+    """Start and end of every computation.
+
+    When a computation's data and all before it have a known time, so has its own start and end, be they in the future:
+    nothing has to happen then, unless it makes transfers.
 
     Parameters
     ----------
@@ -26,7 +29,7 @@ class Computations:
     Attributes
     ----------
     start_s, done_s
-        (N,) NaN before.
+        (N,) NaN as long as they are not known.
     """
 
     def __init__(self, traffic: Traffic, kernel: Kernel, missing: Any, arrive: Callable[[Ints], None]) -> None:
@@ -36,7 +39,9 @@ class Computations:
         self.traffic, self.kernel, self.missing, self.arrive = traffic, kernel, missing, arrive
         self.start_s: Floats = np.full(count, np.nan)
         self.done_s: Floats = np.full(count, np.nan)
-        self._before = np.bincount(traffic.head, minlength=count).tolist()
+        self._seconds: list[float] = traffic.seconds.tolist()
+        self._earliest: list[float] = traffic.coflow_arrival_s[traffic.job].tolist()
+        self._before: list[int] = np.bincount(traffic.head, minlength=count).tolist()
         self._after: list[list[int]] = [[] for _ in range(count)]
         for tail, head in zip(traffic.tail.tolist(), traffic.head.tolist(), strict=True):
             self._after[tail].append(head)
@@ -44,8 +49,7 @@ class Computations:
         for f in np.flatnonzero(traffic.made_by >= 0).tolist():
             self._makes.setdefault(int(traffic.made_by[f]), []).append(f)
         self._release(np.flatnonzero(traffic.made_by < 0))
-        for c in range(count):
-            self._begin_if_ready(c, 0.0)
+        self._begin([c for c in range(count) if not self._before[c]])
 
     def _release(self, transfers: Ints) -> None:
         """Plan when these transfers may be sent, as far as only their own time counts."""
@@ -57,21 +61,31 @@ class Computations:
 
     def data_arrived(self, fed: Ints, now_s: float) -> None:
         """Transfers that feed these computations have arrived."""
-        for c in np.unique(fed[fed >= 0]).tolist():
-            self._begin_if_ready(c, now_s)
+        fed = fed[fed >= 0]
+        ready = sorted(set(fed[self.missing[fed] == 0].tolist()))
+        for c in ready:
+            self._earliest[c] = max(self._earliest[c], now_s)
+        self._begin([c for c in ready if not self._before[c]])
 
-    def _begin_if_ready(self, c: int, now_s: float) -> None:
-        if self.missing[c] or self._before[c]:
-            return
-        start = max(float(self.traffic.coflow_arrival_s[self.traffic.job[c]]), now_s)
-        self.start_s[c] = start
-        self.kernel.at(start + float(self.traffic.seconds[c]), lambda: self._end(c))
+    def _begin(self, ready: list[int]) -> None:
+        """Note start and end of all that have nothing to wait for but time, and of what follows from them."""
+        while ready:
+            c = ready.pop()
+            if self.missing[c]:
+                continue
+            start = self._earliest[c]
+            done = start + self._seconds[c]
+            self.start_s[c], self.done_s[c] = start, done
+            for follower in self._after[c]:
+                self._before[follower] -= 1
+                self._earliest[follower] = max(self._earliest[follower], done)
+                if not self._before[follower]:
+                    ready.append(follower)
+            if c in self._makes:
+                made = np.array(self._makes[c], np.int64)
+                self.kernel.at(done, lambda made=made: self._release(made))  # type: ignore[misc]
 
-    def _end(self, c: int) -> None:
-        now = self.kernel.now_s
-        self.done_s[c] = now
-        for follower in self._after[c]:
-            self._before[follower] -= 1
-            self._begin_if_ready(follower, now)
-        if c in self._makes:
-            self._release(np.array(self._makes[c], np.int64))
+    def stop(self, now_s: float) -> None:
+        """Forget what would have happened later."""
+        self.start_s[self.start_s > now_s] = np.nan
+        self.done_s[self.done_s > now_s] = np.nan

@@ -76,9 +76,11 @@ class Needs:
     @classmethod
     def of(cls, waits: NDArray[np.bool_], seconds: Floats) -> Needs:
         """Join computations (rows) that wait for the same transfers."""
-        rows, row = np.unique(waits, axis=0, return_inverse=True)
-        total = np.bincount(row.reshape(-1), weights=seconds, minlength=len(rows))
-        return cls(np.packbits(rows, axis=1).tobytes(), tuple(total.tolist()), waits.shape[1])
+        rows = [row.tobytes() for row in np.packbits(waits, axis=1)]
+        total = dict.fromkeys(sorted(rows), 0.0)
+        for row, time in zip(rows, seconds.tolist(), strict=True):
+            total[row] += time
+        return cls(b"".join(total), tuple(total.values()), waits.shape[1])
 
     @property
     def waits(self) -> NDArray[np.bool_]:

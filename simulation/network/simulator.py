@@ -90,6 +90,7 @@ class _Running:
         self.state = NetworkState(traffic, self.net)
         self.computations = Computations(traffic, self.kernel, self.net.missing, self._arrive)
         self.groups: Ints = _NOBODY
+        self.new: list[Ints] = []  # groups of what has come since they were listed
         self.answer = Carried.nothing(traffic.count)
         self.event, self.ask_again, self.thinking, self.late = "the start", False, False, False
         self.questions = self.idle = 0
@@ -99,6 +100,7 @@ class _Running:
     def _arrive(self, transfers: Ints) -> None:
         """Transfers may be sent."""
         add(self.net, transfers)
+        self.new.append(self.net.group[transfers])
         self.state.arrived = np.concatenate([self.state.arrived, transfers])
         self.event, self.ask_again = f"transfer {self.traffic.transfer_names[int(transfers[0])]!r} may be sent", True
 
@@ -124,8 +126,12 @@ class _Running:
 
     def _refresh(self) -> None:
         """Which groups have something to send."""
-        groups = np.union1d(self.groups, self.net.group[self.state.arrived])
-        self.groups = groups[self.net.alive[groups] > 0]
+        if self.new:
+            self.groups = np.union1d(self.groups, np.concatenate(self.new))
+            self.new = []
+        alive = self.net.alive[self.groups] > 0
+        if not alive.all():
+            self.groups = self.groups[alive]
         self.state.coflows = self.groups
 
     def _consult(self) -> None:
@@ -211,15 +217,19 @@ class _Running:
         return f"it promises max-min fair rates, but {transfer!r} has the largest rate at no full port"
 
     def _result(self) -> NetworkRun:
-        net = self.net
+        net, computations = self.net, self.computations
+        horizon = math.inf if self.run.horizon_s is None else self.run.horizon_s
+        last = np.nanmax(computations.done_s, initial=float(net.clock[NOW]))
+        net.clock[NOW] = min(last, horizon)
+        computations.stop(float(net.clock[NOW]))
         width = float(net.clock[BIN])
         used = max(math.ceil(net.clock[NOW] / width - 1e-9), 0)
         return NetworkRun(
             traffic=self.traffic,
             begin_s=net.begin,
             end_s=net.end,
-            start_s=self.computations.start_s,
-            done_s=self.computations.done_s,
+            start_s=computations.start_s,
+            done_s=computations.done_s,
             sent_mb=net.bins[:used],
             bin_s=width,
             now_s=float(net.clock[NOW]),

@@ -16,11 +16,12 @@ from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask
 from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.registry import policy
 
-__all__ = ["GPU", "Assignment", "round_instance"]
+__all__ = ["GPU", "MEMORY", "Assignment", "RoundParts", "round_instance"]
 
 #: The resource whose places are GPUs; tasks of other places start where their data are cheapest, first come first.
 GPU = "gpu"
-_GB = 1.0
+#: The resource that is a GPU's memory in GB, where the cluster tells it: a task goes to a GPU that has as much.
+MEMORY = "gpu_gb"
 _Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -53,10 +54,12 @@ class Assignment(Policy):
         self.fairness = fairness
         self.penalties: Penalties = Penalties(rack, between_racks, waiting)
         self.turn: EveryNth = EveryNth(certify)
+        self.parts: RoundParts = RoundParts()
 
     def decide(self, state: State) -> Iterable[Action]:
         """The optimum of this moment."""
         self.proven = None
+        self.parts.renew(state)
         yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
         waits = any(on_gpu(task) for task in state.waiting())
         free = any(place.free.get(GPU, 0) for place in state.open_places())
@@ -64,7 +67,7 @@ class Assignment(Policy):
             yield from self._optimum(state)
 
     def _optimum(self, state: State) -> Iterator[Action]:
-        instance, tasks = round_instance(state)
+        instance, tasks = round_instance(state, self.parts)
         if instance is None:
             return
         self.work = float(len(tasks) * len(state.places))
@@ -82,17 +85,53 @@ class Assignment(Policy):
                 yield state.start(task, place)
 
 
-def round_instance(state: State) -> tuple[GpuInstance | None, list[LiveTask]]:
-    """The round as an instance, and its tasks in order; None when there is nothing to assign."""
+class RoundParts:
+    """Nodes and tasks as a round describes them, kept from round to round until a node fails or returns."""
+
+    def __init__(self) -> None:
+        self.nodes: tuple[Node, ...] = ()
+        self.tasks: dict[LiveTask, Task | None] = {}
+
+    def renew(self, state: State) -> None:
+        """Forget what no longer holds."""
+        if not self.nodes or any(kind in ("down", "up") for kind, _ in state.news):
+            self.nodes = tuple(Node(name=node.name, rack=node.node.rack, gpus=_gpus(node)) for node in state.nodes)
+            self.tasks.clear()
+        for _, what in state.news:
+            changed = what.needed_by if isinstance(what, LiveTask) else what.tasks if isinstance(what, LiveJob) else ()
+            for task in changed:  # what they read has been made; or their job has ended
+                self.tasks.pop(task, None)
+
+    def of(self, state: State, task: LiveTask) -> Task | None:
+        """A task with the shards that can be read now; None when one cannot, and the task does not run."""
+        if task in self.tasks:
+            found = self.tasks[task]
+        else:
+            found = self.tasks[task] = _task(state, task)
+        if found is None or task.place is None:
+            return found
+        return found.model_copy(
+            update={"running": Running(gpu=task.place.name, elapsed_s=state.now_s - task.started_s)}
+        )
+
+
+def round_instance(state: State, parts: RoundParts | None = None) -> tuple[GpuInstance | None, list[LiveTask]]:
+    """The round as an instance, and its tasks in order; None when there is nothing to assign.
+
+    ``parts`` are kept from round to round by whoever renews them each time; made anew when not given.
+    """
     work = state.workload
+    if parts is None:
+        parts = RoundParts()
+        parts.renew(state)
     jobs, tasks = [], []
     for job in state.jobs.values():
-        mine = _tasks(state, job)
-        if mine:
-            tasks += [task for task, _ in mine]
-            jobs.append(Job(name=job.name, tasks=tuple(part for _, part in mine)))
-    nodes = tuple(Node(name=node.name, rack=node.node.rack, gpus=_gpus(node)) for node in state.nodes)
-    if not jobs or not any(node.gpus for node in nodes):
+        mine = [(task, parts.of(state, task)) for task in (*job.running, *job.waiting) if on_gpu(task)]
+        found = [part for _, part in mine if part is not None]
+        if found:
+            tasks += [task for task, part in mine if part is not None]
+            jobs.append(Job(name=job.name, tasks=tuple(found)))
+    if not jobs or not any(node.gpus for node in parts.nodes):
         return None, []
     disk, rack, between = state.nominal
     instance = GpuInstance(
@@ -100,7 +139,7 @@ def round_instance(state: State) -> tuple[GpuInstance | None, list[LiveTask]]:
         disk_mb_per_s=disk,
         rack_mb_per_s=rack,
         between_racks_mb_per_s=between,
-        nodes=nodes,
+        nodes=parts.nodes,
         jobs=tuple(jobs),
     )
     return instance, tasks
@@ -108,31 +147,20 @@ def round_instance(state: State) -> tuple[GpuInstance | None, list[LiveTask]]:
 
 def _gpus(node: LiveNode) -> tuple[Gpu, ...]:
     found = [place for place in node.places if GPU in place.place.capacity] if node.up else []
-    return tuple(Gpu(name=place.name, memory_gb=_GB) for place in found)
+    return tuple(Gpu(name=place.name, memory_gb=float(place.place.capacity.get(MEMORY, 1))) for place in found)
 
 
-def _tasks(state: State, job: LiveJob) -> list[tuple[LiveTask, Task]]:
-    """GPU tasks of a job that run or may start; one whose data are on nodes that are down cannot."""
-    found = []
-    for task in (*job.running, *job.waiting):
-        if not on_gpu(task):
-            continue
-        running = None
-        if task.place is not None:
-            running = Running(gpu=task.place.name, elapsed_s=state.now_s - task.started_s)
-        shards = []
-        for read, made in reads_of(task):
-            sources = made if made is not None else state.holders(read.replicas)
-            shards.append(
-                Shard(size_mb=read.size_mb, replicas=tuple(dict.fromkeys(node.name for node in sources)))
-                if sources
-                else None
-            )
-        if running is None and None in shards:
-            continue
-        known = tuple(shard for shard in shards if shard is not None)
-        found.append((task, Task(name=task.name, memory_gb=_GB, shards=known, running=running)))
-    return found
+def _task(state: State, task: LiveTask) -> Task | None:
+    """A GPU task; one whose data are on nodes that are down cannot start, but may run on."""
+    shards = []
+    for read, made in reads_of(task):
+        sources = made if made is not None else state.holders(read.replicas)
+        if sources:
+            replicas = tuple(dict.fromkeys(node.name for node in sources))
+            shards.append(Shard(size_mb=read.size_mb, replicas=replicas))
+        elif task.place is None:
+            return None
+    return Task(name=task.name, memory_gb=float(task.task.demand.get(MEMORY, 1)), shards=tuple(shards))
 
 
 def _named(fairness: Fairness) -> None:

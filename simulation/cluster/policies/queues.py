@@ -6,7 +6,7 @@ They look at one task at a time and never at the whole: what the network models 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -150,41 +150,63 @@ class _UserQueues(Queue):
         super().__init__(where)
         self.inside = inside
 
-    def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
-        """The smaller, the sooner a user is served; from what each holds and what each waits for."""
+    def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
+        """``rank(user, held)``: the smaller, the sooner a user is served; from what all want (and hold) together."""
         raise NotImplementedError
 
     def tasks(self, state: State) -> Iterator[LiveTask]:
         """Ask again after every task that got a place, since shares have changed."""
         held: Counter[LiveJob] = Counter({job: len(job.running) for job in state.jobs.values()})
-        queues: dict[str, dict[LiveJob, list[LiveTask]]] = {}
+        queues: _Queues = {}
+        used, wanted = Counter[str](), Counter[str]()
         for job in state.jobs.values():
-            queues.setdefault(job.job.user, {})[job] = list(job.waiting)[::-1]
-        total = sum(sum(place.place.capacity.values()) for place in state.places if place.node.up)
-        while True:
-            waiting = {user: sum(map(len, jobs.values())) for user, jobs in queues.items()}
-            if not any(waiting.values()):
-                return
-            users = {user: sum(held[job] for job in jobs) for user, jobs in queues.items()}
-            order = self.badness(users, waiting, total)
-            user = min((user for user in users if waiting[user]), key=lambda name: order[name])
-            jobs = [job for job in queues[user] if queues[user][job]]
-            job = jobs[0] if self.inside == "fifo" else min(jobs, key=lambda job: held[job])
-            task = queues[user][job].pop()
+            user = job.job.user
+            used[user] += held[job]
+            wanted[user] += held[job] + len(job.waiting)
+            if job.waiting:
+                queues.setdefault(user, {})[job] = list(job.waiting)[::-1]
+        rank = self.rank(wanted, sum(sum(place.place.capacity.values()) for place in state.places if place.node.up))
+        while queues:
+            user = min(queues, key=lambda name: rank(name, used[name]))
+            jobs = queues[user]
+            job = next(iter(jobs)) if self.inside == "fifo" else min(jobs, key=lambda job: held[job])
+            task = jobs[job].pop()
             before = len(state.tried)
             yield task
-            held[job] += len(state.tried) - before
+            if len(state.tried) == before:  # it fits nowhere, so none like it does
+                queues = _without(queues, task)
+                continue
+            held[job] += 1
+            used[user] += 1
+            if not jobs[job]:
+                del jobs[job]
+            if not jobs:
+                del queues[user]
+
+
+_Queues = dict[str, dict[LiveJob, list[LiveTask]]]
+
+
+def _without(queues: _Queues, like: LiveTask) -> _Queues:
+    """The queues without tasks of that demand; no user and no job without tasks."""
+    left: _Queues = {}
+    for user, jobs in queues.items():
+        for job, tasks in jobs.items():
+            kept = [task for task in tasks if task.task.demand != like.task.demand]
+            if kept:
+                left.setdefault(user, {})[job] = kept
+    return left
 
 
 @policy("cluster", "YARN-fair")
 class YarnFair(_UserQueues):
     """The queue furthest below its max-min fair share is served first."""
 
-    def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
+    def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
         """What a user holds less its fair share of the places."""
-        demand = np.array([users[name] + waiting[name] for name in users])
-        share = _fair_shares(demand, total)
-        return {name: users[name] - much for name, much in zip(users, share.tolist(), strict=True)}
+        shares = _fair_shares(np.array(list(wanted.values()), np.int64), total)
+        share = dict(zip(wanted, shares.tolist(), strict=True))
+        return lambda user, held: held - share[user]
 
 
 @policy("cluster", "YARN-capacity")
@@ -206,9 +228,9 @@ class YarnCapacity(_UserQueues):
         super().__init__(where, inside)
         self.guarantees: dict[str, float] = dict(guarantees or {})
 
-    def badness(self, users: Mapping[str, int], waiting: Mapping[str, int], total: int) -> dict[str, float]:
+    def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
         """Held over guaranteed."""
-        return {name: held / self.guarantees.get(name, 1.0) for name, held in users.items()}
+        return lambda user, held: held / self.guarantees.get(user, 1.0)
 
 
 def _fair_shares(
