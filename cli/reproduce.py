@@ -28,7 +28,9 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    chosen: Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="All papers if none.")] = None,
+    chosen: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Papers or experiments; all if none.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few seeds, small sizes, no sweeps.")] = False,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder of the report.")] = Path(
         "reproduction"
@@ -48,7 +50,8 @@ def reproduce(
     reproduced. Without --quick, what a paper leaves open is swept. With --scheduler, measurements of time stay here,
     one after the other: those of other machines would not compare.
 
-    An interrupted run goes on with --resume; --write makes the report of what there is by then.
+    An interrupted run goes on with --resume; --write makes the report of what there is by then. The report may be
+    measured in pieces (``flowlex reproduce gpu-users -o DIR``): what DIR holds of other experiments stays and is in it.
 
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
     """
@@ -58,7 +61,7 @@ def reproduce(
         console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
         return
     if write:
-        _show(output, found, _held(output), quick=quick)
+        _show(output, found, _held(output, quick), quick=quick)
         return
     check_scheduler(scheduler, jobs)
     sweep = sweep and not quick
@@ -80,29 +83,38 @@ def reproduce(
     except KeyboardInterrupt:
         note("interrupted; go on with --resume")
         raise typer.Exit(130) from None
-    good = [item.record for item in finished if item.record["status"] == "measured"]
+    good = sum(item.record["status"] == "measured" for item in finished)
     if good:
-        _show(output, found, good, quick=quick)
-    raise typer.Exit(0 if len(good) == len(finished) else 1)
+        _show(output, experiments(), _held(output, quick), quick=quick, rows=found)
+    raise typer.Exit(0 if good == len(finished) else 1)
 
 
-def _held(folder: Path) -> list[dict[str, Any]]:
-    """What a folder holds, measured with whatever seeds."""
+def _held(folder: Path, quick: bool) -> list[dict[str, Any]]:
+    """What a folder holds, measured in whatever pieces and with whatever seeds; of the quick report or of the full."""
     try:
-        lines = (folder / "results.jsonl").read_text().splitlines()
-        return [record for record in map(json.loads, lines) if record["status"] == "measured"]
+        lines = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
+        measured = (record for record in lines if record["status"] == "measured")
+        return [record for record in measured if record["options"]["quick"] is quick]
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{folder} holds no measurements ({error})", param_hint="--output") from error
 
 
-def _show(folder: Path, found: Sequence[Experiment], good: Sequence[dict[str, Any]], *, quick: bool) -> None:
-    """Write the report, and print its rows."""
+def _show(
+    folder: Path,
+    found: Sequence[Experiment],
+    good: Sequence[dict[str, Any]],
+    *,
+    quick: bool,
+    rows: Sequence[Experiment] | None = None,
+) -> None:
+    """Write the report, and print its rows (or those of some of its experiments)."""
     results = {each: sorted(_measured(each, good), key=lambda one: (str(one.given), one.seed)) for each in found}
     results = {each: mine for each, mine in results.items() if mine}
     counts = write_report(folder, results, quick=quick)
     lines = [
         (row.experiment.name, row.statement.says, row.statement.theirs, row.ours, row.verdict)
         for each, mine in results.items()
+        if rows is None or each in rows
         for row in rows_of(each, mine)
     ]
     console().print(rows_table(f"{folder / 'report.html'}", ("experiment", "states", "theirs", "ours", ""), lines))

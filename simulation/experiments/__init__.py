@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pkgutil
 from importlib import import_module
 
@@ -18,15 +19,18 @@ def papers() -> tuple[str, ...]:
 
 
 def experiments(*chosen: str) -> tuple[Experiment, ...]:
-    """All experiments of some papers (of all, when none is named).
+    """All experiments of some papers, or some by name (all, when none is named).
 
     Raises
     ------
     InstanceError
-        No such paper.
+        No such paper or experiment.
     """
-    for paper in chosen:
-        if paper not in papers():
-            raise InstanceError(f"no paper is named {paper!r}; one of: {', '.join(papers())}")
-    modules = [import_module(f"{__name__}.{paper}") for paper in chosen or papers()]
-    return tuple(experiment for module in modules for experiment in module.EXPERIMENTS)
+    found = [experiment for paper in papers() for experiment in import_module(f"{__name__}.{paper}").EXPERIMENTS]
+    known = [*papers(), *(each.name for each in found)]
+    for name in chosen:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise InstanceError(f"no paper and no experiment is named {name!r}{hint} Papers: {', '.join(papers())}")
+    return tuple(each for each in found if not chosen or each.paper in chosen or each.name in chosen)

@@ -215,7 +215,10 @@ def test_experiments_have_names_of_their_own_and_belong_to_their_papers():
 
 
 def test_an_unknown_paper_is_named(tmp_path):
-    assert "no paper is named 'gpus'; one of: " in flowlex("reproduce", "gpus", "-o", tmp_path, code=2).stderr
+    assert (
+        "no paper and no experiment is named 'gpus'; did you mean 'gpu-users'? Papers: "
+        in flowlex("reproduce", "gpus", "-o", tmp_path, code=2).stderr
+    )
 
 
 def test_the_report_in_the_documentation_is_of_these_statements():
@@ -240,6 +243,7 @@ def test_the_quick_report_measures_every_statement(tmp_path):
 
 def test_a_report_is_written_of_what_a_folder_holds(tmp_path):
     record = {"name": "load-changes", "status": "measured", "seed": 0, "given": {}, "metrics": {"wild/calm": 3.0}}
+    record["options"] = {"quick": False}
     lines = [record, record | {"seed": 1, "metrics": {"wild/calm": 5.0}}, record | {"status": "error", "seed": 2}]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     flowlex("reproduce", "load_partition", "--write", "-o", tmp_path)
