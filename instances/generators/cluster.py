@@ -45,6 +45,8 @@ def cluster_testbed(
     compute_s_per_gb: _Seconds = 4.0,
     output_share: Annotated[float, Field(gt=0, le=1)] = 0.1,
     shuffled: bool = True,
+    card_gb: str = "",
+    task_gb: str = "",
 ) -> ClusterWorkload:
     """The GPU-assignment paper's testbed over time: 15 nodes of two GPUs in 4 racks, J1-J36 as graphs of tasks.
 
@@ -69,17 +71,25 @@ def cluster_testbed(
         What a task makes, as a part of what it read.
     shuffled
         Jobs in random order, else as listed.
+    card_gb, task_gb
+        GB of the two GPUs of a node, and that the GPU tasks of one job after another need, in turn: ``"10,24"``,
+        ``"8,20,4"``. Both or neither (the paper's tasks all fit its GPUs).
     """
+    if bool(card_gb) != bool(task_gb):
+        raise InstanceError("give card_gb and task_gb both or neither: one is compared with the other")
+    cards, needs = _amounts("card_gb", card_gb), _amounts("task_gb", task_gb)
     nodes = sum(_RACKS)
     if replicas > nodes:
         raise InstanceError(f"replicas={replicas}: the testbed has {nodes} nodes")
     rng = np.random.default_rng(seed)
     racks = [f"rack{rack}" for rack, size in enumerate(_RACKS, 1) for _ in range(size)]
-    cluster = tuple(_gpu_node(f"node{n:02}", rack) for n, rack in enumerate(racks, 1))
+    cluster = tuple(_gpu_node(f"node{n:02}", rack, cards) for n, rack in enumerate(racks, 1))
     maker = _JobMaker(rng, [node.name for node in cluster], replicas, compute_s_per_gb, output_share)
     chosen = _chosen(rng, jobs, count)
     order = rng.permutation(len(chosen)) if shuffled else np.arange(len(chosen))
     made = [maker.job(chosen[k], number, f"user{number % users + 1}") for number, k in enumerate(order.tolist())]
+    if needs:
+        made = [_with_memory(job, needs[number % len(needs)]) for number, job in enumerate(made)]
     return ClusterWorkload(
         name="cluster-testbed",
         disk_mb_per_s=disk_mb_per_s,
@@ -90,9 +100,30 @@ def cluster_testbed(
     )
 
 
-def _gpu_node(name: str, rack: str) -> ClusterNode:
-    gpus = tuple(Place(name=f"{name}.gpu{k}", capacity={"gpu": 1}) for k in (1, 2))
+def _amounts(name: str, text: str) -> list[int]:
+    """Whole numbers between commas."""
+    try:
+        found = [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        found = [0]
+    if any(amount < 1 for amount in found):
+        raise InstanceError(f"{name}={text!r}: give whole numbers of GB from 1 on between commas, such as '10,24'")
+    return found
+
+
+def _gpu_node(name: str, rack: str, cards: Sequence[int] = ()) -> ClusterNode:
+    memory = [{"gpu_gb": cards[k % len(cards)]} if cards else {} for k in range(2)]
+    gpus = tuple(Place(name=f"{name}.gpu{k}", capacity={"gpu": 1, **more}) for k, more in enumerate(memory, 1))
     return ClusterNode(name=name, rack=rack, places=(*gpus, Place(name=f"{name}.cores", capacity={"core": 16})))
+
+
+def _with_memory(job: ClusterJob, gb: int) -> ClusterJob:
+    """The job, its GPU tasks with a need of memory."""
+    tasks = [
+        task.model_copy(update={"demand": {**task.demand, "gpu_gb": gb}}) if "gpu" in task.demand else task
+        for task in job.tasks
+    ]
+    return job.model_copy(update={"tasks": tuple(tasks)})
 
 
 def _chosen(rng: np.random.Generator, names: str, count: int) -> list[PaperJob]:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -156,9 +157,15 @@ def _live(who: str, machines: int, events: int, seed: int) -> dict[str, float]:
         if isinstance(event, ev.Step):
             seconds.append(since)
             since = 0.0
-    per_mb = 1024.0 if sys.platform == "linux" else 1024.0**2
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mb
-    return {"start_s": seconds[0] if seconds else 0.0, "steps_s": sum(seconds[1:]), "peak_mb": peak}
+    return {"start_s": seconds[0] if seconds else 0.0, "steps_s": sum(seconds[1:]), "peak_mb": _peak_mb()}
+
+
+def _peak_mb() -> float:
+    """Most memory that this process has had; on Linux not by ``getrusage``, which counts that of its parent too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return float(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0**2
 
 
 if __name__ == "__main__":

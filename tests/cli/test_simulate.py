@@ -30,7 +30,8 @@ SCENARIO = {
 
 
 def flowlex(*arguments: object, code: int = 0) -> Result:
-    done = CliRunner().invoke(app, list(map(str, arguments)))
+    """The command line in this process; what runs for long runs in workers anyhow."""
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, done.output
     return done
 

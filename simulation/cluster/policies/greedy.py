@@ -58,7 +58,12 @@ class Greedy(Policy):
         self, state: State, job: LiveJob, wanting: dict[LiveTask, list[float]], free: list[LivePlace], held: int
     ) -> tuple[LiveTask, LivePlace] | None:
         """The job's cheapest pair of task and free GPU; the first of equals."""
-        pairs = ((seconds[place.node.number], task, place) for task, seconds in wanting.items() for place in free)
+        pairs = (
+            (seconds[place.node.number], task, place)
+            for task, seconds in wanting.items()
+            for place in free
+            if place.fits(task)
+        )
         best = min(pairs, key=lambda pair: pair[0], default=None)
         return None if best is None else best[1:]
 
@@ -136,7 +141,7 @@ class Delay(Greedy):
             limit = levels[min(allowed, len(levels) - 1)] if allowed < 2 else levels[-1]
             for place in free:
                 cost = seconds[place.node.number]
-                if cost <= limit and (best is None or cost < best[0]):
+                if cost <= limit and (best is None or cost < best[0]) and place.fits(task):
                     best = (cost, task, place)
         if best is None:
             if job.name not in self._asked:

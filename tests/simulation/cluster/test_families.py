@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from flowlex import generate
+from flowlex.instances.base import InstanceError
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place
 from flowlex.instances.scenario import PolicyChoice
 from flowlex.models.allocation.model import Allocation
@@ -209,3 +211,27 @@ def test_an_uncertified_answer_says_so_and_can_still_be_judged():
     assert "not certified" in solution._repr_html_()
     assert verify(solution.to_dict(), instance).ok
     assert "not certified" not in model.solve("highs").message
+
+
+@pytest.mark.parametrize("name", ["FSP", "FS", "FSU", "GSP", "GSD"])
+def test_tasks_run_on_cards_with_memory_enough(name):
+    work = generate("cluster-testbed", seed=4, jobs="J1,J9,J37", card_gb="10,24", task_gb="8,20,4")
+    log = simulate_cluster(work, made(name), round_s=5.0)
+    needs = {task.name: task.demand.get("gpu_gb", 0) for task in work.tasks}
+    has = {place.name: place.capacity.get("gpu_gb", 0) for place in work.places}
+    placed = [(needs[record["task"]], has[record["place"]]) for record in log.of("start")]
+    assert all(need <= gb for need, gb in placed) and {20, 8, 4} <= {need for need, _ in placed}
+    assert len({record["task"] for record in log.of("end")}) == len(needs)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"card_gb": "10"}, "give card_gb and task_gb both or neither"),
+        ({"card_gb": "10,x", "task_gb": "5"}, "card_gb='10,x': give whole numbers of GB from 1 on between commas"),
+        ({"card_gb": "10", "task_gb": "11"}, "needs 1 gpu, 11 gpu_gb; no place has as much"),
+    ],
+)
+def test_memory_that_cannot_be_is_named(given, says):
+    with pytest.raises(InstanceError, match=re.escape(says)):
+        generate("cluster-testbed", count=1, **given)

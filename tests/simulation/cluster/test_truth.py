@@ -67,8 +67,8 @@ def erlang_c(servers: int, load: float) -> float:
 )
 def test_waits_are_those_of_queueing_theory(servers, load, service, wait_s):
     waits = []
-    for seed in range(8):
-        queue = generate("cluster-queue", seed=seed, servers=servers, load=load, service=service, tasks=900)
+    for seed in range(6):
+        queue = generate("cluster-queue", seed=seed, servers=servers, load=load, service=service, tasks=600)
         waits.append(figures(simulate_cluster(queue, made("FIFO")))["wait_s"])
     ours = Estimate.of(waits)
     assert ours.low <= wait_s <= ours.high
@@ -175,7 +175,7 @@ def test_failing_tasks_are_tried_again_and_given_up_at_last():
 
 
 # Rates -------------------------------------------------------------------------------------------------------------
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_rates_are_max_min_by_definition(data):
     resources = data.draw(st.integers(1, 6))
@@ -241,7 +241,7 @@ def scenarios() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "resource"), scenarios())
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 10_000), round_s=st.sampled_from([0.0, 3.0]), think=st.sampled_from([0.0, 0.7]))
 def test_every_policy_on_random_scenarios(name, resource, seed, round_s, think):
     work = generate("cluster-random", seed=seed, outages=0.4, resource=resource)
