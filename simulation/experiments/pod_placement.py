@@ -44,12 +44,13 @@ def convergence(
     seed: int, quick: bool, *, generator: str = "pods-scale", populations: tuple[int, ...] = (10, 40, 100)
 ) -> Mapping[str, float]:
     """The genetic algorithm on the way to the proven optimum: the same pods, several populations."""
-    sizes = {"pods-scale": {"nodes": 4, "pods": 16}, "kubeflow-testbed": {"pods": 12}}[generator]
+    scale = {"nodes": 3, "pods": 10} if quick else {"nodes": 4, "pods": 16}
+    sizes = {"pods-scale": scale, "kubeflow-testbed": {"pods": 12}}[generator]
     instance = cast(PodInstance, generate(generator, seed=seed, **sizes))
     cluster, bound = _best(instance)
     best, numbers = deviation(cluster.loads), dict[str, float]()
     for population in populations:
-        settings = GeneticSettings(population=population, attempts=500 if quick else 4_000)
+        settings = GeneticSettings(population=population, attempts=200 if quick else 4_000)
         found = genetic(instance, np.asarray(cluster.node) >= 0, seed=seed, settings=settings)
         if found.cluster is None:  # no feasible chromosome was met
             continue
