@@ -36,7 +36,7 @@ class Effort:
     per_pod: int = 3_000
     least: int = 20_000
     most: int = 10_000_000
-    bounding: int = 60
+    bounding: int = 120
     longest: int = 200_000_000
     intervals: int = 300
     retries: int = 12
