@@ -22,6 +22,9 @@ from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
 __all__ = ["Kept", "Plan", "Ports", "Search", "SearchState", "Trail"]
 
+#: Part of the time that linear programs leave to integer ones.
+_TO_ROUND = 0.1
+
 #: Which egress and which ingress ports, (M,) bool each.
 Ports: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
@@ -152,6 +155,8 @@ class SearchState:
             options = replace(options, algorithm="simplex")
         if self.deadline is not None:
             left = self.deadline - time.perf_counter()
+            if not program.is_mip:  # leave time to make the last answer whole
+                left -= _TO_ROUND * (self.search.options.time_limit_s or 0.0)
             if left <= 0.01:
                 return Outcome(Status.TIME_LIMIT, self.search.engine, message="time ran out")
             options = replace(options, time_limit_s=left)
@@ -181,6 +186,8 @@ class SearchState:
         """Put everything together."""
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
+        if not self.status.has_answer:
+            message = "time ran out before there was a schedule in whole units; raise time_limit_s"
         return Plan(
             self.status,
             self.blocks,
