@@ -94,8 +94,8 @@ class FlowScheduler(Intake):
         self._engine: EngineChoice = engine
         if tied := (*cluster.gangs, *cluster.spreads, *cluster.affinities):
             raise EventError(
-                f"{tied[0].says}: the live scheduler knows no rules that tie tasks; solve the cluster as an instance "
-                "(flowlex solve, model_for), or leave the rule out"
+                f"{tied[0].says}: this live scheduler knows no rules that tie tasks; use TiedScheduler "
+                "(flowlex.models.flow.live.tied)"
             )
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = _lasting(goals)

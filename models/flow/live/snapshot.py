@@ -34,6 +34,7 @@ from flowlex.models.flow.live.known import LiveJob, LiveTask
 from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.parts import GroupNode, JobBounds, JobNode, MachineNode, Owner, TaskNode
 from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.live.tied import TiedScheduler
 
 __all__ = ["load_scheduler", "save_scheduler"]
 
@@ -49,6 +50,8 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
         The scheduler runs on an engine without a tree to save.
     """
     state = scheduler.state
+    if isinstance(scheduler, TiedScheduler):
+        raise ModelError("a scheduler with rules that tie tasks has no state file; save its instance() instead")
     if not isinstance(state.session, NetworkSession | PhasedSession):
         raise ModelError("only the state of the engine 'paths' can be saved; use engine='paths'")
     arrays: dict[str, Any] = dict(state.session.state())

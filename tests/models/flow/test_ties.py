@@ -115,7 +115,7 @@ def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
 
 
 def test_the_live_scheduler_refuses_rules():
-    with pytest.raises(EventError, match="gang 'g': the live scheduler knows no rules that tie tasks; solve"):
+    with pytest.raises(EventError, match="gang 'g': this live scheduler knows no rules that tie tasks; use TiedSched"):
         FlowScheduler(cluster(gangs=[{"name": "g", "jobs": ["j1"]}]))
 
 
