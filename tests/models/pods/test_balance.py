@@ -284,6 +284,8 @@ def test_few_nodes_are_proven_by_trying_what_prices_leave_open(measure: Any) -> 
     assert solution.status is Status.OPTIMAL and solution.certificate.claim == "optimal"
     document = json.loads(json.dumps(solution.to_dict()))
     finest = solution.objective
+    loose = verify({**document, "bound": 0.99 * finest}, instance)
+    assert "an optimum meets its bound" in {check.name for check in loose.checks if not check.ok}
     proof = PlacementProof.model_validate(document["proof"])
     options = document["options"]
     people = Population(instance, options)

@@ -248,6 +248,9 @@ def _judge(claimed: Claimed) -> Finding:
     if document.status == "optimal" and short:
         told = Check("an optimum admits the most", False, len(short), f"level {short[0]} does not")
         return replace(finding, checks=(*finding.checks, told))
+    if document.status == "optimal" and objective - bound > 2 * TOLERANCE:  # the cheapest moves may cost one of them
+        told = Check("an optimum meets its bound", False, objective - bound, f"{bound:.6g} below {objective:.6g}")
+        return replace(finding, checks=(*finding.checks, told))
     return finding
 
 
