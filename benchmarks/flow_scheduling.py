@@ -121,7 +121,8 @@ def ortools(session: NetworkSession) -> tuple[float, int]:
             supply=network.supply,
             capacity=np.minimum(network.upper, total),
         )
-        done = subprocess.run([sys.executable, str(_PEER), str(path), "3"], capture_output=True, text=True, check=False)
+        command = [sys.executable, str(_PEER), str(path), "3"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         raise RuntimeError(f"OR-Tools: {done.stderr.strip().splitlines()[-1:]}")
     answer = json.loads(done.stdout)

@@ -5,6 +5,9 @@ is given: median, 99th percentile and worst of all steps (garbage collection inc
 arrays to flows on the network as it stands; where stages are solved one after the other, the sum over their networks.
 The optima must be equal. A shock is one step after many changes at once. ``busy``: processes that wanted a core, per
 core, while it ran.
+
+Every shape ends after its steps or `_MOST_S` seconds of them, whichever comes first (``steps`` says how many there
+were), so that all of it takes about six minutes on a quiet machine, and fifteen at most.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from flowlex.models.flow.goals import Continuity, FairShares
 __all__ = ["tables"]
 
 Row = dict[str, object]
+#: Seconds of steps after which a shape ends.
+_MOST_S = 60.0
 
 
 def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
@@ -34,16 +39,16 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
     shapes: list[tuple[str, dict[str, int], dict[str, Any], int]] = [
         ("spare", spare, {}, 20 * steps),  # the 2000 steps of a percentile that counts for something
         ("nearly full", {"machines": machines, "tasks": machines * 285 // 100}, {}, 20 * steps),
-        ("overfull", overfull, {}, 2 * steps),
-        ("FairShares, spare", spare, {"goals": shared}, steps),
+        ("overfull", overfull, {}, 20 * steps),
+        ("FairShares, spare", spare, {"goals": shared}, 20 * steps),
         (
             "FairShares, overfull",
             {"machines": machines, "tasks": machines * 104 // 100, "slots": 1},
             {"goals": shared},
-            20,
+            20 * steps,
         ),
-        ("phases", spare, {"method": "phases", "lexicographic": True}, steps // 4 + 1),
-        ("lexicographic", spare, {"lexicographic": True}, steps // 4 + 1),
+        ("phases", spare, {"method": "phases", "lexicographic": True}, 20 * steps),
+        ("lexicographic", spare, {"lexicographic": True}, 20 * steps),
     ]
     rows = [_shape(*shape) for shape in shapes]
     title = f"{machines:,} machines".replace(",", " ")
@@ -70,12 +75,14 @@ def _shape(name: str, sizes: dict[str, int], options: dict[str, Any], steps: int
     life = Life.of(flow_scale(seed=1, **sizes), **options)
     life.scheduler.step()
     life.step(10)
-    seconds = [life.step(100) for _ in range(steps)]
+    seconds, ends = [], time.monotonic() + _MOST_S
+    while len(seconds) < steps and time.monotonic() < ends:
+        seconds.append(life.step(100))
     peer, stages = _peer(life)
     ms = 1e3 * np.array([s["total"] - s["check"] for s in seconds])
     return {
         "shape": name,
-        "steps": steps,
+        "steps": len(seconds),
         "stages": stages,
         "median ms": round(float(np.median(ms)), 2),
         "p99": round(float(np.percentile(ms, 99)), 2),

@@ -12,7 +12,7 @@ import numpy as np
 
 from flowlex.instances.generators.flow import flow_scale
 
-from .flow_scheduling import _Life
+from .flow_scheduling import Life
 
 __all__ = ["tables"]
 
@@ -31,7 +31,7 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
 
 def _rows(machines: int, load: float, steps: dict[int, int]) -> list[Row]:
     instance = flow_scale(seed=0, machines=machines, tasks=int(2 * load * machines))
-    lives = {engine: _Life.of(instance, engine=engine) for engine in ("paths", "scaling", "highs")}
+    lives = {engine: Life.of(instance, engine=engine) for engine in ("paths", "scaling", "highs")}
     first = {engine: life.step(1)["total"] for engine, life in lives.items()}
     rows: list[Row] = [{"events": "first step", **_shown({e: [s] for e, s in first.items()})}]
     for events, count in steps.items():

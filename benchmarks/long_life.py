@@ -15,7 +15,7 @@ import numpy as np
 from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
-from .flow_scheduling import _GOALS, _OPTIONS, _Life
+from .flow_scheduling import Life
 
 __all__ = ["tables"]
 
@@ -32,8 +32,8 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
 
 def _life(events: int, machines: int) -> list[Row]:
     instance = flow_scale(seed=0, machines=machines, tasks=2 * machines)
-    scheduler = FlowScheduler(instance, _GOALS, **_OPTIONS)
-    life = _Life(instance, scheduler, np.random.default_rng(1), [task.name for task in instance.tasks])
+    life = Life.of(instance)
+    scheduler = life.scheduler
     life.step(_STEP)
     rows, steps, done, ms = [_row(scheduler, 0, [0.0])], events // _STEP, 0, []
     started = time.process_time()
