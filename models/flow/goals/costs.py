@@ -6,7 +6,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 
 from flowlex.instances.exact import rational
@@ -214,6 +214,10 @@ class Continuity(Goal):
         """Base and rate."""
         return (self.base, "base of Continuity"), (self.rate, "rate of Continuity")
 
+    def credit(self, elapsed_s: float, scale: Scale) -> int:
+        """What a task forfeits by moving or stopping after so many seconds."""
+        return _credit_at(self, self.age(elapsed_s), scale)
+
     def _credit(self, age: int, scale: Scale) -> int:
         base, rate = (scale.units(value, what) for value, what in self.real_costs())
         return (base + rate * age) * self.weight
@@ -226,4 +230,9 @@ class Continuity(Goal):
         """Minus the credit for staying."""
         if machine is None or task.machine != machine:
             return 0
-        return -self._credit(self.age(task.elapsed_s), scale)
+        return -self.credit(task.elapsed_s, scale)
+
+
+@lru_cache(maxsize=2**10)
+def _credit_at(goal: Continuity, age: int, scale: Scale) -> int:
+    return goal._credit(age, scale)

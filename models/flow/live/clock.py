@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, nextafter
 
@@ -13,6 +14,7 @@ from flowlex.models.flow.goals.costs import Continuity
 __all__ = ["Clock", "elapsed_s"]
 
 
+@lru_cache(maxsize=2**10)  # many tasks start, and grow older, at the same time
 def elapsed_s(started_s: float, now_s: float) -> float:
     """Seconds between two times, exact in the decimals they are written in: 128.2 is 60 s after 68.2."""
     return float(rational(now_s) - rational(started_s))

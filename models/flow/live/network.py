@@ -165,6 +165,15 @@ class LiveNetwork(Books):
         if wait_cost != task.wait_cost:
             self._set_wait(task, wait_cost)
 
+    def cheapen(self, name: str, target: Target, less: int) -> None:
+        """Lower the cost of one arc of a task, if it has it."""
+        task = self.tasks[name]
+        if target in task.arcs:
+            slot, cost = task.arcs[target]
+            head = self.machines[target].node if isinstance(target, str) else self.groups[target].node
+            self.session.change_arc(slot, task.node, head, 1, cost - less)
+            task.arcs[target] = slot, cost - less
+
     def remove_task(self, name: str) -> None:
         """Take a task out, wherever it is."""
         task = self.tasks.pop(name)

@@ -13,7 +13,7 @@ from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.known import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.shares import JobClaims, live_claims
-from flowlex.models.flow.offers import Rules, StageWeights, mentioned_machines
+from flowlex.models.flow.offers import Rules, StageWeights, mentioned_machines, single_file
 from flowlex.models.flow.order import TOP_CLASS, StrictOrder
 from flowlex.models.flow.preemption import left
 
@@ -106,6 +106,15 @@ class PricedState:
         self.network.reprice(task.task.name, offers, wait)
         if not placed:
             self._mention(task.task.name, task)
+
+    def grow_older(self, task: LiveTask) -> None:
+        """Give a running task the credit of its age; whatever else it costs stays as it is."""
+        before = self.rules.credit_of(task)
+        task.elapsed_s = elapsed_s(task.started_s, self.now_s)
+        more = self.rules.credit_of(task) - before
+        if more and task.machine is not None:
+            target = single_file(task.machine, task.apart) if task.apart else task.machine
+            self.network.cheapen(task.task.name, target, more)
 
     def passes(self, job: LiveJob) -> int:
         """Held tasks of a job that may stop now."""

@@ -180,7 +180,7 @@ class FlowScheduler(Intake):
                 raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
             state.now_s = now_s
         for name in state.clock.due(state.now_s):
-            state.reprice(state.tasks[name], placed=True)
+            state.grow_older(state.tasks[name])
         state.hold()
         state.update_bounds()
         state.open_gates()
