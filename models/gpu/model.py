@@ -237,12 +237,14 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         placement = Placement(view, self.costs, leaf.gpu)
         waiting = 0 if leaf.plan.shares is None else int(np.count_nonzero(leaf.gpu < 0))
         objective = plain(placement.exact_transfer_s + waiting * self.costs.waiting_s)
+        least = run.least_cost(self.rounds.ties)
+        bound = objective if run.proven else None if least is None else plain(least * self.costs.unit_s)
         values = {"transfer": objective, "stops": len(placement.preempted), "waiting": len(placement.waiting)}
         stated = {
             "status": Status.OPTIMAL if run.proven else Status.FEASIBLE,
             "objective": objective,
-            "bound": objective if run.proven else None,
-            "gap": 0.0 if run.proven else None,
+            "bound": bound,
+            "gap": None if bound is None else float((objective - bound) / max(1, abs(objective))),
             "stages": {name: values[name] for name in self.stages} if len(self.stages) > 1 else {},
         }
         return GpuSolution(
@@ -250,7 +252,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             duals=self._duals(leaf),
             placement=placement,
             round=self.round,
-            proof=proof_of(run, self.costs, self.rounds.ties) if run.proven else {},
+            proof=proof_of(run, self.costs, self.rounds.ties) if bound is not None else {},
         )
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:

@@ -17,7 +17,7 @@ from flowlex.models.gpu.compact import build_compact
 from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.network import AssignmentNetwork, build_paper
 from flowlex.models.gpu.round import Policy, Round, plan_round
-from flowlex.models.gpu.search import GpuRun, Leaf, search
+from flowlex.models.gpu.search import GpuRun, Leaf, Node, search
 from flowlex.models.gpu.ties import Ties
 from flowlex.models.incumbents import offer
 
@@ -92,8 +92,8 @@ class Rounds:
                 return outcome
             return self.leaf_of(plan, built, outcome, stopped)
 
-        def seen(leaf: Leaf) -> None:
-            offer(options, lambda: GpuRun(leaf.outcome, leaf))
+        def seen(leaf: Leaf, tree: Node) -> None:
+            offer(options, lambda: GpuRun(leaf.outcome, leaf, tree))
 
         best, node, proven = search(solve_round, len(root.view.task_job), seen)
         if isinstance(best, Outcome):

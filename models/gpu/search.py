@@ -11,7 +11,7 @@ are free.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from flowlex.formulations.outcome import Outcome
 from flowlex.models.base import Run
 from flowlex.models.gpu.network import AssignmentNetwork
 from flowlex.models.gpu.round import Round
+from flowlex.models.gpu.ties import Ties
 
 __all__ = ["GpuRun", "Leaf", "Node", "search"]
 
@@ -66,6 +67,13 @@ class Node:
     task: int | None = None
     parts: tuple[Node, ...] = field(default=())
 
+    def leaves(self) -> Iterator[Leaf]:
+        """The leaves below."""
+        if self.task is None:
+            yield from () if self.leaf is None else (self.leaf,)
+        for part in self.parts:
+            yield from part.leaves()
+
 
 @dataclass(frozen=True)
 class GpuRun(Run):
@@ -75,13 +83,24 @@ class GpuRun(Run):
     root: Node | None = None
     proven: bool = False
 
+    def least_cost(self, ties: Ties) -> int | None:
+        """No answer as fair as the best one costs less (in units of cost); None where one may be fairer."""
+        if self.leaf is None or self.root is None:
+            return None
+        values = [leaf.value for leaf in self.root.leaves()]
+        fairness = self.leaf.value[0]
+        if min(values)[0] < fairness:
+            return None
+        least = min(cost for fair, cost in [*values, self.leaf.value] if fair == fairness)
+        return -(-least // (ties.factor // ties.base))
+
 
 def search(
-    solve_round: SolveRound, tasks: int, seen: Callable[[Leaf], None]
+    solve_round: SolveRound, tasks: int, seen: Callable[[Leaf, Node], None]
 ) -> tuple[Leaf | Outcome, Node | None, bool]:
     """Best leaf, search tree, and whether it is proven best; an outcome when the first round has no answer.
 
-    ``seen`` is told of every better answer that keeps the rule.
+    ``seen`` is told of every better answer that keeps the rule, and of the search so far.
     """
     nobody = np.zeros(tasks, bool)
     first = solve_round(nobody, nobody)
@@ -101,7 +120,7 @@ def search(
             return near, root, True
         if isinstance(near, Leaf) and (best is None or near.value < best.value):
             best = near
-            seen(best)
+            seen(best, root)
         if work > MOST_ARCS or isinstance(near, Outcome):
             return best or near, root, False
         work += leaf.built.shape.arc_count

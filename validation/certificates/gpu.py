@@ -63,6 +63,10 @@ def _judge(claimed: Claimed) -> Finding:
         checks.append(check_duals(cluster, costs, document.duals, policy, transfer))
     figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read(level), transfer)}
     figures["stages"] = _stages(cluster, policy, priced, objective)
+    if document.status == "feasible" and document.bound is not None and claimed.proof.search is not None:
+        bound = Fraction(rational(document.bound))
+        proof = SearchProof(cluster, costs, claimed.proof, policy, objective, priced, bound)
+        return Finding("bounded", (*checks, *proof.checks()), objective, bound, **figures)
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, **figures)
     if claimed.proof.search is None:

@@ -19,6 +19,7 @@ A leaf is done when its cuts show that it is less fair, or its prices that it is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -51,7 +52,10 @@ class GpuProof(Strict):
 
 @dataclass(eq=False)
 class SearchProof:
-    """The search tree against the answer; ``priced`` where tasks may wait at a price."""
+    """The search tree against the answer; ``priced`` where tasks may wait at a price.
+
+    With a ``bound`` it need only show that nothing is fairer, and nothing as fair costs less than that.
+    """
 
     cluster: Cluster
     costs: Costs
@@ -59,6 +63,7 @@ class SearchProof:
     policy: str
     objective: Fraction
     priced: bool
+    bound: Fraction | None = None
 
     def checks(self) -> list[Check]:
         cluster, proof, running = self.cluster, self.proof, self.cluster.own >= 0
@@ -97,11 +102,16 @@ class SearchProof:
         # An answer with a lesser objective, or the same and a better score, would cost no more than this.
         better = min(proof.factor, proof.base * (score + 1) * self.price_unit)
         self.limit: int = proof.factor * int(self.objective / common) - better
+        if self.bound is not None:  # costs are whole: what exceeds the unit before the bound reaches it
+            self.limit = math.floor(proof.factor * (self.bound / common - 1))
         self.leaves = 0
         nobody = np.zeros(len(cluster.names), bool)
         failed = self._node(proof.search, running if self.policy != "FSP" else nobody, nobody)
         said = failed or self._said()
-        return [*checks, Check("nothing is fairer, moves less or stops less", not failed, detail=said)]
+        name = "nothing is fairer, moves less or stops less"
+        if self.bound is not None:
+            name = "nothing is fairer, or as fair and below the bound"
+        return [*checks, Check(name, not failed, detail=said)]
 
     def _said(self) -> str:
         return f"{self.leaves} part{'s' if self.leaves > 1 else ''} of the search"

@@ -338,3 +338,25 @@ def test_the_model_shows_itself() -> None:
     assert repr(model) == "<GpuAssignment of gpu-assignment 'gpu-figure4'>"
     compiled = model.compile()
     assert len(compiled.variables()) == model.formulation.arc_count
+
+
+@pytest.mark.parametrize("seed", [37, 44, 51])
+def test_a_search_that_ends_at_its_cap_leaves_a_proven_bound(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance: Any = generate("gpu-random", seed=seed)
+    best = GpuAssignment(instance).solve("network")
+    monkeypatch.setattr("flowlex.models.gpu.search.MOST_ARCS", 0)
+    met: list[Any] = []
+    capped = GpuAssignment(instance).solve("network", report=met.append)
+    for answer in (capped, *met):
+        document = answer.to_dict()
+        if answer.status == "optimal":  # found at once
+            continue
+        certificate = verify(document, instance)
+        fair = sorted(answer.placement.running_by_job.tolist()) == sorted(best.placement.running_by_job.tolist())
+        assert certificate.ok and certificate.claim == ("feasible" if answer.bound is None else "bounded")
+        if answer.bound is not None:
+            assert fair and answer.bound <= best.objective <= answer.objective
+            above = float(best.objective) + 1
+            false = {**document, "bound": above, "gap": abs(answer.objective - above) / max(1, answer.objective)}
+            assert not verify({**false, "certificate": None}, instance).ok
+    assert capped.status == "optimal" or met
