@@ -68,8 +68,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     ),
     "groups mixed up": (
         "network",
-        "return cls(group.reshape(-1), holds, items)",
-        "return cls(group.reshape(-1)[::-1], holds, items)",
+        "return cls(group.reshape(-1), first, holds, items)",
+        "return cls(group.reshape(-1)[::-1], first, holds, items)",
     ),
     "items counted by block": (
         "network",

@@ -25,7 +25,7 @@ OURS = [method for method in METHODS if method not in ("cmr", "full", "eulerian"
 
 @pytest.mark.parametrize("method", OURS)
 @given(matrix=MATRICES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_method_agrees_with_all_determinants(method: str, matrix: np.ndarray) -> None:
     verdict = check(matrix, method=method)
     if verdict.answer is Answer.UNDECIDED:
@@ -57,7 +57,7 @@ def test_dense_ternary_matrices_are_refuted_by_every_refuter() -> None:
 
 
 @given(matrix=MATRICES, seed=st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_answer_is_kept_by_transposing_negating_permuting_and_pivoting(matrix: np.ndarray, seed: int) -> None:
     generator = np.random.default_rng(seed)
     tu = check(matrix).is_tu
@@ -74,7 +74,7 @@ def test_answer_is_kept_by_transposing_negating_permuting_and_pivoting(matrix: n
 
 
 @given(matrix=MATRICES, seed=st.integers(0, 2**31))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_deleting_keeps_tu(matrix: np.ndarray, seed: int) -> None:
     if not check(matrix).is_tu or min(matrix.shape) < 2:
         return
