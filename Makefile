@@ -30,8 +30,22 @@ demo-telemetry: $(VENV)/stamp-telemetry
 	rm -rf demo-output/telemetry
 	$(BIN)/flowlex telemetry demo -o demo-output/telemetry
 
+pytest := $(BIN)/python -m pytest -n auto --dist worksteal
+coverage_of = @for room in $(1); do \
+  printf '%-14s %3s %%\n' $$room "$$($(BIN)/python -m coverage report --include="$$room/*" --format=total)"; done
+
+# With COVERAGE=1 the rooms whose tests stay in one process are measured, as CI does; `make coverage` measures all, slowly.
+inner := formulations instances models simulation validation
+
 test: $(VENV)/stamp-$(test_extras)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+ifdef COVERAGE
+	$(pytest) --durations=25 --cov --cov-report= $(addprefix tests/,$(inner))
+	$(pytest) --durations=25 $(addprefix --ignore=tests/,$(inner))
+	NUMBA_DISABLE_JIT=1 $(pytest) --cov --cov-append --cov-report= -m 'loops and not slow' $(addprefix tests/,$(inner))
+	$(call coverage_of,$(inner))
+else
+	$(pytest)
+endif
 
 # What the default run leaves out: slow tests, and random cases drawn anew, twenty times as many.
 test-slow: $(VENV)/stamp-$(test_extras)
@@ -43,11 +57,9 @@ test-slow: $(VENV)/stamp-$(test_extras)
 rooms := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard src/flowlex/*/))))
 
 coverage: $(VENV)/stamp-$(test_extras)
-	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report= --durations=40
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-append --cov-report= -m 'loops and not slow'
-	@for room in $(rooms); do \
-	  printf '%-14s %3s %%\n' $$room "$$($(BIN)/python -m coverage report --include="$$room/*" --format=total)"; \
-	done
+	$(pytest) --cov --cov-report= --durations=40
+	NUMBA_DISABLE_JIT=1 $(pytest) --cov --cov-append --cov-report= -m 'loops and not slow'
+	$(call coverage_of,$(rooms))
 
 # Four checks that need nothing of each other: `make -j2 lint` runs them side by side.
 lint: lint-style lint-mypy lint-pyright lint-imports

@@ -252,7 +252,7 @@ class _Run:
         from distributed import KilledWorker
 
         parcel, before = self.away[future]
-        if result is None and future.status in ("pending", "finished"):  # its worker died after the end: done again
+        if result is None and future.status in ("pending", "lost", "finished"):  # its worker died after the end: again
             future.add_done_callback(self.news.put)
             return
         del self.away[future]

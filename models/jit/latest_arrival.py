@@ -25,12 +25,15 @@ With either rule a transfer with a deadline of its own keeps it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.jit import JitInstance
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["LatestArrival", "Rule", "latest_arrival_times"]
 
@@ -64,6 +67,12 @@ class LatestArrival:
         """(F,) latest arrival as absolute time."""
         arrays = self.instance.arrays
         return np.asarray(arrays.arrival_s[arrays.job] + self.offset_s)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per transfer, see `to_columns`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_columns())
 
     def to_columns(self) -> dict[str, Any]:
         """One row per transfer: job, what it feeds, size, earliest start, latest arrival."""

@@ -38,7 +38,7 @@ def test_a_false_file_is_refused_with_its_figures() -> None:
 def test_schedules_are_verified_too() -> None:
     folder = DOCUMENTS.parent / "flow-scheduling"
     code, said, _ = run(folder, folder)
-    assert (code, said.strip().split(": ")[1:]) == (0, ["optimal", "proven exactly, 21 checks"])
+    assert (code, said.strip().split(": ")[1:]) == (0, ["optimal", "proven exactly, 22 checks"])
     code, said, _ = run(folder / "refused", folder)
     assert (code, said.splitlines()[-1]) == (1, "0 proven, 22 refused, 0 unreadable")
 

@@ -133,7 +133,6 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "dearer GPUs": lambda d: d["proof"]["steps"][0]["prices"].update(gpus={"k80": 1.0, "p100": 1.0, "v100": 1.0}),
     "no prices": lambda d: d["proof"]["steps"][0].update(prices={}),
     "a share larger": lambda d: d["answer"]["shares"][0].update(fraction=2.0),
-    "one part said": lambda d: d["options"].update(parts=1),
     "a policy that has no parts": lambda d: d["options"].update(policy="finish_time"),
 }
 

@@ -59,7 +59,10 @@ def step(live: FlowScheduler) -> None:
                 assert "forbidden" not in lies
 
 
-@pytest.mark.parametrize(("machines", "racks"), [(4, 2), (6, 1), (40, 1), (70, 35)])
+@pytest.mark.parametrize(
+    ("machines", "racks"),
+    [(4, 2), (40, 1), pytest.param(6, 1, marks=pytest.mark.slow), pytest.param(70, 35, marks=pytest.mark.slow)],
+)
 def test_random_lives_equal_an_assignment(machines: int, racks: int, tmp_path) -> None:
     rng = np.random.default_rng(machines)
     cluster = FlowInstance(name="blocks", machines=tuple(machine(k, racks) for k in range(machines)))

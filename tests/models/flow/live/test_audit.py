@@ -11,6 +11,7 @@ from flowlex.models.flow.live.scheduler import EventError
 from flowlex.models.flow.offers import Rules
 from flowlex.validation.certificates import CertificateError
 from flowlex.validation.certificates.contract import verify
+from tests.seeds import seeds
 
 GOALS = {
     "placement": ((Placement(), DataLocality(), Continuity(base=3, rate=1)), {}),
@@ -21,19 +22,19 @@ GOALS = {
 }
 
 
+@pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("name", GOALS)
-def test_random_lives_are_proven_from_the_instance(name: str, flow_life) -> None:
+def test_random_lives_are_proven_from_the_instance(name: str, seed: int, flow_life) -> None:
     goals, options = GOALS[name]
-    for seed in range(3):
-        life = flow_life(seed, goals, **options)
-        for _ in range(6):
-            life.step()
-            solution = life.scheduler.audit()
-            assert solution.certificate.claim == "optimal"
-            assert solution.score == life.scheduler.score() and solution.machine_of == life.scheduler.placements()
-            document, instance = solution.to_dict(), life.scheduler.instance()
-            read = FlowInstance.model_validate(instance.model_dump(mode="json"))
-            assert verify(document, read).claim == "optimal"
+    life = flow_life(seed, goals, **options)
+    for _ in range(6):
+        life.step()
+        solution = life.scheduler.audit()
+        assert solution.certificate.claim == "optimal"
+        assert solution.score == life.scheduler.score() and solution.machine_of == life.scheduler.placements()
+        document, instance = solution.to_dict(), life.scheduler.instance()
+        read = FlowInstance.model_validate(instance.model_dump(mode="json"))
+        assert verify(document, read).claim == "optimal"
 
 
 def test_a_network_that_is_wrong_is_found_out(flow_life, monkeypatch) -> None:

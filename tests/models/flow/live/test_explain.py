@@ -10,6 +10,7 @@ from flowlex import FlowScheduler, FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 from flowlex.models.flow.live.scheduler import EventError
+from tests.seeds import seeds
 
 SETS = {
     "waiting priced": ((Placement(), DataLocality(), LoadSpread()), {"wait_cost": 3}),
@@ -61,7 +62,7 @@ def check_cost(scheduler, why, goals, options):
 
 
 @pytest.mark.parametrize("goals", SETS)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_prices_and_blockers_are_true(seed, goals, flow_life):
     rules, options = SETS[goals]
     life, asked = flow_life(seed, rules, **options), 0

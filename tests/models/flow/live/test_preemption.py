@@ -11,6 +11,7 @@ from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from tests.seeds import seeds
 
 GOALS: dict[str, tuple] = {
     "priorities": ((Priority(), Placement(), DataLocality()), {}),
@@ -22,7 +23,7 @@ GOALS: dict[str, tuple] = {
 
 
 @pytest.mark.parametrize("kind", GOALS)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 12))])
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_lives_with_limits_are_static_optima_and_keep_them(kind, seed, flow_life, tmp_path) -> None:
     goals, options = GOALS[kind]
     life = flow_life(seed, goals, limited=0.7, **options)

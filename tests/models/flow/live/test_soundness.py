@@ -12,6 +12,7 @@ from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Load
 from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from tests.seeds import seeds
 
 
 def machines(*slots: int) -> tuple[Machine, ...]:
@@ -84,7 +85,7 @@ def test_saving_between_changes_and_a_step_harms_nothing(tmp_path) -> None:
     assert first.running == 2
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(k, marks=pytest.mark.slow) for k in range(4, 12))])
+@pytest.mark.parametrize("seed", seeds(2, 12))
 @pytest.mark.parametrize("options", [{}, {"lexicographic": True}, {"scale": 10, "cost_limit": 10**7}])
 def test_lives_saved_at_any_moment_go_on_alike(seed: int, options: dict, tmp_path) -> None:
     rng = np.random.default_rng(seed)
