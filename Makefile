@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-telemetry test test-slow coverage lint lint-style lint-mypy lint-pyright lint-imports format docs bench clean
+.PHONY: demo demo-telemetry test test-slow coverage lint lint-style lint-mypy lint-pyright lint-imports warm format docs bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -76,6 +76,10 @@ lint-pyright: $(VENV)/stamp-$(test_extras)
 
 lint-imports: $(VENV)/stamp-$(test_extras)
 	$(BIN)/lint-imports --no-cache
+
+# Compile all numerical loops now, once, instead of in whichever tests come first, in two processes and measured.
+warm: $(VENV)/stamp-$(test_extras)
+	$(BIN)/flowlex warm-up
 
 format: $(VENV)/stamp-$(test_extras)
 	$(BIN)/ruff check --fix .
