@@ -9,10 +9,10 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.capacities.dominant import dominant_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.offers import Rules
 from flowlex.models.flow.sharing import Claims, Places
-from flowlex.models.flow.vectors.dominant import dominant_bounds
 
 __all__ = ["NO_LIMIT", "Rule", "job_bounds", "places_of", "rule_of"]
 

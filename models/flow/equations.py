@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flowlex.models.base import Equation
-from flowlex.models.flow.bond_program import BOND_EQUATIONS
-from flowlex.models.flow.vectors.equations import VECTOR_EQUATIONS
+from flowlex.models.flow.capacities.equations import VECTOR_EQUATIONS
+from flowlex.models.flow.ties.program import BOND_EQUATIONS
 
 __all__ = ["EQUATIONS"]
 

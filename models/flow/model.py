@@ -9,7 +9,7 @@ exists and is found exactly. Tasks that must run on different machines go throug
 machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
 Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
 `flowlex.models.flow.offers.StageWeights`; so is single file. Where machines have capacities and tasks ask for parts
-of them, the network only proposes and an integer program decides: `flowlex.models.flow.vectors.search`.
+of them, the network only proposes and an integer program decides: `flowlex.models.flow.capacities.search`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
-from flowlex.models.flow.bond_search import Found
-from flowlex.models.flow.bonds import Bonds
+from flowlex.models.flow.capacities.document import proof_of, room_reasons, score_of
+from flowlex.models.flow.capacities.search import Fitted, Packing
 from flowlex.models.flow.equations import EQUATIONS
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.base import Scale
@@ -44,9 +44,9 @@ from flowlex.models.flow.proof import Prices, combined_stages, document_of, dual
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution
 from flowlex.models.flow.stages import flow_score, stage_costs, waiting_levels
-from flowlex.models.flow.tied import Tied, refuse_ties
-from flowlex.models.flow.vectors.document import proof_of, room_reasons, score_of
-from flowlex.models.flow.vectors.search import Fitted, Packing
+from flowlex.models.flow.ties.bonds import Bonds
+from flowlex.models.flow.ties.search import Found
+from flowlex.models.flow.ties.tied import Tied, refuse_ties
 from flowlex.models.incumbents import offer
 
 __all__ = ["FlowScheduling"]

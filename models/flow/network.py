@@ -14,12 +14,12 @@ from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.blocks import Block, base_of
-from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.claims import job_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.layout import Blocks
 from flowlex.models.flow.offers import Rules, StageWeights, single_file
 from flowlex.models.flow.preemption import hold, left
+from flowlex.models.flow.ties.bonds import Bonds
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files", "task_views"]
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.bond_reasons import BondReasons
-from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.goals.base import ClusterView
 from flowlex.models.flow.network import task_views
 from flowlex.models.flow.offers import Rules
+from flowlex.models.flow.ties.bonds import Bonds
+from flowlex.models.flow.ties.reasons import BondReasons
 
 __all__ = ["SHARE_USED", "WORTH_MORE", "waiting_reasons"]
 

@@ -11,10 +11,10 @@ import pytest
 from flowlex import solve
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Queue
 from flowlex.models.base import ModelError
+from flowlex.models.flow.capacities.dominant import dominant_bounds
 from flowlex.models.flow.goals import FairShares, Placement
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.vectors.dominant import dominant_bounds
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.flow.dominant import dominant_shares
 

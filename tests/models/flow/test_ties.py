@@ -10,11 +10,11 @@ from flowlex.formulations import LinearProgram, solve
 from flowlex.formulations.outcome import EngineError
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
-from flowlex.models.flow import bond_search
-from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.goals import FairShares, Priority
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.ties import search
+from flowlex.models.flow.ties.bonds import Bonds
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
 
@@ -121,7 +121,7 @@ def test_the_live_scheduler_refuses_rules():
 
 def test_what_the_tree_leaves_open_is_said(monkeypatch):
     seeds = (3, 5, 8, 13, 17, 21, 29, 41, 48, 60)
-    monkeypatch.setattr(bond_search, "MOST_LEAVES", 1)
+    monkeypatch.setattr(search, "MOST_LEAVES", 1)
     found = [FlowScheduling(tied_cluster(s), goals=GOALS).solve("highs") for s in seeds]
     claims = {(str(s.status), s.certificate.claim) for s in found}
     assert claims == {("optimal", "optimal"), ("feasible", "bounded")}

@@ -13,7 +13,7 @@ import pytest
 from flowlex.instances import generate
 from flowlex.models import solve
 from flowlex.validation.certificates import SolutionError, verify
-from tests.models.flow.vector_cases import cluster
+from tests.models.flow.capacity_cases import cluster
 from tests.validation.certificates.clusters import GOALS, random_cluster
 
 FILES = {

@@ -1,8 +1,8 @@
 """Dominant resource fairness, judged from the instance alone: the filling is gone through again, task by task.
 
 Of all jobs that may have another task, the next is found by comparing ways down the tree of queues where they part: the
-node whose dominant share would be less with its next task goes first (see `flowlex.models.flow.vectors.dominant`, which
-keeps heaps; here every comparison is made anew).
+node whose dominant share would be less with its next task goes first (as in
+`flowlex.models.flow.capacities.dominant`, but that keeps heaps, and here every comparison is made anew).
 """
 
 from __future__ import annotations

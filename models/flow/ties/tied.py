@@ -12,10 +12,10 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
-from flowlex.models.flow.bond_program import BondProgram, bond_program
-from flowlex.models.flow.bond_search import Found, bond_proof, search, stage_program
-from flowlex.models.flow.bonds import Bonds
 from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.ties.bonds import Bonds
+from flowlex.models.flow.ties.program import BondProgram, bond_program
+from flowlex.models.flow.ties.search import Found, bond_proof, search, stage_program
 
 __all__ = ["Tied", "refuse_ties"]
 

@@ -24,9 +24,9 @@ from flowlex.formulations.lexicographic.network import solve_lexicographic
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.bond_program import BondProgram
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.proof import prices_of
+from flowlex.models.flow.proof import document_of, prices_of
+from flowlex.models.flow.ties.program import BondProgram
 
 __all__ = ["MOST_LEAVES", "Found", "bond_proof", "search", "stage_program"]
 
@@ -206,15 +206,10 @@ def _leaf(
         for (name, tag), dual in zip(bonded.limits, leaf.duals[rows].tolist(), strict=True):
             if dual < 0:
                 spread[name][tag] = -dual
-    apart: dict[str, dict[str, int]] = defaultdict(dict)
-    for (rule, m), price in prices.apart.items():
-        apart[rule][instance.machines[m].name] = int(price)
-    fixed = [(bonded.choices[column], value) for column, value in leaf.fixed]
+    fixed, named = [(bonded.choices[column], value) for column, value in leaf.fixed], document_of(instance, prices)
     return {
         "fixed": [[c.kind, c.subject, list(c.tags), value] for c, value in fixed],
         "weights": {name: int(weight) for name, weight in weights.items() if weight},
-        "machine_price": {m.name: int(p) for m, p in zip(instance.machines, prices.machine, strict=True) if p},
-        "job_price": {j.name: int(p) for j, p in zip(instance.jobs, prices.job, strict=True) if p},
-        "apart_price": dict(apart),
+        **{name: named[name] for name in ("machine_price", "job_price", "apart_price")},
         "spread_price": dict(spread),
     }

@@ -8,9 +8,9 @@ import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.vectors.amounts import Amounts
-from flowlex.models.flow.vectors.classes import Places
-from flowlex.models.flow.vectors.program import Program
+from flowlex.models.flow.capacities.amounts import Amounts
+from flowlex.models.flow.capacities.classes import Places
+from flowlex.models.flow.capacities.program import Program
 
 __all__ = ["repaired"]
 

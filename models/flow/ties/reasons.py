@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flowlex.models.flow.bonds import Bonds, Limit, Team
 from flowlex.models.flow.goals.base import ClusterView, TaskView
 from flowlex.models.flow.offers import Rules
+from flowlex.models.flow.ties.bonds import Bonds, Limit, Team
 
 __all__ = ["BondReasons"]
 

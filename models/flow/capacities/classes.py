@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
+from flowlex.models.flow.capacities.amounts import Amounts
 from flowlex.models.flow.goals.base import ClusterView, TaskView
 from flowlex.models.flow.network import task_views
 from flowlex.models.flow.offers import Rules
-from flowlex.models.flow.vectors.amounts import Amounts
 
 __all__ = ["Classes", "Places", "Slots", "places_of"]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import Outcome, Status
-from flowlex.models.flow.vectors.program import Program, Size
+from flowlex.models.flow.capacities.program import Program, Size
 
 __all__ = ["Bound", "Relaxation"]
 

@@ -18,16 +18,16 @@ from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
 from flowlex.models.flow import model as model_module
+from flowlex.models.flow.capacities import document as document_module
+from flowlex.models.flow.capacities import search
+from flowlex.models.flow.capacities.amounts import Amounts
+from flowlex.models.flow.capacities.bound import Bound, Relaxation
+from flowlex.models.flow.capacities.program import Program, Size
 from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.vectors import document as document_module
-from flowlex.models.flow.vectors import search
-from flowlex.models.flow.vectors.amounts import Amounts
-from flowlex.models.flow.vectors.bound import Bound, Relaxation
-from flowlex.models.flow.vectors.program import Program, Size
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.certificate import CertificateError
-from tests.models.flow.vector_cases import best, by_program, cluster, judged, settle
+from tests.models.flow.capacity_cases import best, by_program, cluster, judged, settle
 
 BORG = (Priority(), Placement(), Continuity(base=4, rate=2), LoadSpread())
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.models.flow.vectors.classes import Classes, Places
+from flowlex.models.flow.capacities.classes import Classes, Places
 
 __all__ = ["Costs", "Program", "Size"]
 

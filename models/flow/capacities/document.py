@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from flowlex.models.flow.capacities.bound import Bound
+from flowlex.models.flow.capacities.search import Fitted, Packing
 from flowlex.models.flow.offers import Rules
 from flowlex.models.flow.reasons import WORTH_MORE
 from flowlex.models.flow.solution import Score
-from flowlex.models.flow.vectors.bound import Bound
-from flowlex.models.flow.vectors.search import Fitted, Packing
 
 __all__ = ["NO_ROOM", "TOO_LARGE", "proof_of", "room_reasons", "score_of"]
 

@@ -18,8 +18,8 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.models.flow.blocks import Block
-from flowlex.models.flow.bonds import Bonds, Cell
 from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.ties.bonds import Bonds, Cell
 from flowlex.models.mathematics import Equation
 
 __all__ = ["BOND_EQUATIONS", "BondProgram", "Choice", "bond_program"]
