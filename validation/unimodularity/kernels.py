@@ -149,6 +149,38 @@ def _twins(one, two, ptr, adj, sign, alive, stamp, clock):
 
 
 @njit(cache=True, nogil=True)
+def _absolute(digest):
+    """One key for a line and its negation."""
+    minus = np.uint64(0) - digest
+    return minus if minus < digest else digest
+
+
+@njit(cache=True, nogil=True)
+def _twin_of(line, rows, ptr, adj, sign, alive, degree, digest, table, keys, stamp, clock):
+    """Look a line up in the hash table, and enter it if none like it is there: relation, twin, clock."""
+    key, last = _absolute(digest[line]), len(table) - 1
+    side = np.uint64(1) if line < rows else np.uint64(0)
+    home = np.int64(((key ^ (key >> np.uint64(29))) * np.uint64(2) + side) & np.uint64(last))
+    free = -1
+    for probe in range(64):  # a twin missed beyond that costs size, never truth
+        slot = (home + probe) & last
+        there = table[slot]
+        if there == -1 or (there == line and keys[slot] == key):
+            free = slot if free < 0 or there == line else free
+            break
+        if there == line or not alive[there] or _absolute(digest[there]) != keys[slot]:  # stale
+            free = slot if free < 0 else free
+        elif keys[slot] == key and (there < rows) == (line < rows) and degree[there] == degree[line]:
+            relation = _twins(there, line, ptr, adj, sign, alive, stamp, clock)
+            clock += 1
+            if relation != 0:
+                return relation, there, clock
+    if free >= 0:
+        table[free], keys[free] = line, key
+    return 0, -1, clock
+
+
+@njit(cache=True, nogil=True)
 def reduce_lines(rows, cols, ptr, adj, sign, weight):
     """Remove zero, unit and repeated (up to sign) lines until nothing changes.
 
@@ -163,25 +195,15 @@ def reduce_lines(rows, cols, ptr, adj, sign, weight):
     digest = np.zeros(lines, np.uint64)
     for line in range(lines):
         for e in range(ptr[line], ptr[line + 1]):
-            if sign[e] > 0:
-                digest[line] += weight[adj[e]]
-            else:
-                digest[line] -= weight[adj[e]]
+            digest[line] += weight[adj[e]] if sign[e] > 0 else np.uint64(0) - weight[adj[e]]
     size = 1
     while size < 4 * lines:
         size *= 2
-    table = np.full(size, -1, np.int64)
-    ops = np.empty((lines, 3), np.int64)
-    done = 0
-    queue = np.empty(lines, np.int64)
-    queued = np.ones(lines, np.bool_)
-    for line in range(lines):
-        queue[line] = line
-    head = 0
-    waiting = lines
-    keys = np.zeros(size, np.uint64)
-    stamp = np.zeros(lines, np.int64)
-    clock = 1
+    table, keys = np.full(size, -1, np.int64), np.zeros(size, np.uint64)
+    stamp, clock = np.zeros(lines, np.int64), 1
+    ops, done = np.empty((lines, 3), np.int64), 0
+    queue, queued = np.arange(lines), np.ones(lines, np.bool_)
+    head, waiting = 0, lines
     while waiting:
         line = queue[head % lines]
         head += 1
@@ -189,74 +211,48 @@ def reduce_lines(rows, cols, ptr, adj, sign, weight):
         queued[line] = False
         if not alive[line]:
             continue
-        why = -1
-        other = -1
-        if degree[line] == 0:
-            why = 0
-        elif degree[line] == 1:
-            why = 1
+        why, other = min(degree[line], 2), -1
+        if why == 1:
             for e in range(ptr[line], ptr[line + 1]):
                 if alive[adj[e]]:
                     other = adj[e]
                     break
-        else:
-            key = digest[line]
-            minus = np.uint64(0) - key
-            if minus < key:
-                key = minus
-            side = np.uint64(1) if line < rows else np.uint64(0)
-            home = np.int64(((key ^ (key >> np.uint64(29))) * np.uint64(2) + side) & np.uint64(size - 1))
-            free = -1
-            for probe in range(64):  # a twin missed beyond that costs size, never truth
-                slot = (home + probe) & (size - 1)
-                there = table[slot]
-                if there == -1:
-                    free = slot if free < 0 else free
-                    break
-                if there == line and keys[slot] == key:
-                    free = slot
-                    break
-                stale = True
-                if alive[there] and there != line:
-                    twin = digest[there]
-                    opposite = np.uint64(0) - twin
-                    if opposite < twin:
-                        twin = opposite
-                    stale = twin != keys[slot]
-                if stale:
-                    free = slot if free < 0 else free
-                    continue
-                if keys[slot] != key or (there < rows) != (line < rows) or degree[there] != degree[line]:
-                    continue
-                relation = _twins(there, line, ptr, adj, sign, alive, stamp, clock)
-                clock += 1
-                if relation != 0:
-                    why = 2 if relation > 0 else 3
-                    other = there
-                    break
-            if why < 0 and free >= 0:
-                table[free] = line
-                keys[free] = key
-        if why < 0:
-            continue
-        ops[done, 0] = line
-        ops[done, 1] = why
-        ops[done, 2] = other
+        elif why == 2:
+            relation, other, clock = _twin_of(
+                line, rows, ptr, adj, sign, alive, degree, digest, table, keys, stamp, clock
+            )
+            if relation == 0:
+                continue
+            why = 2 if relation > 0 else 3
+        ops[done, 0], ops[done, 1], ops[done, 2] = line, why, other
         done += 1
         alive[line] = False
         for e in range(ptr[line], ptr[line + 1]):
             near = adj[e]
             if alive[near]:
                 degree[near] -= 1
-                if sign[e] > 0:
-                    digest[near] -= weight[line]
-                else:
-                    digest[near] += weight[line]
+                digest[near] -= weight[line] if sign[e] > 0 else np.uint64(0) - weight[line]
                 if not queued[near]:
                     queued[near] = True
                     queue[(head + waiting) % lines] = near
                     waiting += 1
     return ops[:done], alive
+
+
+@njit(cache=True, nogil=True)
+def _hole(far, near, new, row_from, col_from):
+    """Rows and columns of the cycle from a row back to ``near`` along the tree, closed by the new column."""
+    length, walk = 1, far
+    while walk != near:
+        walk = col_from[row_from[walk]]
+        length += 1
+    rows, cols = np.empty(length, np.int64), np.empty(length, np.int64)
+    walk = far
+    for step in range(length - 1):
+        rows[step], cols[step] = walk, row_from[walk]
+        walk = col_from[row_from[walk]]
+    rows[length - 1], cols[length - 1] = walk, new
+    return rows, cols
 
 
 @njit(cache=True, nogil=True)
@@ -340,21 +336,8 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
                             near = last[row]
                             around = total[far] - total[near] + want_sign[far] + want_sign[near]
                             if around % 4 != 0:
-                                length = 1
-                                walk = far
-                                while walk != near:
-                                    walk = col_from[row_from[walk]]
-                                    length += 1
-                                hole_rows = np.empty(length, np.int64)
-                                hole_cols = np.empty(length, np.int64)
-                                walk = far
-                                for step in range(length - 1):
-                                    hole_rows[step] = walk
-                                    hole_cols[step] = row_from[walk]
-                                    walk = col_from[row_from[walk]]
-                                hole_rows[length - 1] = walk
-                                hole_cols[length - 1] = new
-                                return 1, hole_rows, hole_cols
+                                hole = _hole(far, near, new, row_from, col_from)
+                                return 1, hole[0], hole[1]
                             last[far] = far
                             missing -= 1
                         queue[tail] = far

@@ -35,15 +35,8 @@ def _top(parent, flip, x):
 
 
 @njit(cache=True, nogil=True)
-def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
-    """Direct the edges of a realisation so that it gives the signs.
-
-    Only the ``accepted`` columns are looked at; with ``partial`` those whose signs do not fit the columns before
-    them are left out as well.
-
-    Returns ``(status, misfit, accepted, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column
-    is no path, 2 the signs of column ``misfit`` fit no orientation of those before it.
-    """
+def _walk(rows, one, two):
+    """Walk a tree from node 0: nodes reached, when each was entered and left, and the lower end of every edge."""
     nodes = rows + 1
     degree = np.zeros(nodes + 1, np.int64)
     for r in range(rows):
@@ -82,9 +75,43 @@ def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
         else:
             leave[v] = clock
             depth -= 1
+    return clock, enter, leave, child
+
+
+@njit(cache=True, nogil=True)
+def _ends(start, stop, idx, one, two, odd):
+    """Count the nodes that an odd number of a column's edges meets; the first and the last; ``odd`` is 0 again."""
+    for e in range(start, stop):
+        odd[one[idx[e]]] ^= 1
+        odd[two[idx[e]]] ^= 1
+    count, first, last = 0, 0, 0
+    for e in range(start, stop):
+        for v in (one[idx[e]], two[idx[e]]):
+            if odd[v]:
+                odd[v] = 0
+                if count == 0:
+                    first = v
+                else:
+                    last = v
+                count += 1
+    return count, first, last
+
+
+@njit(cache=True, nogil=True)
+def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
+    """Direct the edges of a realisation so that it gives the signs.
+
+    Only the ``accepted`` columns are looked at; with ``partial`` those whose signs do not fit the columns before
+    them are left out as well.
+
+    Returns ``(status, misfit, accepted, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column
+    is no path, 2 the signs of column ``misfit`` fit no orientation of those before it.
+    """
+    nodes = rows + 1
+    reached, enter, leave, child = _walk(rows, one, two)
     arc_tail = np.zeros(cols, np.int64)
     arc_head = np.zeros(cols, np.int64)
-    if clock != nodes:
+    if reached != nodes:
         return 1, -1, accepted, one, two, arc_tail, arc_head
     odd = np.zeros(nodes, np.int64)
     parent = np.arange(rows + cols)
@@ -95,19 +122,7 @@ def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
     for c in range(cols):
         if not accepted[c]:
             continue
-        for e in range(ptr[c], ptr[c + 1]):
-            odd[one[idx[e]]] ^= 1
-            odd[two[idx[e]]] ^= 1
-        ends = 0
-        for e in range(ptr[c], ptr[c + 1]):
-            for v in (one[idx[e]], two[idx[e]]):
-                if odd[v]:
-                    odd[v] = 0
-                    if ends == 0:
-                        arc_tail[c] = v
-                    else:
-                        arc_head[c] = v
-                    ends += 1
+        ends, arc_tail[c], arc_head[c] = _ends(ptr[c], ptr[c + 1], idx, one, two, odd)
         if ends != 2 and ptr[c + 1] > ptr[c]:
             return 1, c, accepted, one, two, arc_tail, arc_head
         # The column's rows must agree about its direction; rows of one class do so already or never will.
