@@ -20,6 +20,7 @@ from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.reads import TooMuch
 from flowlex.telemetry.service import Service, Settings
+from flowlex.telemetry.short import ShortWay
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.writer import BusyError
 from flowlex.telemetry.writes import SequenceConflict
@@ -49,6 +50,7 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
         yield
         for task in tasks:
             task.cancel()
+        await service.single.close()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -65,6 +67,8 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
+    # The one that is added last is the first to see a request.
+    app.add_middleware(ShortWay, service=service, handlers=HANDLERS)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
     app.add_middleware(Observed, metrics=service.metrics)
     if not settings.require_token:

@@ -9,6 +9,7 @@ from typing import Any
 
 import alembic.command
 import alembic.config
+import psycopg
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -73,6 +74,16 @@ class Database:
     def place(self) -> str:
         """The database's URL without its password."""
         return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def file(self) -> str:
+        """The path of a SQLite database."""
+        return str(self._engine.url.database)
+
+    async def connect_async(self) -> psycopg.AsyncConnection[Any]:
+        """A connection to PostgreSQL for an event loop, each statement a transaction."""
+        place = self._engine.dialect.create_connect_args(self._engine.url)[1]
+        return await psycopg.AsyncConnection.connect(autocommit=True, connect_timeout=5, **place)
 
     def close(self) -> None:
         """Close all connections."""

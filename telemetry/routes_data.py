@@ -108,27 +108,32 @@ async def read_many(
     return await heavy(service, work)
 
 
-@router.get("/data/{name}/{node}", responses={404: {"model": Problem, "description": "No value, or stale"}})
-def read_one(
+@router.get(
+    "/data/{name}/{node}",
+    response_model=Reading,
+    responses={404: {"model": Problem, "description": "No value, or stale"}},
+)
+async def read_one(
     service: ServiceDep,
     who: Reader,
     name: Annotated[DataName, Path()],
     node: Annotated[NodeName, Path()],
     max_age: MaxAge = None,
-) -> Reading:
+) -> Response:
     """Read the last value and its age; 404 with reason ``unknown``, ``no_value`` or ``stale``."""
-    row = service.store.latest_one(name, node)
+    row = await service.single.latest(name, node)
     if row is None:
         raise refuse(404, "unknown", f"nothing named {name} was ever written on node {node}")
     if row.value is None:
         message = f"{name} on {node} has no value yet; its last run ended with code {row.last_exit_code}"
         raise refuse(404, "no_value", message)
-    answer = Ages(service.clock, max_age).reading(row)
-    if answer.stale:
+    ages = Ages(service.clock, max_age)
+    age, _, stale = ages.of(row)
+    if stale:
         allowed = "its age is not known for sure" if max_age is None else f"{max_age:g} s are allowed"
-        message = f"the last value of {name} on {node} is {answer.age_s:.3f} s old; {allowed}"
-        raise refuse(404, "stale", message, age_s=answer.age_s)
-    return answer
+        message = f"the last value of {name} on {node} is {age:.3f} s old; {allowed}"
+        raise refuse(404, "stale", message, age_s=age)
+    return Response(ages.text(row), media_type="application/json")
 
 
 @router.delete("/data/{name}/{node}", responses={404: {"model": Problem, "description": "No such series"}})

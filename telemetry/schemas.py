@@ -21,6 +21,7 @@ __all__ = [
     "MAX_BATCH",
     "MAX_ERROR_CHARS",
     "MAX_VALUE_BYTES",
+    "NAME",
     "AgentHello",
     "AgentState",
     "Aggregate",
@@ -60,7 +61,9 @@ MAX_ERROR_CHARS = 300
 #: Year 2100: later time stamps are a damaged clock.
 MAX_TIME = 4_102_444_800.0
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+#: A data name, a node's or a program's.
+NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
+_NAME = f"^{NAME}$"
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
 DataName = Annotated[str, StringConstraints(pattern=_NAME), Field(examples=["cpu_free"])]

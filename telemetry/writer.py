@@ -35,7 +35,7 @@ MAX_WAITING, MAX_WAITING_BYTES = 2_000, 64_000_000
 MAX_GROUP = 2_000
 #: When so many batches came within so many seconds, a transaction waits a moment for more of them: its flush costs more
 #: processor time than storing a batch, and that time is missing where reads are answered.
-CROWD, CROWD_S, LINGER_S = 16, 0.1, 0.02
+CROWD, CROWD_S, LINGER_S = 16, 0.1, 0.05
 #: The database is locked, full or away: nothing is wrong with what was to be written.
 UNAVAILABLE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 

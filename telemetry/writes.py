@@ -68,20 +68,26 @@ _TYPES = {
 }
 
 
-def _follow(prefix: str, *columns: str) -> Bulk:
-    """Statement that takes a newer row over: by arrival within a source, by the time of sampling between sources."""
-    return Bulk(
-        f"UPDATE series SET {', '.join(f'{prefix}{name} = new.{name}' for name in columns)} FROM {{rows}} "
-        f"WHERE series.id = new.series AND (series.{prefix}sampled IS NULL OR series.{prefix}sampled <= new.sampled "
-        f"OR series.{prefix}source = new.source)",
-        _TYPES,
+def _follow(**columns: Sequence[str]) -> Bulk:
+    """Statement that takes a newer row over: by arrival within a source, by the time of sampling between sources.
+
+    ``columns`` are those of the last run (``run_``) and of the last good value (``value_``: no prefix).
+    """
+    prefixed = [(prefix.removeprefix("value_"), names) for prefix, names in columns.items()]
+    put = ", ".join(f"{prefix}{name} = new.{name}" for prefix, names in prefixed for name in names)
+    newer = " AND ".join(
+        f"(series.{prefix}sampled IS NULL OR series.{prefix}sampled <= new.sampled "
+        f"OR series.{prefix}source = new.source)"
+        for prefix, _ in prefixed
     )
+    return Bulk(f"UPDATE series SET {put} FROM {{rows}} WHERE series.id = new.series AND {newer}", _TYPES)
 
 
 _STORED = [name for name in _TYPES if name != "sampled"]
 _PUT_SAMPLE = Bulk(f"INSERT INTO sample ({', '.join(_STORED)}) SELECT {', '.join(_STORED)} FROM {{rows}}", _TYPES)
-_PUT_RUN = _follow("run_", "time", "sampled", "source", "exit_code", "error")
-_PUT_VALUE = _follow("", "value", "unit", "time", "arrived", "sampled", "source")
+_RUN = ("time", "sampled", "source", "exit_code", "error")
+_VALUE = ("value", "unit", "time", "arrived", "sampled", "source")
+_PUT_RUN, _PUT_VALUE, _PUT_BOTH = _follow(run_=_RUN), _follow(value_=_VALUE), _follow(run_=_RUN, value_=_VALUE)
 _PUT_TOP = Bulk(
     "UPDATE source SET top = CASE WHEN source.top < new.top THEN new.top ELSE source.top END, seen = new.seen "
     "FROM {rows} WHERE source.id = new.id",
@@ -151,9 +157,12 @@ class Writes(Database):
 
     def _learn(self, connection: sa.Connection, batches: Sequence[Batch], now: float) -> None:
         """Know the number of every series and source, made where they are new."""
-        series = {(sample.name, node) for node, _, samples in batches for sample in samples} - self._known_series.keys()
+        known = self._known_series
+        wanted = ((node, sample.name) for node, _, samples in batches for sample in samples)
+        series = {(node, name) for node, name in wanted if (name, node) not in known}
         if series:
-            rows = [{"name": name, "node": node} for name, node in sorted(series)]
+            # By node, so that what one node sends lies on few pages.
+            rows = [{"name": name, "node": node} for node, name in sorted(series)]
             connection.execute(self._insert(SERIES).on_conflict_do_nothing(), rows)
             for part in (rows[first : first + 500] for first in range(0, len(rows), 500)):
                 keys = sa.tuple_(_S.name, _S.node).in_([(row["name"], row["node"]) for row in part])
@@ -196,17 +205,17 @@ class Writes(Database):
     def _row(self, node: str, sample: Sample, source: _Source | None, now: float) -> _Row:
         waited = max(0.0, now - sample.time) if sample.age_s is None else sample.age_s
         return _Row(
-            series=self._known_series[sample.name, node],
-            time=sample.time,
-            arrived=now,
-            sampled=now - waited,
-            value=encode_value(sample.value),
-            number=_number(sample.value),
-            unit=sample.unit,
-            exit_code=sample.exit_code,
-            error=sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
-            source=None if sample.seq is None or source is None else source.id,
-            seq=sample.seq,
+            self._known_series[sample.name, node],
+            sample.time,
+            now,
+            now - waited,
+            encode_value(sample.value),
+            _number(sample.value),
+            sample.unit,
+            sample.exit_code,
+            sample.error.replace("\x00", " "),  # PostgreSQL stores no NUL
+            None if sample.seq is None or source is None else source.id,
+            sample.seq,
         )
 
     def _follow(self, connection: sa.Connection, rows: Sequence[_Row], now: float) -> None:
@@ -225,8 +234,11 @@ class Writes(Database):
             for table, numbers in (("series", runs), ("source", tops)):
                 lock = f"SELECT 1 FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
                 connection.exec_driver_sql(lock, (list(numbers),))
-        _PUT_RUN.run(connection, list(runs.values()))
-        _PUT_VALUE.run(connection, list(values.values()))
+        # Most often the newest run of a series is its newest value, and newer than both that are stored.
+        both = list(runs.values())
+        if runs != values or _PUT_BOTH.run(connection, both) < len(both):
+            _PUT_RUN.run(connection, both)
+            _PUT_VALUE.run(connection, list(values.values()))
         _PUT_TOP.run(connection, [(number, top, now) for number, top in tops.items()])
 
     def sequence_numbers(self, source: str) -> set[int]:

@@ -106,6 +106,7 @@ def listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=10,
+        timeout_keep_alive=15,  # nodes that write every few seconds keep their connection
         limit_concurrency=2_000,
         **options,
     )

@@ -73,7 +73,7 @@ def test_nodes_stay_alive_and_die_by_real_time(
 def test_a_sample_from_the_future_is_marked(api: TestClient) -> None:
     put(api, 1, time.time() + HOUR)
     answer = api.get("/v1/data/a/w1").json()
-    assert answer["age_s"] < 60 and HOUR - 60 < answer["ahead_s"] <= HOUR
+    assert answer["age_s"] < 60 and abs(answer["ahead_s"] - HOUR) < 60  # the wall clock may be slewed
     assert answer["time"] > answer["arrived"]
     (sample,) = api.get("/v1/history").json()["samples"]
     assert sample["time"] > sample["arrived"]  # stored as the node said it

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from flowlex.telemetry.runner import SHIPPED, allowed_programs, run_command
+from flowlex.telemetry.runner import SHIPPED, Run, allowed_programs, run_command
 
 
-def run(*command: str, given: Any = None, **environment: str) -> Any:
+def apart(*command: str, given: Any = None, **environment: str) -> Any:
+    """Run it in a process of its own, as an agent does."""
     return run_command(command, [SHIPPED], timeout_s=10, stdin=json.dumps(given).encode(), environment=environment)
+
+
+def run(*command: str, given: Any = None, **environment: str) -> Run:
+    """Run the same file in this process: quicker, and seen by coverage."""
+    path, output, complaints, code = SHIPPED / command[0], io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", [str(path), *command[1:]]),
+        mock.patch.object(sys, "stdin", io.StringIO(json.dumps(given))),
+        mock.patch.dict(os.environ, environment),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(complaints),
+    ):
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Run(None if code else json.loads(output.getvalue()), code, complaints.getvalue().strip())
+
+
+def test_as_an_agent_runs_them(tmp_path: Path) -> None:
+    """One of each module: the files run without this process's path and environment, and fail with their code."""
+    (tmp_path / "item").touch()
+    assert apart("cpu_cores").value > 0
+    assert apart("items", str(tmp_path)).value == 1
+    given = {"last": {"cpu_free": {"value": 0.2}}, "history": {}}
+    assert apart("cpu_performance", "0.5", given=given) == run("cpu_performance", "0.5", given=given)
+    refused = ("hdfs_blocks", "ftp://x", "/data")
+    assert apart(*refused) == run(*refused) and apart(*refused).exit_code == 64
 
 
 def test_every_shipped_file_is_allowed() -> None:
