@@ -1,8 +1,8 @@
 """The node information service: 1 000 nodes x 20 names that write on time while single values are read; long histories.
 
 Server and load run in processes of their own on this machine; all traffic is loopback. PostgreSQL is measured where it
-is installed, or at the URL of a superuser's empty database in ``FLOWLEX_BENCH_POSTGRES``. ``FLOWLEX_BENCH_SECONDS`` makes the load
-last longer, ``FLOWLEX_BENCH_ROWS`` the histories (0: none).
+is installed, or at the URL of a superuser's empty database in ``FLOWLEX_BENCH_POSTGRES``. ``FLOWLEX_BENCH_SECONDS``
+makes the load last longer, ``FLOWLEX_BENCH_ROWS`` the histories (0: none).
 """
 
 from __future__ import annotations
