@@ -15,7 +15,16 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = ["choose_algorithm", "pass_model", "quiet", "run", "solve_arrays", "solve_with_highs"]
+__all__ = [
+    "choose_algorithm",
+    "configured",
+    "outcome_of",
+    "pass_model",
+    "quiet",
+    "run",
+    "solve_arrays",
+    "solve_with_highs",
+]
 
 #: Above this many columns an interior-point method with crossover is tried first; networks are another matter.
 _LARGE = 20_000
@@ -53,12 +62,12 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     """Solve solver arrays; values, duals and reduced costs are in the problem's own direction."""
     started = time.perf_counter()
     algorithm = choose_algorithm(arrays, options)
-    solver = _configured(options, algorithm, is_mip=arrays.is_mip)
+    solver = configured(options, algorithm, is_mip=arrays.is_mip)
     if _is_network(arrays):
         solver.setOptionValue("presolve_rule_off", _NO_DEPENDENT_EQUATIONS)
     pass_model(solver, arrays)
     run(solver)
-    outcome = _outcome(solver, arrays, engine, algorithm, time.perf_counter() - started)
+    outcome = outcome_of(solver, arrays, engine, algorithm, time.perf_counter() - started)
     ray = outcome.status is Status.UNBOUNDED and arrays.is_mip  # of the relaxation only
     # Presolve of HiGHS 1.15 calls some unbounded programs infeasible (tests/formulations: seed 3111).
     hasty = outcome.status is Status.INFEASIBLE and outcome.iterations == 0 and arrays.cost.any()
@@ -121,7 +130,8 @@ def _has_hipo() -> bool:
     return bool(quiet().setOptionValue("solver", "hipo") == highspy.HighsStatus.kOk)
 
 
-def _configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highspy.Highs:
+def configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highspy.Highs:
+    """A HiGHS solver with the options of a solve."""
     settings: dict[str, bool | float | str] = {
         "output_flag": options.log,
         "random_seed": options.seed,
@@ -172,9 +182,10 @@ def _zero_is_feasible(arrays: LinearProgramArrays) -> bool:
     return bool((arrays.row_lower <= 0).all() and (arrays.row_upper >= 0).all())
 
 
-def _outcome(
+def outcome_of(
     solver: highspy.Highs, arrays: LinearProgramArrays, engine: str, algorithm: str, seconds: float
 ) -> Outcome:
+    """What a run of HiGHS on some arrays has ended with, in the problem's own direction."""
     model_status = solver.getModelStatus()
     status = _STATUS.get(model_status, Status.ERROR)
     info = solver.getInfo()

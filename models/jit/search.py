@@ -9,11 +9,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Integers, LinearProgramArrays
 from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic.levels import Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.sessions.bounded import BoundedProgram
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, Windows
 from flowlex.models.jit.program import Horizon
@@ -153,14 +154,24 @@ class SearchState:
         options = self.search.options
         if options.algorithm == "auto" and not program.is_mip and options.solver is None:
             options = replace(options, algorithm="simplex")
-        if self.deadline is not None:
-            left = self.deadline - time.perf_counter()
-            if not program.is_mip:  # leave time to make the last answer whole
-                left -= _TO_ROUND * (self.search.options.time_limit_s or 0.0)
-            if left <= 0.01:
-                return Outcome(Status.TIME_LIMIT, self.search.engine, message="time ran out")
-            options = replace(options, time_limit_s=left)
-        return solve(program, engine or self.search.engine, options)
+        left = self._left(is_mip=program.is_mip)
+        if left is not None and left <= 0.01:
+            return Outcome(Status.TIME_LIMIT, self.search.engine, message="time ran out")
+        return solve(program, engine or self.search.engine, replace(options, time_limit_s=left))
+
+    def _left(self, *, is_mip: bool = False) -> float | None:
+        """Seconds until the deadline; linear programs leave time to make the last answer whole."""
+        if self.deadline is None:
+            return None
+        kept = 0.0 if is_mip else _TO_ROUND * (self.search.options.time_limit_s or 0.0)
+        return self.deadline - time.perf_counter() - kept
+
+    def session(self, arrays: LinearProgramArrays) -> BoundedProgram | None:
+        """A program that HiGHS keeps before the deadline of all; None with other engines and algorithms."""
+        options = self.search.options
+        if self.search.engine != "highs" or options.algorithm not in ("auto", "simplex"):
+            return None
+        return BoundedProgram(arrays, options, self._left)
 
     @property
     def horizon(self) -> Horizon:

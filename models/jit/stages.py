@@ -13,7 +13,8 @@ from flowlex.formulations.lexicographic.faces import minimize_on_faces
 from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, Stage, staged
 from flowlex.formulations.outcome import Status
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.blocks import Blocks, pile
+from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program
 from flowlex.models.jit.proofs import split_proofs, stage_proofs
 from flowlex.models.jit.search import Ports, SearchState
@@ -118,7 +119,7 @@ def staged_together(
         cells, result = _least_late(state, members, ports)
     elif search.integrality == "auto":
         cells = Cells(grid, members, grid.stop[members], state.horizon, ports)
-        result = minimize_on_faces(_problem(state, cells, elastic=False), state.solve, at_least)
+        result = minimize_on_faces(_problem(state, cells, elastic=False), state.solve, at_least, keep=state.session)
     if result is None and parts is not None:
         return False
     if result is None or cells is None:
@@ -151,10 +152,8 @@ def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> t
     """
     grid = state.grid
     most = latest_end(grid, members)
-    facts = (grid.sender[members], grid.receiver[members], grid.units[members], grid.start[members])
-    simple, _ = fill(grid.out_units, grid.in_units, *facts)
     least = np.minimum(grid.stop[members], most)
-    end = np.clip(simple, least, most)
+    end = np.clip(_room_ends(grid, members), least, most)
     at_least = 0
     if state.search.load == "port":  # where something is late, some port is full: start there (a guess, not a bound)
         used = (grid.out_units[grid.sender[members]], grid.in_units[grid.receiver[members]])
@@ -162,12 +161,34 @@ def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> t
     while True:
         longer = _Longer(grid.due[members], end, most)
         cells = Cells(grid, members, end, "slots", ports)
-        result = minimize_on_faces(_problem(state, cells, elastic=True), state.solve, at_least, longer.needless)
+        problem = _problem(state, cells, elastic=True)
+        result = minimize_on_faces(problem, state.solve, at_least, longer.needless, state.session)
         if result is not None and result.status is Status.INFEASIBLE and (end < most).any():
             longer.end = most  # firm ends may need others to go later than they would by themselves
         if (longer.end == end).all():
             return cells, result
         end = longer.end
+
+
+def _room_ends(grid: Grid, members: Integers) -> Integers:
+    """First slot at which both ports have room after a transfer, first come, first served: a guess of its end."""
+    sender, receiver, machines = grid.sender[members], grid.receiver[members], len(grid.out_units)
+    facts = (grid.out_units, grid.in_units, sender, receiver, grid.units[members], grid.start[members])
+    end, sent = fill(*facts)
+    ports = np.concatenate([sender[sent.item], receiver[sent.item] + machines])
+    unit, begin, last, load = pile(ports, np.tile(sent.begin, 2), np.tile(sent.end, 2), np.tile(sent.rate, 2))
+    full = load >= np.concatenate([grid.out_units, grid.in_units])[unit]
+    edges = np.unique(np.concatenate([begin, last, end]))
+    change = np.zeros((2 * machines, len(edges)), np.int64)
+    np.add.at(change, (unit[full], np.searchsorted(edges, begin[full])), 1)
+    np.add.at(change, (unit[full], np.searchsorted(edges, last[full])), -1)
+    busy = np.cumsum(change, axis=1) > 0
+    first = np.searchsorted(edges, end)
+    at = [
+        k + int((busy[i, k:] | busy[j, k:]).argmin())
+        for i, j, k in zip(sender, receiver + machines, first, strict=True)
+    ]
+    return np.asarray(np.where(end > grid.due[members], edges[at], end))
 
 
 @dataclass
@@ -182,8 +203,10 @@ class _Longer:
         """Whether none must be; else ``end`` is where they must go to."""
         before = self.end
         wanted = self.due + np.floor(stage.duals["size"] + WHOLE).astype(np.int64)
-        # A little more than needed: a window that grows once more costs a program of its own.
-        self.end = np.maximum(before, np.where(wanted > before, np.minimum(wanted + 2, self.most), before))
+        # More than needed: a window that grows once more costs a program of its own.
+        more = 2 + (wanted - self.due) // 4
+        if (wanted > before).any():
+            self.end = np.maximum(before, np.minimum(wanted + more, self.most))
         return bool((self.end == before).all())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.lexicographic.weighted import PrecisionError
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.outcome import EngineName, Outcome, Status
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
@@ -219,22 +220,27 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     assert solution.gap is not None and solution.gap > 0
 
 
-@pytest.mark.parametrize("proven", [0, 1, 2])
-def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, proven: int) -> None:
+@pytest.mark.parametrize(("engine", "proven"), [("pulp", 1), ("highs", 0), ("highs", 1), ("highs", 2)])
+def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: EngineName, proven: int) -> None:
     """Time that runs out after some programs leaves a schedule, its vector, and the levels proven until then."""
+    from flowlex.formulations.sessions.bounded import BoundedProgram
     from flowlex.models.jit import search as levels
 
-    whole, calls = levels.solve, [0]
+    calls = [0]
 
-    def stopped(*arguments: Any, **keywords: Any) -> Any:
-        calls[0] += 1
-        outcome = whole(*arguments, **keywords)
-        return outcome if calls[0] <= proven else type(outcome)(Status.TIME_LIMIT, "highs")
+    def stopping(whole: Callable[..., Outcome]) -> Callable[..., Outcome]:
+        def stopped(*arguments: Any, **keywords: Any) -> Outcome:
+            calls[0] += 1
+            outcome = whole(*arguments, **keywords)
+            return outcome if calls[0] <= proven else Outcome(Status.TIME_LIMIT, "highs")
 
-    monkeypatch.setattr(levels, "solve", stopped)
+        return stopped
+
+    monkeypatch.setattr(levels, "solve", stopping(levels.solve))
+    monkeypatch.setattr(BoundedProgram, "solve", stopping(BoundedProgram.solve))
     cluster = generate("jit-cluster", seed=1, jobs=4, machines=4, mix="LeNet", gflops=5000.0, copies=0)
     assert isinstance(cluster, JitInstance)
-    solution = JitBandwidth(cluster, share=1.0, load="port", lat="paper", presolve=False).solve("highs")
+    solution = JitBandwidth(cluster, share=1.0, load="port", lat="paper", presolve=False).solve(engine)
     assert solution.status is Status.FEASIBLE
     assert "time ran out" in solution.message
     assert solution.certificate is not None and solution.certificate.ok
