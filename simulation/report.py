@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowlex.instances.storage import write_atomically
-from flowlex.simulation.experiments.base import Curves, Experiment, Statement, Verdict
+from flowlex.simulation.experiments.base import Curves, Experiment, Statement, Table, Verdict
 from flowlex.simulation.statistics import Estimate
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ class Row:
 
 
 def variants(experiment: Experiment) -> list[dict[str, Any]]:
-    """The default, then each open parameter at each of its other values."""
-    return [{}, *({name: value} for name, values in experiment.open.items() for value in values[1:])]
+    """The default, then each open parameter at each of its other values, then what is swept together."""
+    single = ({name: value} for name, values in experiment.open.items() for value in values[1:])
+    return [{}, *single, *map(dict, experiment.also)]
 
 
 def _estimate(found: Iterable[Measured], figure: str, given: Mapping[str, Any]) -> Estimate | None:
@@ -70,6 +71,16 @@ def _sweep(experiment: Experiment, found: Sequence[Measured]) -> list[list[str]]
             name = ", ".join(f"{key} = {value}" for key, value in given.items()) or _default(experiment)
             lines.append([name, *("-" if one is None else str(one) for one in ours)])
     return lines
+
+
+def _side_by_side(table: Table, found: Sequence[Measured]) -> list[list[str]]:
+    """A line per policy: its numbers at the defaults, and what is printed in brackets."""
+
+    def cell(name: str) -> str:
+        one, theirs = _estimate(found, name, {}), table.theirs.get(name)
+        return ("-" if one is None else str(one)) + (f" ({theirs})" if theirs else "")
+
+    return [[label, *(cell(column.format(row)) for column in table.columns)] for row, label in table.rows.items()]
 
 
 def _default(experiment: Experiment) -> str:
@@ -168,6 +179,10 @@ def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]],
         sweep = ("parameters", *(each.figure for each in experiment.statements)), _sweep(experiment, found)
         markdown += [f"## {title}", _markdown(table, body), f"![{experiment.name}]({experiment.name}.svg)"]
         page += [f"<h2>{_html(title)}</h2>", _table(table, body), svg]
+        for each in experiment.tables:
+            head, lines = ("", *each.columns.values()), _side_by_side(each, found)
+            markdown += [f"{each.title}:", _markdown(head, lines)]
+            page += [f"<p>{_html(each.title)}:</p>", _table(head, lines)]
         if len(sweep[1]) > 1:
             markdown += ["Sweep over what the paper leaves open:", _markdown(*sweep)]
             page += ["<p>Sweep over what the paper leaves open:</p>", _table(*sweep)]

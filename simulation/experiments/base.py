@@ -10,7 +10,7 @@ from typing import Any
 
 from flowlex.simulation.statistics import Estimate
 
-__all__ = ["Curves", "Experiment", "Rule", "Statement", "Verdict"]
+__all__ = ["Curves", "Experiment", "Rule", "Statement", "Table", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -111,6 +111,28 @@ class Curves:
         return {float(name.removeprefix(start)): value for name, value in numbers.items() if name.startswith(start)}
 
 
+@dataclass(frozen=True)
+class Table:
+    """Measured numbers of several policies side by side, at the defaults.
+
+    Attributes
+    ----------
+    title
+        Of the table.
+    rows
+        Part of the numbers' names, and what the table calls it: a line each.
+    columns
+        Pattern of the numbers' names with ``{}`` for the row's part, and the heading.
+    theirs
+        What is printed, by name of the number; shown in brackets.
+    """
+
+    title: str
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+    theirs: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)  # compared by identity: it is a key of results
 class Experiment:
     """One experiment of a paper.
@@ -130,12 +152,16 @@ class Experiment:
         measured seconds). A module-level function, so that other processes can call it.
     open
         Parameters that the paper leaves open: the values of a sweep, one parameter at a time, the first the default.
+    also
+        Further points of the sweep, each several parameters at once: what matters only together.
     seeds, quick_seeds
         How many seeds the full and the quick report take; a sweep takes ``sweep_seeds`` (none when quick).
     alone
         Runs on its own, because it measures seconds of this machine.
     curves
         Pictures beside the statements' own.
+    tables
+        Numbers by policy beside the statements.
     needs
         What whoever measures must hand in as a keyword, anew for each seed: ``service``, a running node information
         service (see `flowlex.simulation.experiments.load_partition.Information`); ``trace`` and ``openb``, paths of
@@ -148,9 +174,11 @@ class Experiment:
     statements: tuple[Statement, ...]
     measure: Callable[..., Mapping[str, float]]
     open: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    also: tuple[Mapping[str, Any], ...] = ()
     seeds: int = 10
     quick_seeds: int = 3
     sweep_seeds: int = 3
     alone: bool = False
     curves: tuple[Curves, ...] = ()
+    tables: tuple[Table, ...] = ()
     needs: tuple[str, ...] = ()

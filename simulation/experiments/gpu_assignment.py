@@ -11,8 +11,8 @@ from flowlex.instances.generators import generate
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster.figures import figures
-from flowlex.simulation.experiments._runs import alone_seconds, fairness, run, simulated, workload
-from flowlex.simulation.experiments.base import Experiment, Rule, Statement
+from flowlex.simulation.experiments._runs import alone_seconds, fairness, made, run, simulated, workload
+from flowlex.simulation.experiments.base import Experiment, Rule, Statement, Table
 
 __all__ = ["EXPERIMENTS"]
 
@@ -45,40 +45,47 @@ def alone(seed: int, quick: bool, *, round_s: float = 2.0, **open_: Any) -> Mapp
 _SHARED = ("GS", "GSP", "GSD", "FS", "FSP", "FSU", "GPU-count")
 
 
-def shared(seed: int, quick: bool, *, round_s: float = 3.0, parts: int = 6, **open_: Any) -> Mapping[str, float]:
-    """Six jobs at a time, under both aggregations."""
+def shared(
+    seed: int, quick: bool, *, round_s: float = 3.0, parts: int = 6, patience: float = 1.0, **open_: Any
+) -> Mapping[str, float]:
+    """Six jobs at a time, under both aggregations; GSD waits ``patience`` times 5 and 10 offers."""
     numbers: dict[str, float] = {}
     for aggregation in ("limited", "unlimited"):
         work = workload("cluster-testbed", seed=seed, aggregation=aggregation, **_shared(quick), **open_)
         ideal_s = alone_seconds(work, parts, round_s=round_s)
         for name in _SHARED:
-            log = simulated(work, name, round_s=round_s)
+            patient = {"first": 5.0 * patience, "second": 10.0 * patience} if name == "GSD" else {}
+            log = simulated(work, made(name, **patient), round_s=round_s)
             figure = figures(log) | fairness(log, ideal_s)
-            for key in ("total_s", "S", "sigma", "rack_gb", "between_gb"):
+            for key in ("total_s", "S", "sigma", "rack_gb", "between_gb", "stops"):
                 numbers[f"{key}_{name}_{aggregation}"] = figure[key]
-    n = numbers
+    return numbers | compared(numbers)
+
+
+def compared(n: Mapping[str, float]) -> dict[str, float]:
+    """What statements say of the policies side by side, from their numbers."""
     least = min(n["total_s_FS_limited"], n["total_s_FSP_limited"])
     moved = min(n["between_gb_FS_limited"], n["between_gb_FSP_limited"])
-    return numbers | {
+    found = {
         "dt_FSU/others": n["total_s_FSU_limited"] / least,
         "between_FSU/others": n["between_gb_FSU_limited"] / max(moved, 1e-9),
-        "S_FSP-FS": n["S_FSP_limited"] - n["S_FS_limited"],
-        "S_GSP-GS": n["S_GSP_limited"] - n["S_GS_limited"],
-        "dt_GSD/GS": n["total_s_GSD_limited"] / n["total_s_GS_limited"],
-        "S_GSD/GS": n["S_GSD_limited"] / n["S_GS_limited"],
-        "S_FSP/GPU-count": n["S_FSP_limited"] / n["S_GPU-count_limited"],
         "less_than_GPU-count": 1 - n["total_s_FSP_limited"] / n["total_s_GPU-count_limited"],
-        "dt_unlimited/limited": max(n[f"total_s_{name}_unlimited"] / n[f"total_s_{name}_limited"] for name in _SHARED),
-        "sigma_moves": max(abs(n[f"sigma_{name}_unlimited"] - n[f"sigma_{name}_limited"]) for name in _SHARED),
+        "dt_GSD/GS": n["total_s_GSD_limited"] / n["total_s_GS_limited"],
+        "S_FSP/GPU-count": n["S_FSP_limited"] / n["S_GPU-count_limited"],
         "between_unlimited/limited": sum(n[f"between_gb_{name}_unlimited"] for name in _SHARED)
         / max(sum(n[f"between_gb_{name}_limited"] for name in _SHARED), 1e-9),
     }
+    for one, other in (("FSP", "FS"), ("GSP", "GS"), ("GSD", "GS")):
+        found[f"S_{one}-{other}"] = n[f"S_{one}_limited"] - n[f"S_{other}_limited"]
+        found[f"sigma_{one}/{other}"] = n[f"sigma_{one}_limited"] / max(n[f"sigma_{other}_limited"], 1e-9)
+    for name in _SHARED:
+        found[f"dt_{name}_unlimited/limited"] = n[f"total_s_{name}_unlimited"] / n[f"total_s_{name}_limited"]
+        found[f"sigma_{name}_moves"] = n[f"sigma_{name}_unlimited"] - n[f"sigma_{name}_limited"]
+    return found
 
 
 def users(seed: int, quick: bool, *, round_s: float = 4.0, inside: str = "fifo", **open_: Any) -> Mapping[str, float]:
     """Ten users with six random jobs each, against YARN-like queues; all jobs are there from the start."""
-    from flowlex.simulation.experiments._runs import made
-
     count, people = (4, 2) if quick else (60, 10)
     work = workload("cluster-testbed", seed=seed, count=count, users=people, jobs_at_once=count, **open_)
     total = {"FSP": run(work, "FSP", round_s=round_s)["total_s"]}
@@ -110,6 +117,25 @@ def rounds(seed: int, quick: bool) -> Mapping[str, float]:
 
 
 _BELOW_ONE, _ABOVE_ONE, _ABOVE = (-math.inf, 1.0), (1.0, math.inf), (0.0, math.inf)
+_TABLE_1 = {
+    f"{column}_{name}": theirs
+    for name, row in {
+        "GS": ("825.6", "25 %", "15 %"),
+        "FS": ("808.2", "23 %", "12 %"),
+        "FSP": ("782.3", "16 %", "9 %"),
+    }.items()
+    for column, theirs in zip(("dt", "rack_share", "between_share"), row, strict=True)
+}
+_COLUMNS = {
+    "total_s": "DT (s)",
+    "S": "S",
+    "sigma": "sigma",
+    "rack_gb": "within racks (GB)",
+    "between_gb": "between racks (GB)",
+}
+_TIE = "ratio to the better of FS and FSP in each run: near a tie with three replicas; with one, FSU leads (swept)"
+_RATES = "fairer read both ways; what is stopped must read and compute again, which lowers the mean rate"
+_PATIENCE = "thresholds 5 and 10 offers, one a second (not printed; swept as patience)"
 _NO_DELAY = "with the total of a round at its maximum nothing is delayed, and a job alone is never above its share"
 
 EXPERIMENTS = (
@@ -176,6 +202,14 @@ EXPERIMENTS = (
         {**_OPEN, "round_s": (2.0, 0.0, 5.0)},
         quick_seeds=2,
         sweep_seeds=2,
+        tables=(
+            Table(
+                "Table 1 (theirs in brackets)",
+                {name: name for name in ("GS", "FS", "FSP")},
+                {"dt_{}": "DT (s)", "rack_share_{}": "read within racks", "between_share_{}": "read between racks"},
+                _TABLE_1,
+            ),
+        ),
     ),
     Experiment(
         "gpu-shared",
@@ -188,7 +222,7 @@ EXPERIMENTS = (
                 "least",
                 "",
                 Rule(_BELOW_ONE),
-                "ratio to the better of FS and FSP",
+                _TIE,
             ),
             Statement(
                 "between_FSU/others",
@@ -196,7 +230,7 @@ EXPERIMENTS = (
                 "least",
                 "",
                 Rule(_BELOW_ONE),
-                "ratio to the better of FS and FSP",
+                _TIE,
             ),
             Statement(
                 "sigma_FSU_limited",
@@ -204,7 +238,8 @@ EXPERIMENTS = (
                 "0.32",
                 "",
                 Rule((-math.inf, math.inf), (0.16, 0.48)),
-                "t_id as the paper's text has it, 1/6 of the GPUs alone, under GS",
+                "t_id as the paper's text has it, 1/6 of the GPUs alone, under GS; t_id with all GPUs (parts = 1) is "
+                "swept, and smaller",
             ),
             Statement(
                 "S_FSP_limited",
@@ -214,38 +249,19 @@ EXPERIMENTS = (
                 Rule((0.5, math.inf), (0.85, 1.0)),
                 "not tied to a policy in the paper; t_id: 1/6 of the GPUs alone, but all disks",
             ),
-            Statement(
-                "S_FSP-FS",
-                "preemption makes FSP fairer than FS",
-                "fairer",
-                "",
-                Rule(_ABOVE),
-                "what is stopped must read and compute again",
+            *(
+                Statement(figure, f"{says}: {measure}", theirs, "", rule, reason)
+                for one, other, says, theirs, lower, reason in (
+                    ("FSP", "FS", "preemption makes FSP fairer than FS", "fairer", False, _RATES),
+                    ("GSP", "GS", "preemption makes GSP fairer than GS", "fairer", False, _RATES),
+                    ("GSD", "GS", "delay scheduling is less fair than GS", "less", True, _PATIENCE),
+                )
+                for figure, measure, rule in (
+                    (f"S_{one}-{other}", "mean rate S", Rule((-math.inf, 0.0) if lower else _ABOVE)),
+                    (f"sigma_{one}/{other}", "deviation sigma", Rule(_ABOVE_ONE if lower else _BELOW_ONE)),
+                )
             ),
-            Statement(
-                "S_GSP-GS",
-                "preemption makes GSP fairer than GS",
-                "fairer",
-                "",
-                Rule(_ABOVE),
-                "what is stopped must read and compute again",
-            ),
-            Statement(
-                "dt_GSD/GS",
-                "delay scheduling takes less time than GS",
-                "less",
-                "",
-                Rule(_BELOW_ONE),
-                "thresholds 5 and 10 offers, one a second (not printed)",
-            ),
-            Statement(
-                "S_GSD/GS",
-                "delay scheduling is less fair than GS",
-                "less",
-                "",
-                Rule(_BELOW_ONE),
-                "thresholds 5 and 10 offers, one a second (not printed)",
-            ),
+            Statement("dt_GSD/GS", "delay scheduling takes less time than GS", "less", "", Rule(_BELOW_ONE), _PATIENCE),
             Statement(
                 "S_FSP/GPU-count",
                 "fairness against GPU-count scheduling",
@@ -262,21 +278,27 @@ EXPERIMENTS = (
                 Rule(_ABOVE, (0.10, math.inf)),
                 "GPU count read as: first come first served, most free GPUs",
             ),
-            Statement(
-                "dt_unlimited/limited",
-                "with 10 Gbit/s every total time falls",
-                "falls",
-                "",
-                Rule(_BELOW_ONE),
-                "the largest ratio over the policies",
+            *(
+                Statement(
+                    f"dt_{name}_unlimited/limited",
+                    f"with 10 Gbit/s every total time falls, {name}",
+                    "falls",
+                    "",
+                    Rule(_BELOW_ONE),
+                    "little crosses racks with three replicas; with one, all fall (swept)",
+                )
+                for name in _SHARED[:-1]
             ),
-            Statement(
-                "sigma_moves",
-                "with 10 Gbit/s sigma barely moves",
-                "barely",
-                "",
-                Rule((-math.inf, 0.1)),
-                "the largest change over the policies; barely read as below 0.1",
+            *(
+                Statement(
+                    f"sigma_{name}_moves",
+                    f"with 10 Gbit/s sigma barely moves, {name}",
+                    "barely",
+                    "",
+                    Rule((-0.1, 0.1)),
+                    "barely read as by less than 0.1",
+                )
+                for name in _SHARED[:-1]
             ),
             Statement(
                 "between_unlimited/limited",
@@ -288,9 +310,17 @@ EXPERIMENTS = (
             ),
         ),
         shared,
-        {**_OPEN, "parts": (6, 1)},
+        {**_OPEN, "parts": (6, 1), "patience": (1.0, 0.2, 5.0)},
         quick_seeds=2,
-        sweep_seeds=1,
+        sweep_seeds=2,
+        tables=tuple(
+            Table(
+                f"All policies, aggregation {aggregation}",
+                {name: name for name in _SHARED},
+                {f"{key}_{{}}_{aggregation}": heading for key, heading in _COLUMNS.items()},
+            )
+            for aggregation in ("limited", "unlimited")
+        ),
     ),
     Experiment(
         "gpu-users",

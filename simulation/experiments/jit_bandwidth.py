@@ -17,8 +17,9 @@ import numpy as np
 from flowlex.instances.generators.jit import jit_cluster
 from flowlex.instances.generators.neural_networks import NETWORKS
 from flowlex.instances.jit import JitInstance
+from flowlex.models.jit.grid import ShareOf
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement
+from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.just_in_time import JustInTime
@@ -87,14 +88,23 @@ def compare(
     copies: float = 1.0,
     placement: Literal["scatter", "worker"] = "scatter",
     tictac: Literal["fifo", "fair"] = "fifo",
+    tensorflow: Literal["all", "one"] = "all",
+    share_of: ShareOf = "transfers",
+    share: float = 0.4,
     machines: int = 20,
 ) -> Mapping[str, float]:
     """All four policies on one workload."""
     instance = _instance(seed, quick, machines, load, gflops, copies, placement)
-    jit = JustInTime()
-    chosen = {"tensorflow": TensorFlow(), "sincronia": Sincronia(), "tictac": TicTac(between=tictac), "jit": jit}
+    jit = JustInTime(share=share, share_of=share_of)
+    chosen = {
+        "tensorflow": TensorFlow(tensorflow),
+        "sincronia": Sincronia(),
+        "tictac": TicTac(between=tictac),
+        "jit": jit,
+    }
     logs = {name: SIMULATOR.simulate(instance, policy, Run(seed=seed)) for name, policy in chosen.items()}
     base, found = _seconds(logs["tensorflow"]), {"plans_refused": float(jit.refused)}
+    found["planned_bytes"] = jit.planned_mb / float(instance.arrays.size_mb.sum())
     for name, log in logs.items():
         for network, seconds in _seconds(log).items():
             found[f"speedup_{name}_{network}"] = base[network] / seconds
@@ -107,8 +117,10 @@ def compare(
                 for statistic in (np.amin, np.median, np.amax)
             }
         found[f"left_{name}_range"] = found[f"left_{name}_machine_max"] - found[f"left_{name}_machine_min"]
-    waits = {name: found.get(f"wait_s_{name}_InceptionV3", math.nan) for name in ("tensorflow", "jit")}
+    waits = {name: found.get(f"wait_s_{name}_InceptionV3", math.nan) for name in chosen}
     found["wait_saved_InceptionV3"] = 1 - waits["jit"] / waits["tensorflow"]
+    found["wait_sincronia/tensorflow"] = waits["sincronia"] / waits["tensorflow"]
+    found["wait_tictac/jit"] = waits["tictac"] / waits["jit"]
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
@@ -143,10 +155,12 @@ def plan_time(seed: int, quick: bool, *, share: float = 0.4, load: str = "pair")
 
 
 _ASSUMED = "arrivals, compute times and copies are not printed (swept)"
+_FIRST = "the first tensors of a network are small"
 _SPEEDUPS = dict(zip(NETWORKS, (1.34, 1.53, 1.70, 1.81, 1.39), strict=True))
 _BY_SIZE = dict(zip(COPIES, (1.20, 1.30, 1.45, 1.75, 2.10), strict=True))
 _LEFT = {"tensorflow": 0.173, "sincronia": 0.175, "tictac": 0.173, "jit": 0.334}
 _SLOW = {"tensorflow": 2.23, "sincronia": 2.05, "tictac": 2.23, "jit": 1.56}
+_POLICIES = {"tensorflow": "TensorFlow", "sincronia": "Sincronia", "tictac": "TicTac", "jit": "JIT"}
 _H = "share of a machine's sending port that jobs leave until the last is sent; the printed formula is lost"
 
 
@@ -195,6 +209,23 @@ _COMPARED = (
         "only the planned share (0.4 of the transfers) waits little",
     ),
     Statement("wait_saved_InceptionV3", "wait saved by JIT", "0.943", "", Rule((0.5, 1.0), (0.85, 1.0)), _ASSUMED),
+    Statement(
+        "wait_sincronia/tensorflow",
+        "Sincronia increases Inception's wait",
+        "increases",
+        "",
+        Rule((1.0, math.inf)),
+        _ASSUMED,
+    ),
+    Statement(
+        "wait_tictac/jit",
+        "TicTac's wait is far above JIT's",
+        "far above",
+        "",
+        Rule((1.0, math.inf), (2.0, math.inf)),
+        "far read as twice; FIFO between jobs, copies behind them",
+    ),
+    Statement("planned_bytes", "share of the bytes that is planned", "none stated", "", None, _FIRST),
     *(
         Statement(f"left_{p}_machine_min", f"least remaining egress of a machine, {p}", f"{x}", "", _near(x), _H)
         for p, x in _LEFT.items()
@@ -249,37 +280,22 @@ _ALPHA = (
     ),
     Statement("speedup_0.6", "speed-up at alpha 0.6", "1.62", "", Rule.near(1.62, 1.0), _ASSUMED),
     Statement("gain", "a larger alpha speeds up more", "0.53", "", Rule.near(0.53, 0.0), _ASSUMED),
-    Statement(
-        "left_0.1",
-        "remaining bandwidth at alpha 0.1",
-        "0.482",
-        "",
-        _near(0.482),
-        "cannot be the mean of the other figure",
+    *(
+        Statement(
+            f"left_{share}",
+            f"remaining bandwidth at alpha {share}",
+            f"{x}",
+            "",
+            _near(x),
+            "cannot be the mean of the other figure",
+        )
+        for share, x in ((0.1, 0.482), (0.6, 0.324))
     ),
-    Statement(
-        "left_0.6",
-        "remaining bandwidth at alpha 0.6",
-        "0.324",
-        "",
-        _near(0.324),
-        "cannot be the mean of the other figure",
-    ),
-    Statement(
-        "planned_bytes_0.1",
-        "share of the bytes that alpha 0.1 plans",
-        "none stated",
-        "",
-        None,
-        "first tensors are small",
-    ),
-    Statement(
-        "planned_bytes_0.6",
-        "share of the bytes that alpha 0.6 plans",
-        "none stated",
-        "",
-        None,
-        "first tensors are small",
+    *(
+        Statement(
+            f"planned_bytes_{share}", f"share of the bytes that alpha {share} plans", "none stated", "", None, _FIRST
+        )
+        for share in (0.1, 0.6)
     ),
 )
 _TIMES = (
@@ -303,14 +319,42 @@ EXPERIMENTS = (
         _COMPARED,
         compare,
         {
-            "load": (1.0, 0.5, 1.5),
-            "gflops": (50.0, 200.0, 1000.0),
-            "copies": (1.0, 0.0, 3.0),
-            "placement": ("scatter", "worker"),
+            "share_of": ("transfers", "bytes"),
+            "gflops": (50.0, 1000.0, 200.0),
+            "share": (0.4, 1.0),
+            "tensorflow": ("all", "one"),
             "tictac": ("fifo", "fair"),
+            "copies": (1.0, 0.0, 3.0),
+            "load": (1.0, 0.5, 1.5),
+            "placement": ("scatter", "worker"),
         },
+        also=(
+            {"share_of": "bytes", "gflops": 1000.0, "copies": 3.0},
+            {"share_of": "bytes", "gflops": 1000.0, "copies": 3.0, "tensorflow": "one"},
+        ),
         quick_seeds=1,
         sweep_seeds=1,
+        tables=(
+            Table(
+                "All policies: speed-up over TensorFlow (theirs in brackets)",
+                _POLICIES,
+                {f"speedup_{{}}_{name}": name for name in (*NETWORKS, "mean")},
+                {"speedup_tictac_mean": "1.23", "speedup_tictac_LeNet": "1.40", "speedup_sincronia_mean": "below 1"}
+                | {"speedup_jit_mean": "1.55"}
+                | {f"speedup_jit_{name}": str(x) for name, x in _SPEEDUPS.items()},
+            ),
+            Table(
+                "All policies: Inception's wait, slow-down of copies, remaining egress of machines",
+                _POLICIES,
+                {
+                    "wait_s_{}_InceptionV3": "wait (s)",
+                    "copies_{}_mean": "copies",
+                    "left_{}_machine_min": "least left",
+                    "left_{}_machine_median": "median left",
+                    "left_{}_machine_max": "most left",
+                },
+            ),
+        ),
     ),
     Experiment(
         "jit-alpha",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
 from flowlex.models.load.model import LoadPartition
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement
+from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table
 from flowlex.simulation.kernel import Kernel
 from flowlex.simulation.streams import Streams
 
@@ -168,6 +168,10 @@ def served(
     }
 
 
+#: Moments of a run, as parts of the mean finish.
+_MOMENTS = np.arange(0, 41) / 20
+
+
 def evaluations(
     seed: int,
     quick: bool,
@@ -181,14 +185,17 @@ def evaluations(
     numbers = {}
     for evaluation in _EVALUATIONS:
         workers = _Workers(seed, noise, drift, sensitivity, interval_s)
-        uneven, last = [], []
+        uneven, last, ends = [], [], []
         for _ in range(4 if quick else 12):
             finish = workers.process(workers.shares(evaluation))
+            ends.append(finish / finish.mean())
             uneven.append(float((finish.max() - finish.min()) / finish.mean()))
             last.append(float(finish.max()))
             workers.kernel.run(workers.kernel.now_s + _REST_S)
         numbers[f"uneven_{evaluation}"] = float(np.mean(uneven[1:]))
         numbers[f"finish_s_{evaluation}"] = float(np.mean(last[1:]))
+        after = np.array(ends[1:])
+        numbers |= {f"at_work_{evaluation}@{x:g}": float((after > x).sum(axis=1).mean()) for x in _MOMENTS}
     return numbers | {
         "history/configuration": numbers["uneven_history"] / numbers["uneven_configuration"],
         "cpu/history": numbers["uneven_cpu_load"] / numbers["uneven_history"],
@@ -317,6 +324,21 @@ EXPERIMENTS = (
         seeds=20,
         quick_seeds=5,
         sweep_seeds=5,
+        tables=(
+            Table(
+                "All evaluations",
+                _LINES,
+                {"uneven_{}": "spread of finish over its mean", "finish_s_{}": "last node done (s)"},
+            ),
+        ),
+        curves=(
+            Curves(
+                "Nodes at work over time",
+                "time over mean finish",
+                "nodes",
+                {f"at_work_{name}": label for name, label in _LINES.items()},
+            ),
+        ),
     ),
     Experiment(
         "load-changes",

@@ -14,7 +14,7 @@ from flowlex import generate
 from flowlex.cli.app import app
 from flowlex.instances.files import write_instance
 from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Verdict
+from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table, Verdict
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.report import Measured, figure_svg, rows_of, variants, write_report
 from flowlex.simulation.statistics import Estimate
@@ -189,8 +189,9 @@ def test_verdicts_follow_their_rule(values, verdict):
 
 
 def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
-    experiment = tiny(open={"x": (1, 2)})
-    assert variants(experiment) == [{}, {"x": 2}]
+    table = Table("By policy", {"a": "first", "b": "second", "z": "none"}, {"{}": "number"}, {"b": "1.5"})
+    experiment = tiny(open={"x": (1, 2)}, also=({"x": 3, "y": 4},), tables=(table,))
+    assert variants(experiment) == [{}, {"x": 2}, {"x": 3, "y": 4}]
     found = [Measured("tiny", s, g, {"a": 2.0 + s / 10, "b": 1.0}) for g in ({}, {"x": 2}) for s in range(3)]
     assert [row.verdict for row in rows_of(experiment, found)] == ["reproduced", "shown", "not measured"]
     for folder in ("one", "two"):
@@ -203,7 +204,15 @@ def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     page = (tmp_path / "one" / "report.html").read_text()
     assert "<svg" in page and "http://" not in page.split("<svg")[0] and "x = 2" in page
-    assert "b \\| c" in (tmp_path / "one" / "report.md").read_text()
+    text = (tmp_path / "one" / "report.md").read_text()
+    assert "b \\| c" in text
+    assert text.split("By policy:")[1].split("\n")[2:7] == [
+        "|  | number |",
+        "| --- | --- |",
+        "| first | 2.1 ± 0.25 |",
+        "| second | 1 ± 0 (1.5) |",
+        "| none | - |",
+    ]
 
 
 def test_experiments_have_names_of_their_own_and_belong_to_their_papers():

@@ -132,15 +132,69 @@ class Spread(Queue):
 
 @policy("cluster", "priority")
 class PriorityQueue(Queue):
-    """A queue by priority, then by arrival, onto the node that runs least, as Kubernetes has it."""
+    """A queue by priority, then by arrival, onto the node that runs least, as Kubernetes has it.
 
-    def __init__(self, where: Where = "spread") -> None:
+    Parameters
+    ----------
+    where
+        The rule of places.
+    preempts
+        Whether a task that fits nowhere stops less important ones: on the place where the most important of them is
+        least important, the youngest first.
+    """
+
+    def __init__(self, where: Where = "spread", preempts: bool = False) -> None:
         super().__init__(where)
+        self.preempts = preempts
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
         """By priority of the job (smaller first); the sort keeps the order of arrival."""
         jobs = sorted(state.jobs.values(), key=lambda job: job.job.priority)
         return (task for job in jobs for task in list(job.waiting))
+
+    def decide(self, state: State) -> Iterable[Action]:
+        """Go through the queue once; then, if it may, make room for the tasks that found none."""
+        yield from super().decide(state)
+        if not self.preempts:
+            return
+        given = {action.task for action in state.tried}
+        full: set[tuple[int, tuple[tuple[str, int], ...]]] = set()
+        for task in self.tasks(state):
+            like = task.job.job.priority, tuple(sorted(task.task.demand.items()))
+            if task in given or like in full:
+                continue
+            room = min(
+                ((_least(victims), place.number, place, victims) for place, victims in _rooms(state, task, given)),
+                default=None,
+            )
+            if room is None:
+                full.add(like)
+                continue
+            given.update(room[3])
+            yield from (state.stop(other) for other in room[3])
+            yield state.start(task, room[2])
+
+
+def _least(victims: list[LiveTask]) -> int:
+    """The most important of those to be stopped, negated: the smaller, the less important they all are."""
+    return -min(other.job.job.priority for other in victims)
+
+
+def _rooms(state: State, task: LiveTask, spared: set[LiveTask]) -> Iterator[tuple[LivePlace, list[LiveTask]]]:
+    """Places on which a task fits when less important ones stop, and these: the least important, youngest, first."""
+    for place in state.places:
+        if not place.node.up or any(name not in place.place.capacity for name in task.task.demand):
+            continue
+        lacking = {name: much - place.free[name] for name, much in task.task.demand.items()}
+        victims = []
+        below = [o for o in place.tasks if o.job.job.priority > task.job.job.priority and o not in spared]
+        for other in sorted(below, key=lambda other: (-other.job.job.priority, -other.started_s, -other.number)):
+            if all(much <= 0 for much in lacking.values()):
+                break
+            victims.append(other)
+            lacking = {name: much - other.task.demand.get(name, 0) for name, much in lacking.items()}
+        if victims and all(much <= 0 for much in lacking.values()):
+            yield place, victims
 
 
 class _UserQueues(Queue):

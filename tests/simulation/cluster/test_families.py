@@ -51,6 +51,26 @@ def state_of(work: ClusterWorkload) -> State:
     return state
 
 
+# Queues ------------------------------------------------------------------------------------------------------------
+def test_a_queue_that_preempts_stops_the_least_important_and_youngest_and_no_more_than_needed():
+    # c holds all four slots of n, a and b three of m. The urgent u needs two: on m it stops b (as unimportant as a, but
+    # younger) alone; v, as important as a and b, stops nobody and waits for c's end on n.
+    jobs = (
+        job("a", 50.0, priority=5, slot=2),
+        job("c", 20.0, priority=3, slot=4),
+        job("b", 50.0, at_s=1.0, priority=5, slot=1),
+        job("u", 1.0, at_s=2.0, priority=1, slot=2),
+        job("v", 1.0, at_s=2.5, priority=5, slot=2),
+    )
+    work = ClusterWorkload(nodes=(node("n", slot=4), node("m", slot=4)), jobs=jobs)
+    log = simulate_cluster(work, made("priority", where="first", preempts=True))
+    assert starts(log)[:4] == [(0.0, "c", "n"), (0.0, "a", "m"), (1.0, "b", "m"), (2.0, "u", "m")]
+    assert [(record["at_s"], record["task"]) for record in log.of("stop")] == [(2.0, "b")]
+    assert starts(log)[4:] == [(3.0, "b", "m"), (20.0, "v", "n")]
+    plain = simulate_cluster(work, made("priority", where="first"))
+    assert not list(plain.of("stop")) and (20.0, "u", "n") in starts(plain)
+
+
 # Pods --------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "rule", ["first-fit", "best-fit", "dot-product", "gpu-packing", "fgd", "kubernetes", "priority-queue", "genetic"]
