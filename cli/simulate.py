@@ -142,7 +142,7 @@ class _Runs(Work):
 
 def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *, shipped: bool) -> _Runs:
     """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
-    from flowlex.simulation.registry import make_policy
+    from flowlex.simulation.registry import make_policy, simulator
     from flowlex.simulation.scenarios import with_settings, workload_of
 
     try:
@@ -161,6 +161,7 @@ def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *,
             raise InstanceError(f"{work} {reason}", path=path, place="workload.file")
         chosen = range(seeds) if seeds is not None else scenario.seeds
         try:
+            simulator(scenario.simulator).check(scenario.parameters)
             for choice in scenario.policies:
                 make_policy(scenario.simulator, choice)
             workload_of(scenario, chosen[0], path.parent)
@@ -195,13 +196,17 @@ def _print(records: Sequence[dict[str, Any]]) -> None:
             for name in names
             if any(one.get(name) for found in mine.values() for one in found)
         ]
-        console().print(rows_table(f"{scenario}: mean ± 95 % interval over seeds", ("figure", *mine), rows))
+        single = all(len(found) == 1 for found in mine.values())
+        title = f"{scenario}: " + ("one seed" if single else "mean ± 95 % interval over seeds")
+        console().print(rows_table(title, ("figure", *mine), rows))
 
 
 def _estimate(found: list[dict[str, float]], name: str) -> str:
     from flowlex.simulation.statistics import Estimate
 
     values = [one[name] for one in found if one.get(name) is not None]
+    if len(values) == 1 == len(found):
+        return f"{values[0]:.4g}"
     return str(Estimate.of(values)) if values else "-"
 
 

@@ -253,7 +253,8 @@ def explained(error: Exception) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-    return f"unexpected {type(error).__name__}{place}: {error}; please report this with the instance"
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"unexpected {type(error).__name__}{place}: {error}{notes}; please report this with the instance"
 
 
 def piece_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:

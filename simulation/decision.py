@@ -52,10 +52,13 @@ def ask(
     Raises
     ------
     SimulationError
-        Counted time, and a policy that does not count.
+        Counted time, and a policy that does not count; or an answer that is no list of actions.
     """
     started = time.perf_counter()
-    actions = list(decide())
+    answer = decide()
+    if answer is None or isinstance(answer, str):
+        raise SimulationError(f"it answers {answer!r}; yield actions, or return a list of them (empty for none)")
+    actions = list(answer)
     if decision.mode == "measured":
         return actions, time.perf_counter() - started
     if decision.mode == "counted":

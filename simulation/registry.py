@@ -50,6 +50,12 @@ class Run:
     decision: Decision = field(default_factory=Decision)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.horizon_s is not None and not self.horizon_s > 0:
+            raise InstanceError(f"must be above 0 s, or None for no end, got {self.horizon_s!r}", place="horizon_s")
+        if self.seed < 0:
+            raise InstanceError(f"must not be negative, got {self.seed}", place="seed")
+
 
 class Simulator(Protocol):
     """What a simulator offers to scenarios.
@@ -59,6 +65,10 @@ class Simulator(Protocol):
 
     #: Kinds of instance that it takes.
     kinds: tuple[str, ...]
+
+    def check(self, parameters: Mapping[str, Any]) -> None:
+        """Raise an `InstanceError` for parameters of `simulate` that it does not take."""
+        ...
 
     def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
         """Run once; the same arguments give the same log (but for measured decision times)."""

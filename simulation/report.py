@@ -89,7 +89,10 @@ def _default(experiment: Experiment) -> str:
 
 
 def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
-    """One panel per statement (a dot with its interval per variant; shaded: reproduced), then the curves."""
+    """One panel per statement (a dot with its interval per variant; shaded: reproduced), then the curves.
+
+    Empty when nothing was measured at the defaults and there are no curves.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -100,6 +103,8 @@ def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
     chosen = [given for given in variants(experiment) if any(one.given == given for one in found)]
     names = [", ".join(f"{k}={v}" for k, v in given.items()) or "default" for given in chosen]
     heights = [0.6 + 0.28 * len(chosen)] * len(shown) + [3.2] * len(experiment.curves)
+    if not heights:
+        return ""
     figure, axes = plt.subplots(
         len(heights), 1, figsize=(8, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
     )
@@ -173,11 +178,13 @@ def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]],
     table = ("statement", "theirs", "ours", "verdict", "why they may differ")
     for experiment, mine in rows.items():
         found, svg = results[experiment], figure_svg(experiment, results[experiment])
-        write_atomically(folder / f"{experiment.name}.svg", svg.encode())
+        if svg:
+            write_atomically(folder / f"{experiment.name}.svg", svg.encode())
         title = f"{experiment.paper}: {experiment.title}"
         body = [_cells(row) for row in mine]
         sweep = ("parameters", *(each.figure for each in experiment.statements)), _sweep(experiment, found)
-        markdown += [f"## {title}", _markdown(table, body), f"![{experiment.name}]({experiment.name}.svg)"]
+        picture = [f"![{experiment.name}]({experiment.name}.svg)"] if svg else []
+        markdown += [f"## {title}", _markdown(table, body), *picture]
         page += [f"<h2>{_html(title)}</h2>", _table(table, body), svg]
         for each in experiment.tables:
             head, lines = ("", *each.columns.values()), _side_by_side(each, found)

@@ -10,10 +10,10 @@ from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.scenario import Decision
 from flowlex.simulation.cluster.events import replay_events
 from flowlex.simulation.cluster.figures import figures
-from flowlex.simulation.cluster.simulator import ClusterRun
+from flowlex.simulation.cluster.simulator import ClusterParameters, ClusterRun
 from flowlex.simulation.cluster.state import Policy
 from flowlex.simulation.log import RunLog
-from flowlex.simulation.registry import Run
+from flowlex.simulation.registry import Run, checked
 
 __all__ = ["SIMULATOR", "ClusterSimulator", "simulate_cluster"]
 
@@ -22,6 +22,10 @@ class ClusterSimulator:
     """See `flowlex.simulation.registry.Simulator`."""
 
     kinds: ClassVar[tuple[str, ...]] = ("cluster-workload",)
+
+    def check(self, parameters: Mapping[str, Any]) -> None:
+        """See `flowlex.simulation.cluster.simulator.ClusterParameters`."""
+        ClusterParameters(**checked(ClusterParameters, parameters, "parameters"))
 
     def simulate(self, instance: Instance, policy: Policy, run: Run) -> RunLog:
         """Run once."""

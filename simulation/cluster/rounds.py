@@ -80,6 +80,9 @@ class Rounds:
             answer, seconds = ask(self.run.decision, lambda: self.policy.decide(state), lambda: self.policy.work)
         except SimulationError as error:
             raise SimulationError(error.reason, at_s=state.now_s, event=self._event()) from error
+        except Exception as error:
+            error.add_note(f"the policy was asked at {state.now_s:g} s, {self._event()}")
+            raise
         finally:
             state.forget_tries()
         state.news.clear()

@@ -217,7 +217,6 @@ class ClusterRun:
         del task.job.waiting[task]
         task.job.running[task] = None
         task.place, task.started_s = place, self.state.now_s
-        task.attempts += 1
         place.tasks[task] = None
         for name, much in task.task.demand.items():
             place.free[name] -= much
@@ -278,7 +277,8 @@ class ClusterRun:
 
     def _fail(self, task: LiveTask) -> None:
         self._halt(task, "failed")
-        if task.attempts >= self.parameters.most_attempts:
+        task.failures += 1
+        if task.failures >= self.parameters.most_attempts:
             self._give_up(task.job)
         else:
             self.state.news.append(("failed", task))

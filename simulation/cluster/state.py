@@ -48,8 +48,8 @@ class LiveTask:
         The node where it ended; None before.
     started_s
         When it last started.
-    attempts
-        How often it has started.
+    failures
+        How often it has failed while it computed.
     left
         Part of its computing that is still to be done, when it last stopped: 1 unless it keeps what it has computed.
     computing
@@ -57,8 +57,8 @@ class LiveTask:
     """
 
     __slots__ = (
-        "attempts",
         "computing",
+        "failures",
         "job",
         "left",
         "made_on",
@@ -81,7 +81,7 @@ class LiveTask:
         self.place: LivePlace | None = None
         self.made_on: LiveNode | None = None
         self.started_s: float = 0.0
-        self.attempts: int = 0
+        self.failures: int = 0
         self.left: float = 1.0
         self.computing: tuple[float, float] | None = None
 

@@ -98,9 +98,17 @@ def wait(
     seed: int, quick: bool, *, share: float = 0.4, units: int = 10, share_of: ShareOf = "transfers"
 ) -> Mapping[str, float]:
     """Inception's wait alone: what is planned, and in how fine units (of what a port sends in a slot)."""
-    given = {"machines": 20, "jobs": 3 if quick else 10, "copies": 5, "gflops": 50.0, "units_per_slot": units}
-    instance = jit_cluster(seed=seed, mix="InceptionV3", arrivals_per_s=1.0, scale_to_table=True, **given)
-    found = {}
+    instance = jit_cluster(
+        seed=seed,
+        machines=20,
+        jobs=3 if quick else 10,
+        mix="InceptionV3",
+        arrivals_per_s=1.0,
+        copies=5,
+        units_per_slot=units,
+        scale_to_table=True,
+    )
+    found: dict[str, float] = {}
     for name, policy in (("tensorflow", TensorFlow()), ("jit", JustInTime(share=share, share_of=share_of))):
         log = SIMULATOR.simulate(instance, policy, Run(seed=seed))
         found |= {f"wait_s_{name}": waits(log)["InceptionV3"], f"seconds_{name}": job_seconds(log)["mean"]}

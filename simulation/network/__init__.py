@@ -35,15 +35,20 @@ class _NetworkSimulator:
 
     kinds = ("jit-bandwidth",)
 
-    def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
-        """Run once. Parameter: ``bin_s``, width of the bins of port loads to start with (the instance's slot)."""
-        assert isinstance(instance, JitInstance)
-        unknown = sorted(set(run.parameters) - {"bin_s"})
+    def check(self, parameters: Mapping[str, Any]) -> None:
+        """``bin_s``: width of the bins of port loads to start with (the instance's slot when not given)."""
+        unknown = sorted(set(parameters) - {"bin_s"})
         if unknown:
             raise InstanceError(f"no parameter {unknown[0]!r}; it has: bin_s", place="parameters")
-        bin_s = run.parameters.get("bin_s", instance.slot_s)
+        bin_s = parameters.get("bin_s", 1.0)
         if isinstance(bin_s, bool) or not isinstance(bin_s, int | float) or not 0 < bin_s < float("inf"):
             raise InstanceError(f"bin_s must be a positive number of seconds, got {bin_s!r}", place="parameters")
+
+    def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
+        """Run once; `check` says which parameters it has."""
+        assert isinstance(instance, JitInstance)
+        self.check(run.parameters)
+        bin_s = run.parameters.get("bin_s", instance.slot_s)
         done = simulate_traffic(Traffic.of(instance), policy, run, bin_s=float(bin_s))
         header = {"workload": instance.fingerprint, "seed": run.seed, "policy": type(policy).__name__}
         return to_log(done, header)

@@ -149,6 +149,8 @@ def test_a_network_run_can_be_replayed_by_the_just_in_time_scheduler(tmp_path):
         ({"workload": {"generator": "gpu-testbed"}}, "takes cluster-workload, but this is 'gpu-assignment'"),
         ({"workload": {"file": "nowhere.json"}}, "nowhere.json"),
         ({"horizon_s": -1.0}, "horizon_s"),
+        ({"parameters": {"round_s": -2}}, "parameters: round_s=-2: Input should be greater than or equal to 0"),
+        ({"simulator": "network", "policies": ["fair"], "parameters": {"bin_s": 0}}, "bin_s must be a positive number"),
         ({"policies": [{"name": "GSD", "parameters": {"third": 1}}]}, "no parameter 'third'"),
     ],
 )
@@ -275,3 +277,4 @@ def test_curves_are_drawn_over_what_their_numbers_say():
     found = [Measured("tiny", s, {}, {"a": 2.0, "b": 1.0, "wait@1": 1.0 * s, "wait@2": 2.0}) for s in range(3)]
     with_curves, without = (figure_svg(tiny(curves=each), found) for each in ((curves,), ()))
     assert ">t<" in with_curves and ">t<" not in without
+    assert figure_svg(tiny(), [Measured("tiny", 0, {"x": 2}, {"a": 2.0})]) == ""  # nothing at the defaults

@@ -163,7 +163,9 @@ class Alsched(Policy):
     def decide(self, state: State) -> Iterable[Action]:
         """One pass over the queue."""
         places = state.open_places()
+        self.work = 0.0
         for task in state.waiting():
+            self.work += float(len(places))
             fitting = [place for place in places if place.fits(task)]
             if fitting:
                 yield state.start(task, max(fitting, key=lambda place: (_utility(task, place), -place.number)))

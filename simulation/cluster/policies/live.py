@@ -23,6 +23,8 @@ _UTILITY = 10
 class Flow(Policy):
     """`FlowScheduler` with any goals. A place is a machine; every task takes one unit of its one resource.
 
+    Tasks of one resource never compete for places of another, so that each resource has a scheduler of its own.
+
     Parameters
     ----------
     goals
@@ -30,28 +32,52 @@ class Flow(Policy):
     lexicographic
         Goals in strict order instead of their weighted sum.
     certify
-        Certify every so manieth step; 0: none.
+        Certify every so manieth round; 0: none.
     """
 
     def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: int = 1) -> None:
         self.turn: EveryNth
         self.goals, self.lexicographic, self.turn = tuple(goals), lexicographic, EveryNth(certify)
-        self.scheduler: FlowScheduler | None = None
-        self._known: dict[str, LiveTask] = {}
-        self._expected: list[tuple[LiveTask, LivePlace]] = []
-        self._places: dict[str, LivePlace] = {}
-        self._machines: set[str] = set()
-        self._waves = 0
+        self.parts: dict[str, _OfResource] = {}
 
     def decide(self, state: State) -> Iterable[Action]:
-        """One step of the scheduler."""
-        scheduler = self.scheduler = self.scheduler or self._begin(state)
+        """One step of every scheduler."""
+        if not self.parts:
+            places: dict[str, list[LivePlace]] = {}
+            for place in state.places:
+                places.setdefault(_resource(place), []).append(place)
+            for resource, mine in places.items():
+                cluster = FlowInstance(
+                    name=state.workload.name, machines=tuple(machine_of(place) for place in mine if place.node.up)
+                )
+                scheduler = FlowScheduler(cluster, self.goals, lexicographic=self.lexicographic)
+                self.parts[resource] = _OfResource(resource, mine, scheduler)
+        self.work, self.proven = 0.0, next(self.turn)
+        for part in self.parts.values():
+            part.scheduler.certify = self.proven
+            yield from part.step(state)
+            self.work += part.events
+
+
+class _OfResource:
+    """The scheduler of one resource, its places, and what it has been told."""
+
+    def __init__(self, resource: str, places: Iterable[LivePlace], scheduler: FlowScheduler) -> None:
+        self.resource, self.scheduler = resource, scheduler
+        self.places = {place.name: place for place in places}
+        self.events = 0
+        self._known: dict[str, LiveTask] = {}
+        self._expected: list[tuple[LiveTask, LivePlace]] = []
+        self._machines = {place.name for place in self.places.values() if place.node.up}
+        self._waves = 0
+
+    def step(self, state: State) -> Iterator[Action]:
+        """Tell what happened, and do what the scheduler changed."""
+        scheduler = self.scheduler
         self._correct(scheduler)
         self._tell(state, scheduler)
-        scheduler.certify = self.proven = next(self.turn)
         delta = scheduler.step(state.now_s)
-        self.work = float(delta.events)
-        places = self._places
+        self.events = delta.events
         moves: list[tuple[str, str | None]] = [(name, None) for name, *_ in delta.stopped]
         moves += [(name, to) for name, _, to, _ in delta.moved] + list(delta.placed)
         self._expected = []
@@ -61,17 +87,10 @@ class Flow(Policy):
             if task.place is not None:
                 yield state.stop(task)
             if to is not None:
-                starts.append((task, places[to]))
+                starts.append((task, self.places[to]))
         for task, place in starts:
             self._expected.append((task, place))
             yield state.start(task, place)
-
-    def _begin(self, state: State) -> FlowScheduler:
-        self._places = {place.name: place for place in state.places}
-        machines = tuple(machine_of(place) for place in state.places if place.node.up)
-        self._machines = {machine.name for machine in machines}
-        cluster = FlowInstance(name=state.workload.name, machines=machines)
-        return FlowScheduler(cluster, self.goals, lexicographic=self.lexicographic)
 
     def _correct(self, scheduler: FlowScheduler) -> None:
         """Starts that came too late, because the scheduler thought too long, did not happen: forget and ask anew."""
@@ -96,7 +115,7 @@ class Flow(Policy):
             elif what in ("down", "up"):
                 assert isinstance(thing, LiveNode)
                 self._node(scheduler, thing)
-        waiting = {job: [task for task in job.waiting if task.name not in self._known] for job in state.jobs.values()}
+        waiting = {job: [task for task in job.waiting if self._is_new(task)] for job in state.jobs.values()}
         for job, tasks in waiting.items():
             if tasks:
                 self._waves += 1
@@ -104,9 +123,14 @@ class Flow(Policy):
                 parts = tuple(flow_task(task, state) for task in tasks)
                 scheduler.submit(FlowJob(name=f"{job.name}/{self._waves}", tasks=parts, priority=job.job.priority))
 
+    def _is_new(self, task: LiveTask) -> bool:
+        return task.name not in self._known and self.resource in task.task.demand
+
     def _node(self, scheduler: FlowScheduler, node: LiveNode) -> None:
         """Let the scheduler know whether a node is up now, whatever happened in between."""
         for place in node.places:
+            if place.name not in self.places:
+                continue
             if node.up and place.name not in self._machines:
                 self._machines.add(place.name)
                 scheduler.add_machine(machine_of(place))
@@ -115,33 +139,43 @@ class Flow(Policy):
                 scheduler.remove_machine(place.name)
 
 
-def machine_of(place: LivePlace) -> Machine:
-    """A place as a machine of the flow model.
+def _resource(place: LivePlace) -> str:
+    """The one resource of a place.
 
     Raises
     ------
     SimulationError
-        It has several resources.
+        It has several.
     """
     capacity = place.place.capacity
     if len(capacity) != 1:
         raise SimulationError(
             f"place {place.name!r} has {len(capacity)} resources; the flow scheduler takes places with one, its slots"
         )
-    node = place.node
-    return Machine(name=place.name, slots=next(iter(capacity.values())), rack=node.node.rack, labels=node.node.labels)
+    return next(iter(capacity))
+
+
+def machine_of(place: LivePlace) -> Machine:
+    """A place as a machine of the flow model."""
+    slots, node = place.place.capacity[_resource(place)], place.node
+    return Machine(name=place.name, slots=slots, rack=node.node.rack, labels=node.node.labels)
 
 
 def flow_task(task: LiveTask, state: State) -> FlowTask:
     """A task as the flow model sees it: data on machines, labels it prefers."""
     if list(task.task.demand.values()) != [1]:
         raise SimulationError(f"task {task.name!r} does not take one slot; the flow scheduler knows no other demand")
+    (resource,) = task.task.demand
     blocks = []
     for read, made in reads_of(task):
         sources = made if made is not None else state.holders(read.replicas)
-        machines = tuple(dict.fromkeys(place.name for node in sources for place in node.places))
+        machines = tuple(dict.fromkeys(place.name for node in sources for place in _places(node, resource)))
         blocks.append(Block(size_mb=math.ceil(read.size_mb), machines=machines))
     return FlowTask(name=task.name, data=tuple(blocks), constraints=tuple(_wishes(task.task)))
+
+
+def _places(node: LiveNode, resource: str) -> list[LivePlace]:
+    return [place for place in node.places if resource in place.place.capacity]
 
 
 def _wishes(task: ClusterTask) -> Iterator[Constraint]:

@@ -66,6 +66,24 @@ def work() -> ClusterWorkload:
     return ClusterWorkload(nodes=(ClusterNode(name="n", places=places),), jobs=(ClusterJob(name="j", tasks=tasks),))
 
 
+@pytest.mark.parametrize("answer", [None, "t1"])
+def test_an_answer_that_is_no_list_is_refused_with_time_and_round(answer):
+    class Mute(Policy):
+        def decide(self, state):
+            return answer
+
+    with pytest.raises(SimulationError, match=rf"at 0 s, round 1 of policy Mute: it answers {answer!r}; yield actions"):
+        simulate_cluster(work(), Mute())
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [({"horizon_s": -5}, "horizon_s: must be above 0 s"), ({"seed": -1}, "seed")]
+)
+def test_times_and_seeds_below_zero_are_refused(given, says):
+    with pytest.raises(InstanceError, match=says):
+        simulate_cluster(work(), make_policy("cluster", PolicyChoice(name="FIFO")), **given)
+
+
 def test_a_gpu_given_twice_in_one_answer_is_refused():
     class Twice(Policy):
         def decide(self, state):

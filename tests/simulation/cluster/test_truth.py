@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -172,6 +173,18 @@ def test_failing_tasks_are_tried_again_and_given_up_at_last():
     assert failed >= 5 and len(ends(log)) == 30 and figures(log)["jobs"] == 1
     log = simulate_cluster(work, made("FIFO"), fail=0.9, most_attempts=2)
     assert figures(log)["given_up"] == 1 and figures(log)["jobs"] == 0
+
+
+def test_what_a_policy_stops_does_not_count_as_a_failure():
+    work = generate("cluster-testbed", seed=0, count=3)
+    log = simulate_cluster(work, made("GSP"), fail=0.1, most_attempts=3, round_s=2.0)
+    starts, at_failure = Counter[str](), list[int]()
+    for record in log.of("start", "stop"):
+        starts[record["task"]] += record["event"] == "start"
+        if record.get("why") == "failed":
+            at_failure.append(starts[record["task"]])
+    assert max(at_failure) >= 3  # its third start, and it failed: yet it had failed at most twice
+    assert figures(log)["given_up"] == 0 and figures(log)["jobs"] == 3
 
 
 # Rates -------------------------------------------------------------------------------------------------------------
