@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from flowlex.instances.base import InstanceError, Name, NonNegative, Part
-from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine
+from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.instances.jit_events import Arrive, Network, Sent, Timed, Withdraw
 from flowlex.instances.storage import write_atomically
 
@@ -28,13 +29,18 @@ __all__ = [
     "Event",
     "EventLog",
     "Finish",
+    "Relabel",
     "RemoveMachine",
     "SetCost",
+    "SetGoals",
     "SetPreemption",
     "SetPriority",
+    "SetQueues",
     "SetSlots",
     "Step",
     "Submit",
+    "Tie",
+    "Untie",
     "UpdateShares",
     "write_event_log",
 ]
@@ -47,11 +53,44 @@ class Cluster(Timed):
     instance: FlowInstance
 
 
-class Submit(Timed):
-    """A job arrives."""
+class _Ties(Timed):
+    """Rules that tie tasks together, as an instance states them."""
+
+    gangs: tuple[Gang, ...] = ()
+    spreads: tuple[TaskSpread, ...] = ()
+    affinities: tuple[Affinity, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Gang | TaskSpread | Affinity, ...]:
+        """All of them."""
+        return (*self.gangs, *self.spreads, *self.affinities)
+
+
+class Submit(_Ties):
+    """A job arrives, with rules over its tasks (and others that are here), all or nothing."""
 
     event: Literal["submit"] = "submit"
     job: FlowJob
+
+
+class Tie(_Ties):
+    """Rules over jobs and tasks that are here, all or none of them."""
+
+    event: Literal["tie"] = "tie"
+
+    @model_validator(mode="after")
+    def _some(self) -> Tie:
+        if not self.rules:
+            raise ValueError("tie gives no rules; state gangs, spreads or affinities")
+        return self
+
+
+class Untie(Timed):
+    """A rule holds no more."""
+
+    event: Literal["untie"] = "untie"
+    kind: Literal["gang", "spread", "affinity"]
+    name: Name
 
 
 class Finish(Timed):
@@ -127,6 +166,29 @@ class SetPreemption(Timed):
     per_hour: Count | None = None
 
 
+class Relabel(Timed):
+    """A machine has other labels or stands in another rack; what is not given stays."""
+
+    event: Literal["relabel"] = "relabel"
+    machine: Name
+    labels: tuple[Name, ...] | None = None
+    rack: Name | None = None
+
+
+class SetQueues(Timed):
+    """Other quotas; every queue that a job is in must be among them."""
+
+    event: Literal["set_queues"] = "set_queues"
+    queues: tuple[Queue, ...]
+
+
+class SetGoals(Timed):
+    """Another cost model, by name: quincy, borg, alsched, load_spread, random, none."""
+
+    event: Literal["set_goals"] = "set_goals"
+    goals: Name
+
+
 class Step(Timed):
     """Decide now."""
 
@@ -145,6 +207,11 @@ Event = Annotated[
     | SetCost
     | UpdateShares
     | SetPreemption
+    | Tie
+    | Untie
+    | Relabel
+    | SetQueues
+    | SetGoals
     | Step
     | Network
     | Arrive

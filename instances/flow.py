@@ -220,7 +220,7 @@ class FlowInstance(Instance):
         check_queues(self.queues, self.jobs)
         _check_places(self)
         _check_amounts(self)
-        check_rules(self)
+        _check_ties(self)
         return self
 
     @cached_property
@@ -298,6 +298,14 @@ def _check_places(instance: FlowInstance) -> None:
     for name, count in held.items():
         if count > slots[name]:
             raise ValueError(f"machine {name!r} has {slots[name]} slots but runs {count} tasks")
+
+
+def _check_ties(instance: FlowInstance) -> None:
+    for kind in ("gangs", "spreads", "affinities"):
+        require_unique((rule.name for rule in getattr(instance, kind)), kind)
+    tasks_of = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
+    tasks = {name for those in tasks_of.values() for name in those}
+    check_rules((*instance.gangs, *instance.spreads, *instance.affinities), tasks_of, tasks, instance.machines)
 
 
 def _check_amounts(instance: FlowInstance) -> None:

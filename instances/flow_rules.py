@@ -5,12 +5,12 @@ A *domain* is the machines of one rack, or those whose label ``key=value`` has o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Protocol, Self
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Annotated, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Name, Part, require_unique
+from flowlex.instances.base import Name, Part
 
 __all__ = ["RACK", "Affinity", "Gang", "Labelled", "TaskSpread", "check_rules", "domain_tags", "members_of"]
 
@@ -130,35 +130,39 @@ def members_of(rule: TaskRule, tasks_of: Mapping[str, Sequence[str]]) -> list[st
     return list(dict.fromkeys([*rule.tasks, *(task for job in rule.jobs for task in tasks_of.get(job, ()))]))
 
 
-def _rules(instance: Any) -> Iterator[TaskRule]:
-    yield from instance.gangs
-    yield from instance.spreads
-    yield from instance.affinities
+def check_rules(
+    rules: Iterable[TaskRule],
+    tasks_of: Mapping[str, Sequence[str]],
+    tasks: Container[str],
+    machines: Collection[Labelled],
+    together: Mapping[str, str] | None = None,
+) -> None:
+    """Raise `ValueError` unless rules name what there is, and do not contradict each other.
 
-
-def check_rules(instance: Any) -> None:
-    """Raise `ValueError` unless the rules of a `FlowInstance` name what there is, and do not contradict each other."""
-    for kind in ("gangs", "spreads", "affinities"):
-        require_unique((rule.name for rule in getattr(instance, kind)), kind)
-    tasks_of = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
-    tasks = {task for those in tasks_of.values() for task in those}
-    together: dict[str, str] = {}
-    for rule in _rules(instance):
-        for what, names, known in (("task", rule.tasks, tasks), ("job", rule.jobs, tasks_of.keys())):
-            strange = next((name for name in names if name not in known), None)
+    Parameters
+    ----------
+    tasks_of, tasks
+        Names of tasks by job, and of all.
+    together
+        Gang or affinity of tasks that have one already.
+    """
+    known, teams = {"task": tasks, "job": tasks_of}, dict(together or {})
+    for rule in rules:
+        for what, names in (("task", rule.tasks), ("job", rule.jobs)):
+            strange = next((name for name in names if name not in known[what]), None)
             if strange is not None:
                 raise ValueError(f"{rule.says} names {what} {strange!r}, which does not exist")
         if rule.key is not None:
-            _check_domains(rule, rule.key, instance.machines)
+            _check_domains(rule, rule.key, machines)
         if isinstance(rule, TaskSpread):
             continue
         for task in members_of(rule, tasks_of):
-            if task in together:
-                raise ValueError(f"task {task!r} is in {together[task]} and {rule.says}; it may be in one of them only")
-            together[task] = rule.says
+            if task in teams:
+                raise ValueError(f"task {task!r} is in {teams[task]} and {rule.says}; it may be in one of them only")
+            teams[task] = rule.says
 
 
-def _check_domains(rule: TaskRule, key: str, machines: Sequence[Labelled]) -> None:
+def _check_domains(rule: TaskRule, key: str, machines: Collection[Labelled]) -> None:
     tags = set(domain_tags(machines, key).values())
     if machines and not tags:
         raise ValueError(f"{rule.says} is about {key!r}, but no machine has a label '{key}=...'; use 'rack' or a label")

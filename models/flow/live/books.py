@@ -65,6 +65,17 @@ class Books:
             name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
         }
 
+    def displace(self, name: str, machine: str | None) -> None:
+        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        task = self.tasks[name]
+        if isinstance(task.target, Spot):
+            self._leave(name, task)
+            books = self.groups[task.target].books
+            books.loose[name] = None
+            self._stirred[books] = None
+        task.machine = machine
+        self._dirty[name] = None
+
     def _leave(self, name: str, task: TaskNode) -> None:
         if not isinstance(task.target, Spot):
             return

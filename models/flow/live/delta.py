@@ -27,6 +27,8 @@ class Delta:
         Exact proof of optimality; None when not asked for.
     method
         How strict orders were kept, see `FlowScheduler.method`.
+    whole
+        Whether rules or capacities asked for a whole solve, now or at an earlier step that still holds.
     """
 
     number: int
@@ -41,6 +43,7 @@ class Delta:
     seconds: dict[str, float]
     certificate: Certificate | None = None
     method: str = "weights"
+    whole: bool = False
 
     def __repr__(self) -> str:
         counts = f"{len(self.placed)} placed, {len(self.moved)} moved, {len(self.stopped)} stopped"

@@ -46,7 +46,8 @@ class Explanation:
     rule
         ``placement`` (labels, racks, tasks kept apart, or no slot at all), ``share`` (the bounds of its job),
         ``priority`` (a more important class holds the places), ``preemption`` (jobs whose limit of preemptions is used
-        up hold them) or ``worth`` (running it costs more than it brings).
+        up hold them) or ``worth`` (running it costs more than it brings). Where rules tie tasks or machines have
+        capacities also ``gang``, ``spread``, ``affinity`` and ``capacity``, and what follows ``remedy`` is left out.
     reason, remedy
         In words: what keeps it out, and what would have to change.
     machine, rack
@@ -68,7 +69,7 @@ class Explanation:
 
     task: str
     job: str
-    rule: Literal["placement", "share", "priority", "preemption", "worth"]
+    rule: Literal["placement", "share", "priority", "preemption", "worth", "gang", "spread", "affinity", "capacity"]
     reason: str
     remedy: str
     machine: str | None = None

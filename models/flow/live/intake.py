@@ -8,9 +8,11 @@ from typing import Any
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import Part
-from flowlex.instances.flow import FlowJob, Machine
+from flowlex.instances.flow import FlowJob, Machine, Queue
 from flowlex.models.base import ModelError
+from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.priority import LOWEST
+from flowlex.models.flow.live.beyond import TieRule
 from flowlex.models.flow.live.known import EventError
 from flowlex.models.flow.live.state import LiveState
 
@@ -41,11 +43,19 @@ class Intake:
     _timed: Timed
     _why: dict[str, str]
 
+    def set_goals(self, goals: Iterable[Goal]) -> None:
+        """Other goals from the next step on."""
+        raise NotImplementedError
+
+    def set_queues(self, queues: Iterable[Queue]) -> None:
+        """Other quotas from the next step on."""
+        raise NotImplementedError
+
     def handle(self, event: Part) -> None:
         """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened)."""
         match event:
             case ev.Submit():
-                self.submit(event.job)
+                self.submit(event.job, *event.rules)
             case ev.Finish():
                 self.finish(event.task)
             case ev.Cancel():
@@ -66,11 +76,21 @@ class Intake:
             case ev.SetPreemption():
                 given = event.model_fields_set & {"cost", "per_hour"}
                 self.set_preemption(event.job, **{name: getattr(event, name) for name in given})
+            case ev.Tie():
+                self.tie(*event.rules)
+            case ev.Untie():
+                self.untie(event.kind, event.name)
+            case ev.Relabel():
+                self.relabel(event.machine, labels=event.labels, rack=event.rack)
+            case ev.SetQueues():
+                self.set_queues(event.queues)
+            case ev.SetGoals():
+                self.set_goals(preset(event.goals))
             case _:
                 raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
 
-    def submit(self, job: FlowJob) -> None:
-        """A job arrives; its tasks wait until the next step."""
+    def submit(self, job: FlowJob, *rules: TieRule) -> None:
+        """A job arrives, with rules over its tasks; they wait until the next step."""
         with self._timed:
             if job.name in self.state.jobs:
                 raise EventError(f"job {job.name!r} is here already; a job is submitted once")
@@ -82,6 +102,33 @@ class Intake:
             if job.preempted_s:
                 raise EventError(f"job {job.name!r} is new, so none of its tasks was preempted; leave out preempted_s")
             self.state.put_job(job)
+            try:
+                self._tie(rules)
+            except EventError:
+                for task in job.tasks:
+                    self.state.take_task(task.name)
+                raise
+
+    def tie(self, *rules: TieRule) -> None:
+        """More rules from the next step on, over jobs and tasks that are here.
+
+        Raises
+        ------
+        EventError
+            A rule names what is not here, or contradicts another; nothing has changed.
+        """
+        with self._timed:
+            self._tie(rules)
+
+    def _tie(self, rules: tuple[TieRule, ...]) -> None:
+        if rules:
+            self.state.beyond.refuse_beside(rules[0])
+            self.state.beyond.tie(rules)
+
+    def untie(self, kind: str, name: str) -> None:
+        """Drop a rule (``gang``, ``spread`` or ``affinity``) from the next step on."""
+        with self._timed:
+            self.state.beyond.untie(kind, name)
 
     def finish(self, task: str) -> None:
         """A running task has ended."""

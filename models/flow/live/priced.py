@@ -9,6 +9,7 @@ from flowlex.models.flow.claims import rule_of
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import ClusterView, Scale, Spot, TaskView
 from flowlex.models.flow.live.apart import ApartNetwork
+from flowlex.models.flow.live.beyond import Beyond
 from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.known import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.parts import UNBOUND, JobBounds, Session
@@ -52,6 +53,7 @@ class PricedState:
         self.running = 0
         self.slots = 0
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
+        self.beyond: Beyond = Beyond(self.cluster.machines, self.jobs, self.tasks)
         self._mentions: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
         self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`

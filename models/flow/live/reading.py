@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from flowlex.instances.flow import FlowInstance, FlowTask, RunningOn
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.models.flow.live.beyond import TieRule
 from flowlex.models.flow.live.clock import elapsed_s
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.known import LiveTask
@@ -15,6 +18,9 @@ from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 from flowlex.models.flow.solution import Score
 
 __all__ = ["present_instance", "present_score", "waiting_reason"]
+
+#: Fields of an instance that hold rules.
+_KINDS: dict[str, type[TieRule]] = {"gangs": Gang, "spreads": TaskSpread, "affinities": Affinity}
 
 
 def waiting_reason(state: PricedState, name: str) -> str:
@@ -77,7 +83,10 @@ def present_instance(state: PricedState) -> FlowInstance:
     ]
     machines = tuple(state.cluster.machines.values())
     # Between a loss of slots and the next step a machine may hold more than it has, so nothing is checked here.
-    return FlowInstance.model_construct(name=state.name, machines=machines, jobs=tuple(jobs), queues=state.queues)
+    rules: dict[str, Any] = {name: state.beyond.of_kind(kind) for name, kind in _KINDS.items()}
+    return FlowInstance.model_construct(
+        name=state.name, machines=machines, jobs=tuple(jobs), queues=state.queues, **rules
+    )
 
 
 def _snapshot(state: PricedState, task: LiveTask) -> FlowTask:

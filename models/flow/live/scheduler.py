@@ -7,14 +7,16 @@
 
 After every step the schedule is an optimum of `FlowScheduling` on the same state (`FlowScheduler.instance`), proven
 by an exact check of the flow and its potentials. Python's work per step grows with the events, not the cluster.
+
+Rules that tie tasks (gangs, spreads, affinities) and capacities of machines leave the network. Its optimum is still
+taken where it keeps them, as nothing can be better; otherwise a step costs a whole solve of the present instance.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable
-from copy import deepcopy
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -25,22 +27,21 @@ from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
-from flowlex.models.flow.live.audit import audited
+from flowlex.models.flow.live.answers import Answers
+from flowlex.models.flow.live.beyond import Changes
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import EngineChoice, Method, make_session, plan_stages, prove
-from flowlex.models.flow.live.explain import Explanation, explain_task
-from flowlex.models.flow.live.intake import Intake, Timed
+from flowlex.models.flow.live.intake import Timed
 from flowlex.models.flow.live.known import EventError
-from flowlex.models.flow.live.reading import present_instance, present_score, waiting_reason
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.switching import rebuild, switch_goals
+from flowlex.models.flow.live.whole import Whole, solve_whole
 from flowlex.models.flow.order import StrictOrder
-from flowlex.models.flow.solution import FlowSolution, Score
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
 
-class FlowScheduler(Intake):
+class FlowScheduler(Answers):
     """See the module.
 
     Parameters
@@ -63,6 +64,9 @@ class FlowScheduler(Intake):
         Largest cost of one arc (of each goal, under ``lexicographic``).
     task_limit
         Most tasks at a time; the proof that strict orders are kept rests on both limits.
+    solver
+        Options of whole solves, such as ``max_steps`` or ``time_limit_s``: a step that they cut off takes the best
+        schedule found, and its certificate claims no more than it proves.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class FlowScheduler(Intake):
         task_limit: int = 2**20,
         lexicographic: bool = False,
         method: Method = "auto",
+        solver: dict[str, Any] | None = None,
     ) -> None:
         self.options: dict[str, Any] = {
             "wait_cost": wait_cost,
@@ -86,17 +91,14 @@ class FlowScheduler(Intake):
             "task_limit": task_limit,
             "lexicographic": lexicographic,
             "method": method,
+            "solver": dict(solver or {}),
         }
         self.certify = certify
         self.steps = 0
         self._why: dict[str, str] = {}
-        self._timed = Timed()
+        self._timed: Timed = Timed()
         self._engine: EngineChoice = engine
-        if tied := (*cluster.gangs, *cluster.spreads, *cluster.affinities):
-            raise EventError(
-                f"{tied[0].says}: this live scheduler knows no rules that tie tasks; use TiedScheduler "
-                "(flowlex.models.flow.live.tied)"
-            )
+        self._whole: Whole | None = None  # the last decision, where the network could not make it
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = _lasting(goals)
         if scale is None:
@@ -112,7 +114,9 @@ class FlowScheduler(Intake):
                 self.state.put_machine(machine)
             for job in cluster.jobs:
                 self.state.put_job(job)
+            self.tie(*cluster.gangs, *cluster.spreads, *cluster.affinities)
             self._settle_running(cluster)
+        self._timed = Timed()
         gc.collect()  # or a collection of all that was built falls into one of the first steps
 
     def _plan(self, goals: tuple[Goal, ...]) -> tuple[StrictOrder, tuple[int, ...], str]:
@@ -185,40 +189,95 @@ class FlowScheduler(Intake):
         state.update_bounds()
         state.open_gates()
 
-    def step(self, now_s: float | None = None) -> Delta:
+    def step(self, now_s: float | None = None, *, decided: Mapping[str, str | None] | None = None) -> Delta:
         """Decide: the new optimum, and what it changes.
+
+        Where the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present
+        instance is solved anew (`solve_whole`); if nothing but time has passed since that was done, what it found
+        stays.
+
+        Parameters
+        ----------
+        decided
+            Machine (None: none) of each task that changed when this step was made first, by a whole solve; taken
+            over instead of solving again.
 
         Raises
         ------
+        ModelError
+            A whole solve found nothing within its limits; nothing is decided, and the step can be repeated.
         CertificateError
             The optimum does not stand up to the check (a defect, never an input error).
         """
         started = time.perf_counter()
+        quiet = not self._timed.events and self._whole is not None and self._whole.best
         self.prepare(now_s)
         prepared = time.perf_counter()
         self.state.session.solve()
+        changes: Changes = self.state.network.read_changes()
         solved = time.perf_counter()
-        parts = self._take(self.state.network.read_changes())
+        certificate, check_s = None, 0.0
+        if decided is None and not quiet and self._enough(changes):
+            self._whole, method = None, self.method
+            if self.certify:
+                certificate = prove(self.state.session, f"step {self.steps + 1} of {self.state.name}")
+                check_s = time.perf_counter() - solved
+        else:
+            changes, check_s = self._beyond(changes, quiet=quiet, decided=decided)
+            assert self._whole is not None
+            certificate, method = self._whole.certificate, self._whole.method
+        decided_at = time.perf_counter()
+        parts = self._take(changes)
+        self.state.beyond.settled()
         if not self.steps:
             gc.collect()  # the first step places everything, so the same holds as after building
-        read = time.perf_counter()
-        certificate = prove(self.state.session, f"step {self.steps + 1} of {self.state.name}") if self.certify else None
         done = time.perf_counter()
         seconds = {
             "events": self._timed.seconds + prepared - started,
-            "solve": solved - prepared,
-            "read": read - solved,
-            "check": done - read,
+            "solve": decided_at - prepared - check_s,
+            "read": done - decided_at,
+            "check": check_s,
             "total": self._timed.seconds + done - started,
         }
         events, self._timed = self._timed.events, Timed()
         self.steps += 1
         state = self.state
         totals = (state.running, len(state.tasks) - state.running)
-        return Delta(self.steps, state.now_s, events, *parts, *totals, seconds, certificate, self.method)
+        whole = self._whole is not None
+        return Delta(self.steps, state.now_s, events, *parts, *totals, seconds, certificate, method, whole)
+
+    def _enough(self, changes: Changes) -> bool:
+        """Whether the network's optimum is a schedule that keeps what the network does not know."""
+        state = self.state
+        if state.rules.shares is not None and state.rules.shares.kind == "dominant":
+            return False
+        return not state.beyond or state.beyond.breach(changes, state._on) is None
+
+    def _beyond(
+        self, changes: Changes, *, quiet: bool, decided: Mapping[str, str | None] | None
+    ) -> tuple[Changes, float]:
+        """Decide what the network cannot; returns the changes, and the seconds of checking."""
+        state, check_s = self.state, 0.0
+        here = {name: state.tasks[name].machine for name in changes}
+        next_of: Mapping[str, str | None] = here
+        try:
+            if decided is not None:
+                self._whole = Whole("as decided before", waiting={})
+                next_of = here | dict(decided)
+            elif not quiet:
+                solution = solve_whole(state, self.options, certify=self.certify)
+                self._whole = Whole.of(solution)
+                next_of = {name: solution.machine_of.get(name) for name in state.tasks}
+                check_s = 0.0 if solution.seconds is None else solution.seconds.check
+        finally:  # also where there is no schedule: what the network wants is asked again at the next step
+            for name, machine in next_of.items():
+                if state.network.tasks[name].machine != machine:
+                    state.network.displace(name, machine)
+        pairs = {name: (state.tasks[name].machine, machine) for name, machine in next_of.items()}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, check_s
 
     def _take(
-        self, changes: dict[str, tuple[str | None, str | None]]
+        self, changes: Changes
     ) -> tuple[
         tuple[tuple[str, str], ...],
         tuple[tuple[str, str, str, str], ...],
@@ -237,90 +296,10 @@ class FlowScheduler(Intake):
                 moved.append((name, old, new, self._why.get(name, "all places together are cheaper so")))
         for name, (_, new) in changes.items():
             self.state.settle(name, new)
-        waiting = [(n, waiting_reason(self.state, n)) for n in self.state.fresh if self.state.tasks[n].machine is None]
+        waiting = [(n, self.reason(n)) for n in self.state.fresh if self.state.tasks[n].machine is None]
         self.state.fresh.clear()
         self._why.clear()
         return tuple(placed), tuple(moved), tuple(stopped), tuple(waiting)
-
-    # Reading ---------------------------------------------------------------------------------------------------
-    def machine_of(self, task: str) -> str | None:
-        """Where a task runs; None when it waits."""
-        return self.state.task(task).machine
-
-    def placements(self) -> dict[str, str]:
-        """Machine by running task."""
-        return {name: task.machine for name, task in self.state.tasks.items() if task.machine is not None}
-
-    def waiting(self) -> dict[str, str]:
-        """Reason by waiting task."""
-        return {
-            name: waiting_reason(self.state, name) for name, task in self.state.tasks.items() if task.machine is None
-        }
-
-    def explain(self, task: str) -> Explanation:
-        """Why a task waits, what would have to change, and at what price; see `Explanation`.
-
-        Changes since the last step count: the optimum is brought up to them, but nothing is decided.
-
-        Raises
-        ------
-        EventError
-            No task has the name, or it runs (or will with the next step).
-        """
-        self.state.task(task)
-        self.prepare()
-        self.state.session.solve()
-        without, freely = lambda other: self._placed_without(task, other), lambda: self._stopped_freely(task)
-        return explain_task(self.state, task, without, freely if self.state.limits else None)
-
-    def _stopped_freely(self, task: str) -> tuple[str, ...] | None:
-        """Try on a copy which held tasks stop or move if nothing limits preemptions; None if the task waits then."""
-        trial = deepcopy(self)
-        trial.certify = False
-        for job in list(trial.state.limits):
-            trial.set_preemption(job, per_hour=None)
-        trial.step()
-        if trial.machine_of(task) is None:
-            return None
-        held = (name for name, its in self.state.tasks.items() if its.held)
-        return tuple(name for name in held if trial.machine_of(name) != self.machine_of(name))
-
-    def _placed_without(self, task: str, other: str) -> bool:
-        """Try on a copy whether a task runs as soon as another one ends."""
-        trial = deepcopy(self)
-        trial.certify = False
-        trial.cancel(task=other)
-        trial.step()
-        return trial.machine_of(task) is not None
-
-    def score(self) -> Score:
-        """What the last step minimised."""
-        return present_score(self.state)
-
-    def audit(self) -> FlowSolution:
-        """The schedule of the last step as a solution, certified from the instance instead of the network.
-
-        Takes a pass over the cluster (a step proves its flow on the network only). The solution can be saved, and
-        judged again by ``flowlex verify`` with the saved `instance`.
-
-        Raises
-        ------
-        EventError
-            Something has happened since the last step, or a task stopped within the limit of its job
-        (`FlowJob.preemptions_per_hour`) finds another place now.
-        ModelError
-            Stages are solved one after the other, so that there is no one price of a slot.
-        CertificateError
-            The schedule does not stand up to the instance (a defect, never an input error).
-        """
-        if self._timed.events or not self.steps:
-            raise EventError("events have come since the last step; step first")
-        self.prepare()
-        return audited(self.state, self.options)
-
-    def instance(self) -> FlowInstance:
-        """The present state as an instance."""
-        return present_instance(self.state)
 
 
 def _lasting(goals: Iterable[Goal]) -> tuple[Goal, ...]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowJob, Queue
-from flowlex.models.base import ModelError
 from flowlex.models.flow.claims import NO_LIMIT
 from flowlex.models.flow.goals.fair_shares import FairShares
 from flowlex.models.flow.sharing import Claims, Places
@@ -21,19 +20,8 @@ _COUNT, _LEAST, _MOST, _WEIGHT, _QUEUE, _TOLD_COUNT, _TOLD_LOW, _TOLD_HIGH = ran
 
 
 def live_claims(shares: FairShares | None, queues: Iterable[Queue]) -> JobClaims | None:
-    """Claims under a goal of shares; None without one.
-
-    Raises
-    ------
-    ModelError
-        Shares that are of instances only.
-    """
-    if shares is not None and shares.kind == "dominant":
-        raise ModelError(
-            "FairShares('dominant') shares what tasks ask for, and the live scheduler counts slots only; use kind "
-            "'weighted', or solve the cluster as an instance"
-        )
-    return None if shares is None else JobClaims(queues)
+    """Claims under a goal of shares; None without one, and where whole solves share what tasks ask for."""
+    return None if shares is None or shares.kind == "dominant" else JobClaims(queues)
 
 
 class JobClaims:

@@ -20,25 +20,28 @@ from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.instances.base import InstanceError
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.instances.storage import write_atomically
 from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.blocks import base_of
-from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.goals import PRESETS, Goal
 from flowlex.models.flow.goals.base import Spot
 from flowlex.models.flow.layout import Layout
 from flowlex.models.flow.live.all_but import _AllBut, _Tree
 from flowlex.models.flow.live.apart import ApartNetwork
+from flowlex.models.flow.live.beyond import TieRule
 from flowlex.models.flow.live.clock import elapsed_s
 from flowlex.models.flow.live.known import LiveJob, LiveTask
 from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.parts import GroupNode, JobBounds, JobNode, MachineNode, Owner, TaskNode
 from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.models.flow.live.tied import TiedScheduler
+from flowlex.models.flow.live.whole import Whole
 
 __all__ = ["load_scheduler", "save_scheduler"]
 
-_FORMAT = "flowlex flow scheduler 4"
+_RULES: dict[str, type[TieRule]] = {"gang": Gang, "spread": TaskSpread, "affinity": Affinity}
+_FORMAT = "flowlex flow scheduler 5"
 
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
@@ -50,8 +53,6 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
         The scheduler runs on an engine without a tree to save.
     """
     state = scheduler.state
-    if isinstance(scheduler, TiedScheduler):
-        raise ModelError("a scheduler with rules that tie tasks has no state file; save its instance() instead")
     if not isinstance(state.session, NetworkSession | PhasedSession):
         raise ModelError("only the state of the engine 'paths' can be saved; use engine='paths'")
     arrays: dict[str, Any] = dict(state.session.state())
@@ -82,6 +83,9 @@ def _of_scheduler(scheduler: FlowScheduler) -> dict[str, Any]:
         "tasks": {
             n: [t.priority, t.machine, t.started_s, dict(t.costs), t.apart, t.held] for n, t in state.tasks.items()
         },
+        "rules": [[kind, rule.model_dump(mode="json")] for (kind, _), rule in state.beyond.rules.items()],
+        "doubtful": list(state.beyond.doubtful),
+        "whole": None if scheduler._whole is None else scheduler._whole.to_dict(),
         "unsure": list(state._unsure),
         "gates": list(state._gates),
     }
@@ -138,26 +142,23 @@ def _of_group(group: GroupNode) -> list[Any]:
     return [*tags, group.node, group.arcs, held, list(group.loose), sorted(group.spare)]
 
 
-def load_scheduler(path: str | Path, goals: Iterable[Goal], *, certify: bool = True) -> FlowScheduler:
-    """Make the scheduler that was saved; ``goals`` must be those it was saved with.
+def load_scheduler(path: str | Path, goals: Iterable[Goal] | None = None, *, certify: bool = True) -> FlowScheduler:
+    """Make the scheduler that was saved; ``goals`` must be those it was saved with (None: a cost model by name).
 
     Raises
     ------
     InstanceError
         The file cannot be read, is damaged, or was saved with other goals.
     """
-    goals = tuple(goals)
     try:
         with np.load(Path(path), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         document = json.loads(arrays.pop("document").tobytes())
         if document["format"] != _FORMAT:
             raise InstanceError(f"format {document['format']!r} is not {_FORMAT!r}", path=path)
-        if document["goals"] != _described(goals):
-            saved = ", ".join(document["goals"]) or "none"
-            raise InstanceError(f"it was saved with the goals {saved}; pass the same", path=path)
+        chosen = _goals(document["goals"], None if goals is None else tuple(goals), path)
         with collector_paused():
-            return _rebuild(document, arrays, goals, certify)
+            return _rebuild(document, arrays, chosen, certify)
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
     except (
@@ -173,6 +174,15 @@ def load_scheduler(path: str | Path, goals: Iterable[Goal], *, certify: bool = T
         if isinstance(error, InstanceError):
             raise
         raise InstanceError(f"damaged state file ({type(error).__name__}: {error})", path=path) from error
+
+
+def _goals(saved: list[str], given: tuple[Goal, ...] | None, path: str | Path) -> tuple[Goal, ...]:
+    """The goals that a state was saved with."""
+    found = next((goals for goals in PRESETS.values() if _described(goals) == saved), None)
+    chosen = found if given is None else given
+    if chosen is None or _described(chosen) != saved:
+        raise InstanceError(f"it was saved with the goals {', '.join(saved) or 'none'}; pass the same", path=path)
+    return chosen
 
 
 def _described(goals: Iterable[Goal]) -> list[str]:
@@ -198,6 +208,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     for machine in document["machines"]:
         made = Machine.model_validate(machine)
         state.cluster.add(made)
+        state.beyond.put_machine(made)
         state.slots += made.slots
     state.network = network = ApartNetwork(session, state.cluster)
     network._owner = [None] * session.arc_count
@@ -226,6 +237,9 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
                 state.running += 1
                 state._on.setdefault(at, {})[name] = None
                 state.clock.start(name, started)
+    state.beyond.tie(_RULES[kind].model_validate(rule) for kind, rule in document["rules"])
+    state.beyond.doubtful = dict.fromkeys(document["doubtful"])
+    scheduler._whole = None if document["whole"] is None else Whole.of_dict(document["whole"])
     state.claim_anew()
     state._unsure, state._gates = dict.fromkeys(document["unsure"]), dict.fromkeys(document["gates"])
     state.fresh = dict.fromkeys(document["fresh"])

@@ -22,12 +22,11 @@ class LiveState(PricedState):
     def put_machine(self, machine: Machine) -> None:
         """Add a machine."""
         if machine.capacity:
-            raise EventError(
-                f"machine {machine.name!r} has a capacity; the live scheduler counts slots only. Solve the cluster "
-                "as an instance (flowlex solve, model_for), or leave the capacity out and give slots of a fitting size"
-            )
+            self.beyond.refuse_beside(machine)
+        self.beyond.check_machine(machine)
         costs = self.slot_costs(machine)
         self.cluster.add(machine)
+        self.beyond.put_machine(machine)
         self.slots += machine.slots
         self.note_machines()
         self.network.add_machine(machine.name, costs)
@@ -41,6 +40,7 @@ class LiveState(PricedState):
     def take_machine(self, name: str) -> None:
         """Take a machine out."""
         self.slots -= self.cluster.machines[name].slots
+        self.beyond.take_machine(self.cluster.machines[name])
         self.cluster.remove(name)
         self.note_machines()
         self.doubt(name)
@@ -63,6 +63,7 @@ class LiveState(PricedState):
             raise EventError(f"job {job.name!r}: there would be more than {self.task_limit} tasks; raise task_limit")
         if job.queue is not None and all(queue.name != job.queue for queue in self.queues):
             raise EventError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist; see set_queues")
+        self.beyond.refuse_job(job)
         rule = job.different_machines or ""
         present = self._apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
@@ -109,6 +110,7 @@ class LiveState(PricedState):
             self._let_go(task)
         self.clock.stop(name)
         self.fresh.pop(name, None)
+        self.beyond.forget(name, task.job)
         rule = job.job.different_machines
         if rule:
             del self._apart[rule][name]
@@ -201,6 +203,7 @@ class LiveState(PricedState):
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
         """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
         old = live.job
+        self.beyond.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
         try:
             self._set_limit(live, cost, per_hour)
         except ModelError:

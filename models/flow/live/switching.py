@@ -74,6 +74,7 @@ def rebuild(
     for name, task in state.tasks.items():
         if task.machine is not None:
             made.resume(name, task.machine, task.started_s)
+    made.beyond.tie(state.beyond.rules.values())
     made.fresh = dict(state.fresh)
     return made
 
