@@ -30,6 +30,7 @@ __all__ = [
     "check_scheduler",
     "parse_settings",
     "place",
+    "typed",
 ]
 
 
@@ -157,3 +158,9 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not JSON ({error})", param_hint="--set") from error
+
+
+def typed(context: typer.Context, name: str) -> bool:
+    """Whether a person gave an option."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"

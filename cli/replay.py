@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.options import SettingsOption, parse_settings
+from flowlex.cli.options import SettingsOption, parse_settings, typed
 from flowlex.cli.output import complain, console, facts_table, note
 from flowlex.cli.report_steps import print_steps
 
 if TYPE_CHECKING:
     from flowlex.instances.events import EventLog
+    from flowlex.models.flow.goals import Goal
 
 __all__ = ["replay"]
 
@@ -50,6 +51,10 @@ def replay(
     save: Annotated[Path | None, typer.Option("--save", help="Save the scheduler's state at the end.")] = None,
     write_log: Annotated[Path | None, typer.Option("--write-log", help="Write the events as a log.")] = None,
     certify: Annotated[bool, typer.Option(help="Prove every step's optimum in exact integers.")] = True,
+    step_limit_s: Annotated[
+        float | None,
+        typer.Option("--step-limit-s", min=0.001, help="Seconds of a whole solve, for rules and capacities."),
+    ] = None,
     settings: SettingsOption = None,
     policy: Annotated[str | None, typer.Option("--policy", help="For pods: first-fit, best-fit, fgd, ..")] = None,
     moves: Annotated[int | None, typer.Option("--moves", min=0, help="For pods: moves per arrival at most.")] = None,
@@ -69,13 +74,19 @@ def replay(
         return
     if policy is not None or moves is not None:
         raise typer.BadParameter("--policy and --moves are for pod-placement instances; leave them out")
-    chosen = preset(goals)
+    chosen: tuple[Goal, ...] | None = preset(goals)
+    if restore is not None and not typed(context, "goals"):
+        chosen = None  # those of the state
     options: dict[str, Any] = {"engine": engine, "cost_limit": cost_limit, "lexicographic": lexicographic}
     if restore is not None and options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
         raise typer.BadParameter("--restore takes engine, cost limit and order from the state; leave them out")
     scheduler = None if restore is None else load_scheduler(restore, chosen, certify=certify)
     if scale is not None:
         options["scale"] = scale
+    if step_limit_s is not None:
+        if scheduler is not None:
+            raise typer.BadParameter("is kept by the state; leave it out", param_hint="--step-limit-s")
+        options["solver"] = {"time_limit_s": step_limit_s}
     stream = _events(log, steps=steps, events=events, seed=seed, until=until)
     first = next(iter(stream), None)
     if isinstance(stream, ev.EventLog) and first is None and stream.damage is not None:
@@ -98,14 +109,14 @@ def replay(
         bar = progress.add_task("events", total=len(stream) if isinstance(stream, list) else None)
         report = replay_events(
             progress.track(stream, task_id=bar),
-            chosen,
+            chosen or (),
             batch=batch,
             scheduler=scheduler,
             certify=certify,
             **(options if scheduler is None else {}),
         )
     facts: dict[str, Any] = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
-    out.print(facts_table(f"Replay of {log} ({goals}, {engine})", facts))
+    out.print(facts_table(f"Replay of {log} ({'goals of the state' if chosen is None else goals}, {engine})", facts))
     print_steps(report.histogram(), report.refused)
     if save is not None:
         save_scheduler(report.scheduler, save)

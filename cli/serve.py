@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from flowlex.cli.options import typed
 from flowlex.cli.telemetry.common import explained, log_to_stderr
 from flowlex.cli.telemetry.serving import (
     AccessLog,
@@ -53,6 +54,9 @@ def scheduler(
     cost_limit: Annotated[int, typer.Option(min=1, help="Largest cost of one arc.")] = 10**6,
     scale: Annotated[int | None, typer.Option(min=1, help="Costs are whole numbers of 1/SCALE.")] = None,
     lexicographic: Annotated[bool, typer.Option("--lexicographic", help="Goals in strict order.")] = False,
+    step_limit_s: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds of a whole solve, where rules or capacities ask for one.")
+    ] = None,
     every_ms: Every = 100.0,
     on_request: OnRequest = False,
     snapshot_every: Snapshot = 10_000,
@@ -79,6 +83,7 @@ def scheduler(
         if cluster is not None and not first:
             raise ValueError(f"--cluster: {state} has a cluster already; send events, or name another folder")
         options = {"goals": goals, "cost_limit": cost_limit, "scale": scale, "lexicographic": lexicographic}
+        options["step_limit_s"] = step_limit_s
         options["cluster"] = None if cluster is None else read_cluster(cluster)
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
@@ -157,7 +162,7 @@ def _serve(
 
     announce()
     kind, options, load, routes, title = loader
-    given = {name for name in options if _typed(context, name)} - {"cluster"}
+    given = {name for name in options if typed(context, name)} - {"cluster"}
     try:
         with contextlib.ExitStack() as undo:
             journal = Journal(state)
@@ -175,8 +180,3 @@ def _serve(
             first_tokens(store, state / "tokens.json", agents=f"flowlex telemetry token create --database {database}")
         settings = Settings(require_token=auth, requests_per_s=pace.requests_per_s)
         listen(create_app(worker, store, routes, title, settings), place=str(state), **listening)
-
-
-def _typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"

@@ -14,9 +14,9 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.live.reading import waiting_reason
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.live.whole import Decided
 from flowlex.service.core import Document, RefusedEvent
 
 __all__ = ["ClusterCore"]
@@ -44,7 +44,7 @@ class ClusterCore:
     ) -> ClusterCore:
         """Go on from a snapshot, or begin with a cluster."""
         if state is not None:
-            return cls(load_scheduler(state, goals))
+            return cls(load_scheduler(state))  # goals may have been switched since the first start
         return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
 
     @property
@@ -68,8 +68,14 @@ class ClusterCore:
         return _document(delta)
 
     def redo(self, decision: Document, at_s: float) -> None:
-        """Step as then; another version of the program may choose another of several optima."""
-        self._differs |= self.decide(at_s) != decision
+        """Step as then; another version of the program may choose another of several optima.
+
+        What a whole solve decided is taken over from the log, as solving all again could take very long.
+        """
+        decided = _decided(decision) if decision.get("whole") else None
+        delta = self.scheduler.step(max(at_s, self.now_s), decided=decided)
+        self.pending = 0
+        self._differs |= _document(delta) != decision
 
     def settle(self) -> Document | None:
         """Tell readers to read all placements anew where a step made again decided otherwise."""
@@ -104,7 +110,7 @@ class ClusterCore:
             live = self.scheduler.state.task(name)
         except EventError as error:
             raise KeyError(name) from error
-        reason = None if live.machine is not None else waiting_reason(self.scheduler.state, name)
+        reason = None if live.machine is not None else self.scheduler.reason(name)
         return {"task": name, "job": live.job, "machine": live.machine, "reason": reason}
 
     def explain(self, name: str) -> Document:
@@ -117,6 +123,13 @@ class ClusterCore:
             raise RefusedEvent(str(error)) from error
 
 
+def _decided(decision: Document) -> Decided:
+    places: dict[str, str | None] = dict(decision["placed"])
+    places |= {task: machine for task, _, machine, _ in decision["moved"]}
+    places |= dict.fromkeys(task for task, _, _ in decision["stopped"])
+    return Decided(places, dict(decision["waiting"]))
+
+
 def _document(delta: Delta) -> Document:
     return {
         "number": delta.number,
@@ -126,4 +139,5 @@ def _document(delta: Delta) -> Document:
         "waiting": [list(each) for each in delta.waiting],
         "running": delta.running,
         "waiting_count": delta.waiting_count,
+        **({"whole": True} if delta.whole else {}),
     }

@@ -39,7 +39,8 @@ class Decision(_Document):
 
     Names of tasks with machines: placed (task, machine), moved (task, from, to, reason), stopped (task, machine,
     reason), waiting (task, reason). In rounds of GPU assignment placed is (task, GPU, node). ``reread``: after a
-    restart placements differ from what was told; read all of them.
+    restart placements differ from what was told; read all of them. ``whole``: rules or capacities asked for a whole
+    solve.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Decision(_Document):
     transfer_s: float | None = None
     bandwidths: dict[str, float] | None = None
     reread: bool = False
+    whole: bool | None = None
 
 
 class Place(_Document):

@@ -60,6 +60,8 @@ def cluster_loader(options: dict[str, Any]) -> Callable[[Path | None], ClusterCo
     if options["cluster"] is not None:
         cluster = FlowInstance.model_validate(options["cluster"])
     rest = {name: options[name] for name in ("cost_limit", "scale", "lexicographic")}
+    limit = options.get("step_limit_s")
+    rest["solver"] = {} if limit is None else {"time_limit_s": limit}
 
     def load(state: Path | None) -> ClusterCore:
         return ClusterCore.load(state, goals, cluster, **rest)

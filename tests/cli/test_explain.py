@@ -29,7 +29,29 @@ def test_a_saved_state_says_why_a_task_waits(run, tmp_path):
     assert "no task is named 'zz'" in refused(str(state), "zz")
     assert "task 'a0' runs on 'm0'; only what waits is explained" in refused(str(state), "a0")
     assert "it was saved with the goals" in refused(str(state), "b0", "--goals", "quincy")
+    assert run("explain", str(state), "b0", "--goals", "borg").output == done.output
     assert "no cost model is named 'x'" in refused(str(state), "b0", "--goals", "x")
     state.write_bytes(state.read_bytes()[:-300])
     assert "damaged state file" in refused(str(state), "b0")
     assert "cannot be read" in refused(str(tmp_path / "none.npz"), "b0")
+
+
+def test_rules_are_in_the_log_the_state_and_the_reason(run, tmp_path):
+    log, state = tmp_path / "log.jsonl", tmp_path / "state.npz"
+    job = '{"name": "g", "tasks": [{"name": "g0"}, {"name": "g1"}]}'
+    lines = [
+        '{"event": "add_machine", "machine": {"name": "m0", "slots": 1}}',
+        f'{{"event": "submit", "job": {job}, "gangs": [{{"name": "g", "jobs": ["g"]}}]}}',
+        '{"event": "tie", "spreads": [{"name": "s", "jobs": ["x"], "most": 1}]}',
+    ]
+    log.write_text("\n".join(lines))
+    done = run("replay", str(log), "--goals", "quincy", "--save", str(state), "--step-limit-s", "60")
+    assert done.exit_code == 0 and "spread 's' names job 'x', which does not exist" in done.output, done.output
+    said = " ".join(run("explain", str(state), "g0").output.split())
+    assert "gang 'g' runs whole or not at all and needs 2 places at once" in said and "cheapest machine" not in said
+    log.write_text('{"event": "set_slots", "machine": "m0", "slots": 2}')
+    again = run("replay", str(log), "--restore", str(state))
+    assert again.exit_code == 0 and "running_at_end" in again.output, again.output
+    assert "is kept by the state" in run("replay", str(log), "--restore", str(state), "--step-limit-s", "1").output
+    log.write_text('{"event": "tie"}')
+    assert "tie gives no rules; state gangs, spreads or affinities" in run("replay", str(log)).output

@@ -134,6 +134,38 @@ def test_what_was_preempted_is_known_after_a_restart(start):
     assert "greater than or equal to 0" in str(send(again, refused, status=422))
 
 
+def test_rules_and_capacities_over_http(start, monkeypatch):
+    api = start(load, router)
+    gang = {"name": "g", "jobs": ["g"], "within": "rack"}
+    send(api, machine("m0", 2), machine("m1", 1), job("f", "f0"))
+    send(api, job("g", "g0", "g1", "g2", "g3") | {"gangs": [gang]})
+    decision = api.post("/v1/step").json()
+    assert decision["whole"] and decision["running"] == 1 and len(decision["waiting"]) == 4
+    why = api.get("/v1/explanation", params={"task": "g1"}).json()
+    assert why["rule"] == "gang" and "needs 4 places at once" in why["reason"] and why["price"] is None
+    assert api.get("/v1/task", params={"name": "g1"}).json()["reason"] == why["reason"]
+    refused = send(api, {"event": "tie", "affinities": [{"name": "a", "tasks": ["g0"]}]}, status=409)
+    assert "task 'g0' is in gang 'g' and affinity 'a'" in str(refused)
+    send(api, {"event": "set_goals", "goals": "borg"}, {"event": "relabel", "machine": "m1", "rack": "r1"})
+    send(api, {"event": "set_slots", "machine": "m1", "slots": 4})
+    second = api.post("/v1/step").json()
+    assert second["running"] == 5
+    send(api, {"event": "set_slots", "machine": "m1", "slots": 3})
+    third = api.post("/v1/step").json()
+    assert third["whole"] and [task for task, *_ in third["stopped"]] == ["g0", "g1", "g2", "g3"]
+    api.worker.journal.close()  # no last snapshot, no goodbye
+    api.worker.close = lambda: None
+    monkeypatch.setattr("flowlex.models.flow.live.scheduler.solve_whole", None)  # decisions of the log are not solved
+    again = start(load, router)
+    assert again.get("/v1/placements").json() == {"number": 3, "places": {"f0": "m0"}}
+    scheduler = again.worker.core.scheduler
+    assert scheduler.state.goals == preset("borg") and list(scheduler.state.beyond.rules) == [("gang", "g")]
+    assert "needs 4 places" in again.get("/v1/task", params={"name": "g1"}).json()["reason"]
+    assert not any(each.get("reread") for each in again.get("/v1/decisions").json())
+    send(again, {"event": "untie", "kind": "gang", "name": "g"})
+    assert again.post("/v1/step").json()["running"] == 5
+
+
 def test_decisions_come_by_themselves_after_events(start):
     api = start(load, router, every_s=0.01)
     send(api, machine("m0"), job("j", "a"))

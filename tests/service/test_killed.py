@@ -47,6 +47,11 @@ class Client(threading.Thread):
             for count in range(100_000):
                 task = f"{self.label}-{count}"
                 event = {"event": "submit", "job": {"name": task, "tasks": [{"name": task}]}}
+                if count % 5 == 0:  # a gang that waits, or runs alone
+                    size = "large" if count % 2 else "small"
+                    tasks = [task] if size == "small" else [task, *(f"{task}+{k}" for k in range(50))]
+                    event["job"]["tasks"] = [{"name": name} for name in tasks]
+                    event["gangs"] = [{"name": task, "jobs": [task]}]
                 if count % 3 == 2 and self.here:
                     task = min(self.here)
                     event = {"event": "cancel", "task": task}

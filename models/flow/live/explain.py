@@ -46,8 +46,8 @@ class Explanation:
     rule
         ``placement`` (labels, racks, tasks kept apart, or no slot at all), ``share`` (the bounds of its job),
         ``priority`` (a more important class holds the places), ``preemption`` (jobs whose limit of preemptions is used
-        up hold them) or ``worth`` (running it costs more than it brings). Where rules tie tasks or machines have
-        capacities also ``gang``, ``spread``, ``affinity`` and ``capacity``, and what follows ``remedy`` is left out.
+        up hold them) or ``worth`` (running it costs more than it brings); also ``gang``, ``spread``, ``affinity`` and
+        ``capacity``.
     reason, remedy
         In words: what keeps it out, and what would have to change.
     machine, rack
@@ -61,6 +61,8 @@ class Explanation:
         a price, and under ``lexicographic``.
     stops, moves
         Tasks that would stop and move for it at that price.
+    priced
+        Whether what follows ``remedy`` was looked for; not where rules tie tasks or machines have capacities.
     blocker
         A running task with whose end every optimum runs this one; None when no single one is such (another task
         waits before it, or as well). Under `FairShares` the tasks of ``stops`` and a few of its own job are tried on
@@ -79,6 +81,7 @@ class Explanation:
     stops: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     blocker: str | None = None
+    priced: bool = True
 
     def __str__(self) -> str:
         return f"{self.task} waits: {self.reason}. {self.remedy[:1].upper()}{self.remedy[1:]}."

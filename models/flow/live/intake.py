@@ -85,7 +85,7 @@ class Intake:
             case ev.SetQueues():
                 self.set_queues(event.queues)
             case ev.SetGoals():
-                self.set_goals(preset(event.goals))
+                self.set_goals(_preset(event.goals))
             case _:
                 raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
 
@@ -255,6 +255,13 @@ class Intake:
             self.state.replace_machine(new)
             for name in self.state.held(machine):
                 self._why[name] = f"machine {machine!r} was relabelled"
+
+
+def _preset(name: str) -> tuple[Goal, ...]:
+    try:
+        return preset(name)
+    except ModelError as error:
+        raise EventError(str(error)) from error
 
 
 def _first_reason(error: ValueError) -> str:

@@ -35,7 +35,7 @@ from flowlex.models.flow.live.intake import Timed
 from flowlex.models.flow.live.known import EventError
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.switching import rebuild, switch_goals
-from flowlex.models.flow.live.whole import Whole, solve_whole
+from flowlex.models.flow.live.whole import Decided, Whole, solve_whole
 from flowlex.models.flow.order import StrictOrder
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
@@ -189,7 +189,7 @@ class FlowScheduler(Answers):
         state.update_bounds()
         state.open_gates()
 
-    def step(self, now_s: float | None = None, *, decided: Mapping[str, str | None] | None = None) -> Delta:
+    def step(self, now_s: float | None = None, *, decided: Decided | None = None) -> Delta:
         """Decide: the new optimum, and what it changes.
 
         Where the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present
@@ -199,8 +199,7 @@ class FlowScheduler(Answers):
         Parameters
         ----------
         decided
-            Machine (None: none) of each task that changed when this step was made first, by a whole solve; taken
-            over instead of solving again.
+            What this step changed when it was made first, by a whole solve; taken over instead of solving again.
 
         Raises
         ------
@@ -253,17 +252,16 @@ class FlowScheduler(Answers):
             return False
         return not state.beyond or state.beyond.breach(changes, state._on) is None
 
-    def _beyond(
-        self, changes: Changes, *, quiet: bool, decided: Mapping[str, str | None] | None
-    ) -> tuple[Changes, float]:
+    def _beyond(self, changes: Changes, *, quiet: bool, decided: Decided | None) -> tuple[Changes, float]:
         """Decide what the network cannot; returns the changes, and the seconds of checking."""
         state, check_s = self.state, 0.0
         here = {name: state.tasks[name].machine for name in changes}
         next_of: Mapping[str, str | None] = here
         try:
             if decided is not None:
-                self._whole = Whole("as decided before", waiting={})
-                next_of = here | dict(decided)
+                self._whole = decided.whole(self._whole)
+                known = here | dict(decided.places)
+                next_of = {name: known[name] for name in state.tasks if name in known}  # in the order of a solve
             elif not quiet:
                 solution = solve_whole(state, self.options, certify=self.certify)
                 self._whole = Whole.of(solution)

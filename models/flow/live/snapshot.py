@@ -74,6 +74,7 @@ def _of_scheduler(scheduler: FlowScheduler) -> dict[str, Any]:
         "prepared": _described(state.rules.goals),
         "now_s": state.now_s,
         "steps": scheduler.steps,
+        "events": scheduler._timed.events,
         "fresh": list(state.fresh),
         "why": scheduler._why,
         "machines": [m.model_dump(mode="json") for m in state.cluster.machines.values()],
@@ -201,6 +202,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
         session = NetworkSession.restore(arrays)
     state.session = session
     scheduler.steps, scheduler._why = document["steps"], document["why"]
+    scheduler._timed.events = document["events"]
     state.now_s = document["now_s"]
     if _described(state.rules.goals) != document["prepared"]:
         raise InstanceError("a goal depended on the jobs of its first instance; give it its parameters explicitly")

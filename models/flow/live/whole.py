@@ -20,7 +20,7 @@ from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.contract import verify
 
-__all__ = ["Whole", "audited_anew", "explained", "solve_whole"]
+__all__ = ["Decided", "Whole", "audited_anew", "explained", "solve_whole"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,19 @@ class Whole:
         return cls(str(found["method"]), bool(found["best"]), dict(found["waiting"]), s)
 
 
+@dataclass(frozen=True)
+class Decided:
+    """A decision of a log: machine (None: none) of each task that changed, and reasons of tasks that waited then."""
+
+    places: Mapping[str, str | None]
+    waiting: Mapping[str, str]
+
+    def whole(self, before: Whole | None) -> Whole:
+        """What is known of it."""
+        known = {} if before is None else before.waiting
+        return Whole("as decided before", waiting={**known, **self.waiting})
+
+
 def _model(state: LiveState, options: Mapping[str, Any]) -> FlowScheduling:
     kept = {name: options[name] for name in ("wait_cost", "scale", "lexicographic")}
     return FlowScheduling(present_instance(state), goals=tuple(state.goals), **kept)
@@ -100,8 +113,6 @@ def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[
         The schedule does not stand up to the instance (a defect, never an input error).
     """
     fresh, instance = solve_whole(state, options, certify=False), present_instance(state)
-    if fresh.status is not Status.OPTIMAL and fresh.score != score:
-        raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
     if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:
         raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")
@@ -135,4 +146,4 @@ def explained(state: LiveState, name: str, reason: str) -> Explanation:
     first = reason.partition(" ")[0]
     known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", NO_ROOM: "capacity"}
     rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
-    return Explanation(name, view.job, rule, reason, _REMEDIES[rule])
+    return Explanation(name, view.job, rule, reason, _REMEDIES[rule], priced=False)

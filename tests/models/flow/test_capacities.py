@@ -188,17 +188,6 @@ def test_a_task_larger_than_every_machine_waits_and_says_so() -> None:
     assert solution.waiting == {"t5": "no machine that it may use has as much of everything it asks for"}
 
 
-def test_the_live_scheduler_refuses_capacities(hand: FlowInstance) -> None:
-    from flowlex.models.flow.live.scheduler import FlowScheduler
-
-    with pytest.raises(ModelError, match=r"the live scheduler counts slots only\. Solve the cluster as an instance"):
-        FlowScheduler(hand)
-    scheduler = FlowScheduler(FlowInstance(machines=()))
-    with pytest.raises(ModelError, match="machine 'm0' has a capacity"):
-        scheduler.add_machine(hand.machines[0])
-    assert not scheduler.state.cluster.machines
-
-
 def test_the_program_is_there_to_read(hand: FlowInstance) -> None:
     model = FlowScheduling(hand, stage="waiting_1001")
     program = model.formulation

@@ -10,10 +10,8 @@ import pytest
 
 from flowlex import solve
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Queue
-from flowlex.models.base import ModelError
 from flowlex.models.flow.capacities.dominant import dominant_bounds
 from flowlex.models.flow.goals import FairShares, Placement
-from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.flow.dominant import dominant_shares
@@ -110,16 +108,3 @@ def test_other_shares_are_refused(paper: FlowInstance) -> None:
         false["answer"]["shares"]["a"] = share
         certificate = verify(false, paper)
         assert next(c.name for c in certificate.checks if not c.ok) == "shares are those of dominant resources"
-
-
-def test_live_schedulers_refuse_dominant_shares() -> None:
-    slots = FlowInstance(machines=(Machine(name="m", slots=2),))
-    with pytest.raises(ModelError, match="the live scheduler counts slots only; use kind 'weighted'"):
-        FlowScheduler(slots, GOALS)
-    scheduler = FlowScheduler(slots, (Placement(),))
-    scheduler.submit(job("a", 3, {}))
-    with pytest.raises(ModelError, match="the live scheduler counts slots only"):
-        scheduler.set_goals(GOALS)
-    assert len(scheduler.step(now_s=0.0).placed) == 2
-    with pytest.raises(ModelError, match="one of: max_min, weighted, caps, dominant"):
-        FairShares(kind="drf")  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from flowlex.formulations.outcome import EngineError
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import FairShares, Priority
-from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.ties import search
 from flowlex.models.flow.ties.bonds import Bonds
@@ -112,11 +111,6 @@ def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
     with pytest.raises(ModelError, match="do not go with preemptions_per_hour of job 'j0'; drop one of the two"):
         FlowScheduling(FlowInstance.model_validate(document))
     assert FlowScheduling(instance, stage="waiting_1001").formulation.objective.count == 1
-
-
-def test_the_live_scheduler_refuses_rules():
-    with pytest.raises(EventError, match="gang 'g': this live scheduler knows no rules that tie tasks; use TiedSched"):
-        FlowScheduler(cluster(gangs=[{"name": "g", "jobs": ["j1"]}]))
 
 
 def test_what_the_tree_leaves_open_is_said(monkeypatch):

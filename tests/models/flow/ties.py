@@ -156,7 +156,7 @@ def best_by_trying(instance):
             if task.running is not None and task.running.machine == machine:
                 cost -= job.preempt_cost  # a credit for staying comes to the same as a price of not staying
             if machine is not None:
-                cost += task.costs[machine]
+                cost += task.costs.get(machine, 0)
                 cost -= 3 * (task.running is not None and task.running.machine == machine)
         value = (short, *waits, cost)
         best = value if best is None or value < best else best

@@ -1,0 +1,308 @@
+"""A living cluster with gangs, spreads, affinities or capacities: every step is the best of all schedules tried."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flowlex.instances import events as ev
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, LoadSpread, Placement, Priority
+from flowlex.models.flow.live import scheduler as stepping
+from flowlex.models.flow.live.beyond import Beyond
+from flowlex.models.flow.live.replay import replay_events
+from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
+from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.validation.certificates import CertificateError
+from tests.models.flow.capacity_cases import best, cluster
+from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
+from tests.seeds import seeds
+
+LIVE = (Priority(), Placement(), LoadSpread(), Continuity())
+SLOTS_ONLY = (FairShares("caps"), Priority(), Placement(), LoadSpread())
+
+
+def machine(name, slots=2, **more):
+    return Machine(name=name, slots=slots, rack=f"r{int(name[1:]) % 2}", **more)
+
+
+def job(name, count, **more):
+    return FlowJob(name=name, tasks=tuple(FlowTask(name=f"{name}-{k}") for k in range(count)), **more)
+
+
+def live(*machines, goals=LIVE, **options):
+    return FlowScheduler(FlowInstance(name="live", machines=machines), goals, **options)
+
+
+def steps(s, seed, tmp_path, best_of, count=3, claims=("optimal",)):
+    """Random steps, each from a state that was saved and loaded: the best of all schedules, and proven."""
+    rng, whole = np.random.default_rng(seed), 0
+    fresh = [m.model_copy(update={"name": f"n{k}"}) for k, m in enumerate(s.state.cluster.machines.values())][:1]
+    for number in range(count):
+        if number:
+            happen(s, rng, fresh)
+        s.prepare(float(number))
+        instance, before = s.instance(), s.placements()
+        save_scheduler(s, tmp_path / "state")
+        twin = load_scheduler(tmp_path / "state", s.state.goals)
+        delta = s.step()
+        other = twin.step()
+        assert (delta.placed, delta.moved, delta.stopped, delta.waiting) == (
+            other.placed,
+            other.moved,
+            other.stopped,
+            other.waiting,
+        )
+        score, whole = s.score(), whole + delta.whole
+        assert (score.shortfall, *(n for _, n in score.waiting), score.cost) == best_of(instance)
+        assert delta.certificate.claim in claims
+        for task, new in delta.placed:
+            assert before.setdefault(task, new) == new
+        before |= {task: new for task, _, new, _ in delta.moved}
+        assert all(before.pop(task) == old for task, old, _ in delta.stopped)
+        assert before == s.placements() and set(s.waiting()) == s.state.tasks.keys() - before.keys()
+        assert FlowInstance.model_validate(s.instance().model_dump())
+        audit = s.audit()
+        assert audit.certificate.claim in claims and audit.machine_of == before
+        for task in list(s.waiting())[: 1 if s.state.beyond else 0]:
+            assert s.explain(task).reason == s.waiting()[task]
+    return whole
+
+
+def happen(s, rng, fresh):
+    tasks, machines = list(s.state.tasks), list(s.state.cluster.machines)
+    kind = int(rng.integers(0, 5))
+    if kind == 0 and tasks:
+        task = str(rng.choice(tasks))
+        s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
+    elif kind == 1 and len(machines) > 1:
+        s.remove_machine(str(rng.choice(machines)))
+    elif kind == 2 and s.state.beyond.rules:
+        rules = list(s.state.beyond.rules)
+        s.untie(*rules[int(rng.integers(len(rules)))])
+    elif kind == 3 and fresh:
+        s.add_machine(fresh.pop())
+    else:
+        s.set_slots(str(rng.choice(machines)), int(rng.integers(0, 4)))
+
+
+def tried(instance):
+    """The least of all; where guarantees exceed the slots, what a static solve makes of them."""
+    found = best_by_trying(instance)
+    if found is None:
+        score = FlowScheduling(instance, goals=GOALS).solve("highs").score
+        return (score.shortfall, *(n for _, n in score.waiting), score.cost)
+    return found
+
+
+@pytest.mark.parametrize("seed", seeds(5, 60))
+def test_lives_with_rules_are_the_best_of_all_schedules(seed, tmp_path):
+    steps(FlowScheduler(tied_cluster(seed, most_tasks=5), GOALS), seed, tmp_path, tried)
+
+
+@pytest.mark.parametrize("seed", seeds(4, 60))
+def test_lives_with_capacities_are_the_best_of_all_schedules(seed, tmp_path):
+    def tried(instance):
+        jobs = [job.model_dump() for job in instance.jobs]
+        for task in (task for job in jobs for task in job["tasks"]):
+            task["running"] = None  # moving costs nothing here
+        return best(instance.model_copy(update={"jobs": jobs}), caps=True, ranked=False)
+
+    s = FlowScheduler(cluster(seed, tasks=4), SLOTS_ONLY)
+    steps(s, seed, tmp_path, tried, claims=("optimal", "bounded"))  # where the solver is taken at its word
+
+
+def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
+    s = live(machine("m0"), machine("m1"))
+    monkeypatch.setattr(stepping, "solve_whole", None)  # would fail when called
+    s.submit(job("g", 2), Gang(name="g", jobs=("g",)), TaskSpread(name="s", jobs=("g",), most=1))
+    assert len(s.step(1.0).placed) == 2
+    assert s.audit().certificate.claim == "optimal"
+
+
+def test_while_only_time_passes_a_whole_solve_holds(monkeypatch):
+    s = live(machine("m0"))
+    s.submit(job("g", 3), Gang(name="g", jobs=("g",)))
+    s.submit(job("a", 1))
+    assert s.step(1.0).whole and s.machine_of("a-0") == "m0"
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "solve_whole", None)
+        later = s.step(500.0)
+    assert later.whole and later.certificate.claim == "optimal" and not (later.placed or later.moved or later.stopped)
+    s.set_slots("m0", 4)
+    assert len(s.step(501.0).placed) == 3
+
+
+def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
+    s = live(machine("m0"), machine("m1"))
+    s.submit(job("g", 5), Gang(name="g", jobs=("g",)))
+    s.submit(job("a", 3))
+
+    def out_of_time(*_, **__):
+        raise ModelError("no schedule (time)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "solve_whole", out_of_time)
+        for _ in range(2):
+            with pytest.raises(ModelError, match="no schedule"):
+                s.step(1.0)
+    assert not s.placements()
+    assert {task for task, _ in s.step(1.0).placed} == {"a-0", "a-1", "a-2"}
+
+
+def test_a_rule_that_is_not_looked_at_is_found_out(tmp_path, monkeypatch):
+    """The network's answer is refused by the oracle where nobody looks at the rules."""
+    monkeypatch.setattr(Beyond, "breach", lambda *_: None)
+    with pytest.raises(AssertionError):
+        for seed in range(20):
+            steps(FlowScheduler(tied_cluster(seed, most_tasks=4), GOALS), seed, tmp_path, tried, count=1)
+
+
+def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task():
+    s = live(machine("m0"), machine("m2"))
+    s.submit(job("big", 5), Gang(name="big", jobs=("big",), within="rack"))
+    assert not s.step(1.0).placed
+    why = s.explain("big-3")
+    assert why.rule == "gang" and why.reason == s.waiting()["big-3"] and not why.priced
+    assert "needs 5 places at once within one rack; the machines that it may take have 4 on rack:r0" in why.reason
+    s.add_machine(machine("m4", slots=1))
+    with pytest.raises(EventError, match="events have come since the last step"):
+        s.audit()
+    with pytest.raises(EventError, match="'big-3' will be placed by the next step"):
+        s.explain("big-3")
+    assert len(s.step(2.0).placed) == 5
+    with pytest.raises(EventError, match="runs on"):
+        s.explain("big-3")
+    s.finish("big-0")
+    s.remove_machine("m4")
+    assert s.step(3.0).running == 4
+    s.set_slots("m0", 1)
+    assert s.step(4.0).running == 0  # all or none of what is left of it
+    s.untie("gang", "big")
+    assert s.step(5.0).running == 3
+    for k in range(1, 5):
+        s.cancel(task=f"big-{k}")
+    assert not s.state.beyond and not s.state.tasks
+
+
+def test_rules_that_make_no_sense_change_nothing():
+    s = live(machine("m0"))
+    s.submit(job("a", 2))
+    s.tie(Gang(name="g", jobs=("a",)))
+    for rule, message in (
+        (Gang(name="h", tasks=("x",)), "gang 'h' names task 'x', which does not exist"),
+        (Gang(name="g", tasks=("a-1",)), "gang 'g' is here already"),
+        (
+            Affinity(name="f", tasks=("a-1",)),
+            "task 'a-1' is in gang 'g' and affinity 'f'; it may be in one of them only",
+        ),
+        (TaskSpread(name="s", jobs=("a",), over="room", most=1), "no machine has a label 'room=...'"),
+    ):
+        with pytest.raises(EventError, match=message.split(";")[0].replace(".", r"\.")):
+            s.tie(rule)
+        with pytest.raises(EventError):
+            s.submit(job("b", 2), rule)
+        assert list(s.state.beyond.rules) == [("gang", "g")] and list(s.state.jobs) == ["a"]
+    with pytest.raises(EventError, match="there is no gang 'h'"):
+        s.untie("gang", "h")
+    s.tie(TaskSpread(name="s", jobs=("a",), over="rack", most=2))
+    s.relabel("m0", labels=("zone=a",))
+    s.tie(TaskSpread(name="z", jobs=("a",), over="zone", most=2))
+    two = ("zone=a", "zone=b")
+    for again in (lambda: s.relabel("m0", labels=two), lambda: s.add_machine(machine("m1", labels=two))):
+        with pytest.raises(EventError, match="rules over 'zone' need one of them"):
+            again()
+    assert s.step(1.0).running == 2
+
+
+@pytest.mark.parametrize("first", ["gang", "capacity", "limit"])
+def test_what_does_not_go_together_is_refused_before_anything_changes(first):
+    s = live(machine("m0"))
+    s.submit(job("a", 1))
+    acts = {
+        "gang": lambda: s.tie(Gang(name="g", jobs=("a",))),
+        "capacity": lambda: s.add_machine(machine("m1", capacity={"cpu": 1})),
+        "limit": lambda: s.submit(job("b", 1, preemptions_per_hour=0)),
+    }
+    acts.pop(first)()
+    for name, act in acts.items():
+        with pytest.raises(EventError, match="does not go with"):
+            act()
+        assert name
+    if first != "limit":
+        with pytest.raises(EventError, match="limits preemptions"):
+            s.set_preemption("a", per_hour=1)
+    assert len(s.state.jobs) == 1 + (first == "limit") and len(s.state.cluster.machines) == 1 + (first == "capacity")
+
+
+def test_a_resource_that_comes_late_counts_for_all_machines():
+    s = live(machine("m0"))
+    s.submit(FlowJob(name="a", tasks=(FlowTask(name="a", demands={"gpu": 1}), FlowTask(name="b"))))
+    assert s.step(1.0).running == 2
+    s.add_machine(machine("m1", capacity={"gpu": 1}))
+    s.set_slots("m1", 1)
+    s.step(2.0)
+    assert s.placements() == {"a": "m1", "b": "m0"}
+    s.remove_machine("m1")
+    assert not s.state.beyond and s.step(3.0).running == 2  # no machine states it any more
+
+
+def test_dominant_shares_are_those_of_a_fresh_solve():
+    machines = (Machine(name="m", slots=110, capacity={"cpu": 9, "gb": 18}),)
+    s = live(*machines, goals=(FairShares("dominant"), Placement()))
+    for name, demands in (("first", {"cpu": 1, "gb": 4}), ("second", {"cpu": 3, "gb": 1})):
+        tasks = tuple(FlowTask(name=f"{name}-{k}", demands=demands) for k in range(9))
+        s.submit(FlowJob(name=name, tasks=tasks))
+    assert s.step(1.0).running == 5
+    assert sum(task.startswith("first") for task in s.placements()) == 3
+    assert s.explain("first-8").rule == "capacity"
+
+
+def test_rules_travel_through_a_log_and_goals_through_events(tmp_path):
+    log = tmp_path / "log.jsonl"
+    gang = Gang(name="g", jobs=("g",), within="rack")
+    events = [
+        ev.Cluster(instance=FlowInstance(name="c", machines=(machine("m0"), machine("m1")))),
+        ev.Submit(job=job("g", 3), gangs=(gang,)),
+        ev.Submit(job=job("h", 2)),
+        ev.Tie(spreads=(TaskSpread(name="s", jobs=("h",), most=1),)),
+        ev.Step(at_s=1.0),
+        ev.Relabel(at_s=1.0, machine="m1", rack="r0"),
+        ev.SetGoals(at_s=1.0, goals="quincy"),
+        ev.SetGoals(at_s=1.0, goals="nothing"),
+        ev.Step(at_s=2.0),
+        ev.Untie(at_s=2.0, kind="spread", name="s"),
+        ev.Step(at_s=3.0),
+    ]
+    ev.write_event_log(events, log)
+    deltas = []
+    report = replay_events(ev.EventLog(log), PRESETS["borg"], on_step=deltas.append)
+    assert [d.running for d in deltas] == [2, 4, 4]
+    assert report.refused == [(8, "no cost model is named 'nothing'; one of: " + ", ".join(PRESETS))]
+    s = report.scheduler
+    assert s.state.goals == PRESETS["quincy"] and s.state.beyond.rules == {("gang", "g"): gang}
+    save_scheduler(s, tmp_path / "state")
+    assert load_scheduler(tmp_path / "state").state.goals == PRESETS["quincy"]
+
+
+def test_stages_one_by_one_are_audited():
+    s = live(
+        machine("m0"),
+        machine("m1", slots=3),
+        goals=(Priority(), Placement(), LoadSpread()),
+        lexicographic=True,
+        method="phases",
+    )
+    for k in range(3):
+        s.submit(job(f"j{k}", 2, priority=k))
+    s.step(1.0)
+    assert len(s.state.session.divisors) > 1
+    solution = s.audit()
+    assert solution.certificate.claim == "optimal" and solution.machine_of == s.placements()
+    s.state.network.displace("j0-0", None)  # a wrong schedule is refused
+    s.state.tasks["j0-0"].machine = None
+    with pytest.raises(CertificateError, match="certificate fails"):
+        s.audit()
