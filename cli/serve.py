@@ -39,6 +39,10 @@ State = Annotated[
 Every = Annotated[
     float, typer.Option("--every-ms", min=0, help="Decide so long after the last decision once events have come.")
 ]
+Idle = Annotated[
+    float | None,
+    typer.Option("--idle-ms", min=1, help="Decide so long after the last decision without events too."),
+]
 OnRequest = Annotated[bool, typer.Option("--on-request", help="Decide only when /v1/step is asked.")]
 Snapshot = Annotated[int, typer.Option("--snapshot-every", min=1, help="Records in the log before a snapshot.")]
 
@@ -58,6 +62,7 @@ def scheduler(
         float | None, typer.Option(min=0.001, help="Seconds of a whole solve, where rules or capacities ask for one.")
     ] = None,
     every_ms: Every = 100.0,
+    idle_ms: Idle = None,
     on_request: OnRequest = False,
     snapshot_every: Snapshot = 10_000,
     host: Host = "127.0.0.1",
@@ -87,7 +92,7 @@ def scheduler(
         options["cluster"] = None if cluster is None else read_cluster(cluster)
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
-        pace = _Pace(None if on_request else every_ms, snapshot_every, requests_per_s or None)
+        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
         _serve(context, state, loader, pace, auth, host=host, port=port, access_log=access_log, **files)
 
 
@@ -107,6 +112,7 @@ def gpu(
     ] = 125.0,
     most_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs in a round at a time; others queue.")] = None,
     every_ms: Every = 100.0,
+    idle_ms: Idle = None,
     on_request: OnRequest = False,
     snapshot_every: Snapshot = 10_000,
     host: Host = "127.0.0.1",
@@ -131,12 +137,13 @@ def gpu(
         options |= {"rack_mb_per_s": rack_mb_per_s, "between_racks_mb_per_s": between_racks_mb_per_s}
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
-        pace = _Pace(None if on_request else every_ms, snapshot_every, requests_per_s or None)
+        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
         _serve(context, state, loader, pace, auth, host=host, port=port, access_log=access_log, **files)
 
 
 class _Pace(NamedTuple):
     every_ms: float | None
+    idle_ms: float | None
     snapshot_every: int
     requests_per_s: float | None
 
@@ -168,8 +175,13 @@ def _serve(
             journal = Journal(state)
             undo.callback(journal.close)
             facts = settled(state, kind, options, given)
-            every_s = None if pace.every_ms is None else pace.every_ms / 1000
-            timing = {"epoch_s": facts["epoch_s"], "every_s": every_s, "snapshot_every": pace.snapshot_every}
+            every_s, idle_s = (None if ms is None else ms / 1000 for ms in (pace.every_ms, pace.idle_ms))
+            timing = {
+                "epoch_s": facts["epoch_s"],
+                "every_s": every_s,
+                "idle_s": idle_s,
+                "snapshot_every": pace.snapshot_every,
+            }
             worker = Worker(journal, load(facts["options"]), Metrics(), **timing)
             undo.pop_all()  # the worker closes the journal
     except (JournalError, InstanceError, ModelError) as error:

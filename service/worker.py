@@ -44,6 +44,8 @@ class Worker(Generic[C]):
         Wall-clock time of the service's second 0; its time goes on while it is down.
     every_s
         Decide so long after the last decision when events have come; None: only when asked.
+    idle_s
+        Decide so long after the last decision even when none have come, as time alone may place what waits.
     snapshot_every
         Records after which a snapshot is taken.
     keep
@@ -58,13 +60,13 @@ class Worker(Generic[C]):
         *,
         epoch_s: float = 0.0,
         every_s: float | None = None,
+        idle_s: float | None = None,
         snapshot_every: int = 10_000,
         keep: int = 1000,
     ) -> None:
         self.metrics: Metrics
         self.journal, self._load, self.metrics = journal, load, metrics
-        self.every_s: float | None
-        self.every_s, self._snapshot_every = every_s, snapshot_every
+        self._every_s, self._idle_s, self._snapshot_every = every_s, idle_s, snapshot_every
         self.decisions: deque[Document] = deque(maxlen=keep)
         self._records: list[Document] = []
         self._queue: queue.SimpleQueue[tuple[Callable[[C], Any], Future[Any]] | None] = queue.SimpleQueue()
@@ -130,8 +132,7 @@ class Worker(Generic[C]):
             jobs, open_ = self._together(self._patience())
             if jobs:
                 self._work(jobs)
-            due = self.every_s is not None and self.core.pending and self._patience() <= 0
-            if due and open_:
+            if open_ and self._patience() <= 0:
                 future: Future[Any] = Future()
                 self._work([(lambda core: self.decide(), future)])
                 error = future.exception()
@@ -145,9 +146,9 @@ class Worker(Generic[C]):
 
     def _patience(self) -> float:
         """Seconds until a decision is due."""
-        if self.every_s is None or not self.core.pending:
-            return 3600.0
-        return self._decided + self.every_s - time.monotonic()
+        waits = [self._idle_s, self._every_s if self.core.pending else None]
+        found = [wait for wait in waits if wait is not None]
+        return self._decided + min(found) - time.monotonic() if found else 3600.0
 
     def _together(self, seconds: float) -> tuple[list[tuple[Callable[[C], Any], Future[Any]]], bool]:
         """Wait for a request and take those that stand behind it; False once the worker closes."""

@@ -175,6 +175,13 @@ def test_decisions_come_by_themselves_after_events(start):
     assert api.worker.decisions[-1]["number"] == found[-1]["number"]  # nothing came, nothing is decided
 
 
+def test_time_alone_decides_where_it_is_asked_to(start):
+    api = start(load, router, idle_s=0.01)
+    send(api, machine("m0"))
+    numbers = [each["number"] for each in api.get("/v1/decisions", params={"after": 3, "wait_s": 30}).json()]
+    assert numbers and numbers[0] == 4  # one event, and decision after decision
+
+
 def test_old_decisions_are_told_to_be_gone(start):
     api = start(load, router, keep=2)
     send(api, machine("m0"))
