@@ -200,14 +200,10 @@ class NetworkSession:
         """Take over flow and potentials; False when there are none or they do not stand up to the check."""
         if answer is None:
             return False
-        t, arcs = self._t, slice(0, self._arcs)
+        t = self._t
         flow, potentials = answer
-        changed = np.flatnonzero((flow != t.flow[arcs]) & (t.before[arcs] < 0))
-        count = int(t.counters[kernels.TOUCHED])
-        t.before[changed] = t.flow[changed]
-        t.touched[count : count + len(changed)] = changed
-        t.counters[kernels.TOUCHED] += len(changed)
-        t.flow[arcs], t.pi[: self._nodes] = flow, potentials
+        kernels.put_flows(t, flow)
+        t.pi[: self._nodes] = potentials
         t.excess[:] = t.counters[kernels.LOOSE] = 0
         t.is_loose[:] = False
         return self.violations() == Violations(0, 0, 0)
@@ -278,7 +274,11 @@ class NetworkSession:
         """Make the session that `state` described."""
         session = cls()
         session._nodes, session._arcs = (int(x) for x in state["sizes"])
-        session._t = kernels.Residual(*(state[f"residual_{name}"].copy() for name in kernels.Residual._fields))
+        session._t = kernels.empty(len(state["residual_pi"]), len(state["residual_flow"]))
+        for name, part in zip(kernels.Residual._fields, session._t, strict=True):
+            if (kept := state.get(f"residual_{name}")) is not None:  # files of earlier versions lack the ends of lists
+                part[:] = kept
+        kernels.list_arcs(session._t, session._arcs)
         session._supply = state["supply"].copy()
         session._free_nodes = state["free_nodes"].tolist()
         session._free_arcs = state["free_arcs"].tolist()

@@ -10,7 +10,6 @@ proportion to what lies nearer.
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
-from flowlex.formulations.compiled import njit
 from flowlex.formulations.sessions.residual import (
     DONE,
     FAR,
@@ -21,13 +20,14 @@ from flowlex.formulations.sessions.residual import (
     LOOSE,
     PATHS,
     STAMP,
-    note_flow,
+    kernel,
+    put_flow,
 )
 
 __all__ = ["balance"]
 
 
-@njit(cache=True)
+@kernel
 def _sift_up(t, v):
     at = t.place[v]
     key = t.distance[v]
@@ -43,7 +43,7 @@ def _sift_up(t, v):
     t.place[v] = at
 
 
-@njit(cache=True)
+@kernel
 def _pop(t):
     """Take the nearest node off the heap."""
     top = t.heap[0]
@@ -72,7 +72,7 @@ def _pop(t):
     return top
 
 
-@njit(cache=True)
+@kernel
 def _next(t, reached):
     """The nearest node that is reached and not settled, or -1."""
     while t.counters[FIRST] < t.counters[LAST]:
@@ -88,7 +88,7 @@ def _next(t, reached):
     return -1
 
 
-@njit(cache=True)
+@kernel
 def _reach(t, w, now, reached):
     """Enter a node whose distance has been lowered where `_next` finds it."""
     fresh = t.stamp[w] != reached
@@ -108,10 +108,10 @@ def _reach(t, w, now, reached):
     _sift_up(t, w)
 
 
-@njit(cache=True)
+@kernel
 def _scan(t, u, reached, forward, target):
     """Look at the residual arcs of a settled node; returns the nearest target so far."""
-    now = t.distance[u]
+    now, price = t.distance[u], t.pi[u]
     limit = t.distance[target] if target >= 0 else FAR
     for out in range(2):
         following = t.first_out[u] if out == 0 else t.first_in[u]
@@ -119,13 +119,17 @@ def _scan(t, u, reached, forward, target):
         while following >= 0:
             t.counters[LOOKS] += 1
             arc = following
+            if adds:
+                if t.flow[arc] >= t.capacity[arc]:
+                    following = t.next_out[arc] if out == 0 else t.next_in[arc]
+                    continue
+            elif t.flow[arc] == 0:
+                break  # nor do those after it carry anything
             w = t.head[arc] if out == 0 else t.tail[arc]
             following = t.next_out[arc] if out == 0 else t.next_in[arc]
-            if (t.flow[arc] >= t.capacity[arc]) if adds else (t.flow[arc] == 0):
-                continue
             if t.stamp[w] == reached + 1:
                 continue
-            reduced = t.cost[arc] - t.pi[t.tail[arc]] + t.pi[t.head[arc]]
+            reduced = t.cost[arc] + (t.pi[w] - price if out == 0 else price - t.pi[w])
             length = now + (reduced if adds else -reduced)
             if length >= limit or (t.stamp[w] == reached and length >= t.distance[w]):
                 continue
@@ -140,7 +144,7 @@ def _scan(t, u, reached, forward, target):
     return target
 
 
-@njit(cache=True)
+@kernel
 def _search(t, source, forward):
     """Find the nearest node that evens ``source`` out and raise the settled potentials. Returns it, or -1.
 
@@ -172,7 +176,7 @@ def _search(t, source, forward):
     return target
 
 
-@njit(cache=True)
+@kernel
 def _send(t, source, target, forward):
     """Send what source and target can over the path that was found."""
     amount = abs(t.excess[source])
@@ -188,15 +192,14 @@ def _send(t, source, target, forward):
     while v != source:
         arc = t.link[v]
         adds = (t.head[arc] == v) == forward
-        note_flow(t, arc)
-        t.flow[arc] += amount if adds else -amount
+        put_flow(t, arc, t.flow[arc] + (amount if adds else -amount))
         v = t.tail[arc] if t.head[arc] == v else t.head[arc]
     t.excess[source] -= amount if forward else -amount
     t.excess[target] += amount if forward else -amount
     t.counters[PATHS] += 1
 
 
-@njit(cache=True)
+@kernel
 def balance(t, budget):
     """Even all nodes out by shortest paths; returns 0, or a node that cannot be balanced, or -1 past the budget."""
     t.counters[LOOKS] = 0

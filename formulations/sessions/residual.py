@@ -31,8 +31,11 @@ __all__ = [
     "change_arcs",
     "change_supplies",
     "empty",
-    "note_flow",
+    "kernel",
+    "list_arcs",
     "price_fresh",
+    "put_flow",
+    "put_flows",
     "reset",
     "violations",
     "write_arcs",
@@ -47,6 +50,10 @@ FAR = 2**62
 # settled nodes, first and last of the nodes at the present distance.
 TOUCHED, LOOSE, PATHS, LOOKS, STAMP, HEAP, DONE, FIRST, LAST = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
+#: Compiled without counting references: the caller holds the arrays, kernels make none, and to count each array at each
+#: access took more time than the searches themselves (measured: half).
+kernel = njit(cache=True, _nrt=False)
+
 
 class Residual(NamedTuple):
     """Arcs, flows, potentials, and room for the search. A: arcs, N: nodes."""
@@ -58,10 +65,12 @@ class Residual(NamedTuple):
     flow: Any  # (A,) int64
     pi: Any  # (N,) int64
     excess: Any  # (N,) int64, supply + inflow - outflow
-    first_out: Any  # (N,) int32, list of the arcs that leave a node, -1 at the end
+    first_out: Any  # (N,) int32, list of the arcs that leave a node, -1 at the end; those that carry flow come first
+    last_out: Any  # (N,) int32
     next_out: Any  # (A,) int32
     back_out: Any  # (A,) int32
-    first_in: Any  # (N,) int32, list of the arcs that enter a node
+    first_in: Any  # (N,) int32, the same of the arcs that enter a node
+    last_in: Any  # (N,) int32
     next_in: Any  # (A,) int32
     back_in: Any  # (A,) int32
     touched: Any  # (A,) int32, arcs whose flow may have changed
@@ -78,43 +87,87 @@ class Residual(NamedTuple):
     settled: Any  # (N,) int32
 
 
-@njit(cache=True)
+@kernel
+def _enter(first, last, ahead, back, v, arc, front):
+    """Put an arc at the front or at the end of a list of node ``v``."""
+    if front:
+        ahead[arc], back[arc] = first[v], -1
+        if first[v] >= 0:
+            back[first[v]] = arc
+        else:
+            last[v] = arc
+        first[v] = arc
+    else:
+        ahead[arc], back[arc] = -1, last[v]
+        if last[v] >= 0:
+            ahead[last[v]] = arc
+        else:
+            first[v] = arc
+        last[v] = arc
+
+
+@kernel
+def _leave(first, last, ahead, back, v, arc):
+    """Take an arc out of a list of node ``v``."""
+    if back[arc] >= 0:
+        ahead[back[arc]] = ahead[arc]
+    else:
+        first[v] = ahead[arc]
+    if ahead[arc] >= 0:
+        back[ahead[arc]] = back[arc]
+    else:
+        last[v] = back[arc]
+
+
+@kernel
 def _list(t, arc):
-    """Enter an arc in the lists of its ends; a loop (a slot given up) is in none."""
-    u, v = t.tail[arc], t.head[arc]
-    if u == v:
-        return
-    t.next_out[arc], t.back_out[arc] = t.first_out[u], -1
-    if t.first_out[u] >= 0:
-        t.back_out[t.first_out[u]] = arc
-    t.first_out[u] = arc
-    t.next_in[arc], t.back_in[arc] = t.first_in[v], -1
-    if t.first_in[v] >= 0:
-        t.back_in[t.first_in[v]] = arc
-    t.first_in[v] = arc
+    """Enter an arc in the lists of its ends, before those that carry nothing; a loop (a slot given up) is in none."""
+    u, v, front = t.tail[arc], t.head[arc], t.flow[arc] != 0
+    if u != v:
+        _enter(t.first_out, t.last_out, t.next_out, t.back_out, u, arc, front)
+        _enter(t.first_in, t.last_in, t.next_in, t.back_in, v, arc, front)
 
 
-@njit(cache=True)
+@kernel
 def _unlist(t, arc):
-    if t.tail[arc] == t.head[arc]:
+    u, v = t.tail[arc], t.head[arc]
+    if u != v:
+        _leave(t.first_out, t.last_out, t.next_out, t.back_out, u, arc)
+        _leave(t.first_in, t.last_in, t.next_in, t.back_in, v, arc)
+
+
+@kernel
+def put_flow(t, arc, flow):
+    """Let an arc carry another flow: remember the one before its first change, and keep its place in the lists."""
+    if t.before[arc] < 0:
+        t.before[arc] = t.flow[arc]
+        t.touched[t.counters[TOUCHED]] = arc
+        t.counters[TOUCHED] += 1
+    if (t.flow[arc] == 0) == (flow == 0):
+        t.flow[arc] = flow
         return
-    left, right = t.back_out[arc], t.next_out[arc]
-    if left >= 0:
-        t.next_out[left] = right
-    else:
-        t.first_out[t.tail[arc]] = right
-    if right >= 0:
-        t.back_out[right] = left
-    left, right = t.back_in[arc], t.next_in[arc]
-    if left >= 0:
-        t.next_in[left] = right
-    else:
-        t.first_in[t.head[arc]] = right
-    if right >= 0:
-        t.back_in[right] = left
+    _unlist(t, arc)
+    t.flow[arc] = flow
+    _list(t, arc)
 
 
-@njit(cache=True)
+@kernel
+def put_flows(t, flow):
+    """`put_flow` for all arcs."""
+    for arc in range(len(flow)):
+        if t.flow[arc] != flow[arc]:
+            put_flow(t, arc, flow[arc])
+
+
+@kernel
+def list_arcs(t, arcs):
+    """Make the lists anew, from arcs and flows."""
+    t.first_out[:] = t.first_in[:] = t.last_out[:] = t.last_in[:] = -1
+    for arc in range(arcs):
+        _list(t, arc)
+
+
+@kernel
 def _loosen(t, v):
     if not t.is_loose[v] and v != 0:
         t.is_loose[v] = True
@@ -122,28 +175,18 @@ def _loosen(t, v):
         t.counters[LOOSE] += 1
 
 
-@njit(cache=True)
-def note_flow(t, arc):
-    """Remember the flow of an arc before its first change."""
-    if t.before[arc] < 0:
-        t.before[arc] = t.flow[arc]
-        t.touched[t.counters[TOUCHED]] = arc
-        t.counters[TOUCHED] += 1
-
-
-@njit(cache=True)
+@kernel
 def _set_flow(t, arc, flow):
-    note_flow(t, arc)
     more = flow - t.flow[arc]
     u, v = t.tail[arc], t.head[arc]
-    t.flow[arc] = flow
+    put_flow(t, arc, flow)
     t.excess[u] -= more
     t.excess[v] += more
     _loosen(t, u)
     _loosen(t, v)
 
 
-@njit(cache=True)
+@kernel
 def reset(t, supply, arcs):
     """Take all flow off."""
     t.counters[LOOSE] = 0
@@ -157,7 +200,7 @@ def reset(t, supply, arcs):
             _loosen(t, v)
 
 
-@njit(cache=True)
+@kernel
 def write_arcs(t, arcs, tail, head, capacity, cost):
     """Give arcs new ends, capacities and costs; flow that no longer fits is taken off."""
     for i in range(len(arcs)):
@@ -173,7 +216,7 @@ def write_arcs(t, arcs, tail, head, capacity, cost):
         t.capacity[arc], t.cost[arc] = capacity[i], cost[i]
 
 
-@njit(cache=True)
+@kernel
 def change_supplies(t, nodes, change):
     """Add to the supplies of nodes."""
     for i in range(len(nodes)):
@@ -181,7 +224,7 @@ def change_supplies(t, nodes, change):
         _loosen(t, nodes[i])
 
 
-@njit(cache=True)
+@kernel
 def price_fresh(t, fresh):
     """Give new nodes the price of their cheapest way on, so that their arcs do not start out full."""
     t.counters[STAMP] += 2
@@ -208,7 +251,7 @@ def price_fresh(t, fresh):
             return
 
 
-@njit(cache=True)
+@kernel
 def _settle(t, arc):
     """Make an arc optimal for the potentials, but for one without capacity that ought to be full: return its tail."""
     reduced = t.cost[arc] - t.pi[t.tail[arc]] + t.pi[t.head[arc]]
@@ -222,7 +265,7 @@ def _settle(t, arc):
     return -1
 
 
-@njit(cache=True)
+@kernel
 def _settle_around(t, v):
     """Lower the price of ``v`` until no arc without capacity ought to be full, and settle its arcs, and so on.
 
@@ -241,21 +284,21 @@ def _settle_around(t, v):
             if t.capacity[arc] >= ENDLESS:
                 t.pi[u] = min(t.pi[u], t.cost[arc] + t.pi[t.head[arc]])
             arc = t.next_out[arc]
-        arc = t.first_out[u]
-        while arc >= 0:
+        following = t.first_out[u]
+        while following >= 0:
+            arc, following = following, t.next_out[following]  # settling may move the arc within its lists
             _settle(t, arc)
-            arc = t.next_out[arc]
-        arc = t.first_in[u]
-        while arc >= 0:
+        following = t.first_in[u]
+        while following >= 0:
+            arc, following = following, t.next_in[following]
             above = _settle(t, arc)
             if above >= 0 and count < len(t.near):
                 t.near[count] = above
                 count += 1
-            arc = t.next_in[arc]
     return True
 
 
-@njit(cache=True)
+@kernel
 def change_arcs(t, arcs, tail, head, capacity, cost, fresh):
     """Change arcs (see `write_arcs`), price new nodes, and make the changed arcs optimal.
 
@@ -311,9 +354,11 @@ def empty(nodes: int, arcs: int) -> Residual:
         pi=np.zeros(nodes, wide),
         excess=np.zeros(nodes, wide),
         first_out=np.full(nodes, -1, small),
+        last_out=np.full(nodes, -1, small),
         next_out=np.full(arcs, -1, small),
         back_out=np.full(arcs, -1, small),
         first_in=np.full(nodes, -1, small),
+        last_in=np.full(nodes, -1, small),
         next_in=np.full(arcs, -1, small),
         back_in=np.full(arcs, -1, small),
         touched=np.zeros(arcs, small),
