@@ -26,7 +26,6 @@ from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.on_the_way import first_answer
 from flowlex.models.allocation.parts import combined, divided
 from flowlex.models.allocation.policies import Step, prices_of, quickest
-from flowlex.models.allocation.pricing import PairPrices, can_price
 from flowlex.models.allocation.program import Columns, raised_program
 from flowlex.models.allocation.solution import AllocationSolution, row_labels
 from flowlex.models.allocation.task import TOTALS, AllocationTask, unit_of
@@ -39,8 +38,6 @@ __all__ = ["Allocation", "AllocationSolution", "Policy"]
 Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
-#: From here on pairs are priced.
-_MANY_PAIRS = 2_000
 _RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
 
 
@@ -190,8 +187,6 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             for job in self.instance.jobs:
                 if job.steps_left is None:
                     raise ModelError(f"job {job.name!r} has no steps_left; policy {self.policy!r} needs it")
-        if self.pricing and not can_price(self.instance):
-            raise ModelError("a limit of an entity counts the GPUs of a pair once, prices of jobs twice; drop pricing")
         self._check_parts()
         floors = any(limit.least_gpus for limit in self.instance.limits)
         if self.policy == "min_cost" and not (self.keeps_deadlines or floors):
@@ -235,20 +230,21 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _prepare(self) -> None:
         _ = self.task  # the formulation holds all pairs, which a solve need not
 
-    def _prices_pairs(self, instance: AllocationInstance, options: SolveOptions) -> bool:
-        """Whether pairs become columns only where prices ask for them."""
+    def _prices_pairs(self, options: SolveOptions) -> bool | None:
+        """Whether pairs become columns only where prices ask for them; None: where there are many."""
         plain = options.solver is None and options.max_steps is None and options.algorithm == "auto"
         if self.pricing and not plain:
             raise EngineError("pricing=True needs HiGHS's simplex method; leave out solver, max_steps, algorithm")
         if self.pricing is not None or not self.sharing:
             return bool(self.pricing) and self.sharing
-        return plain and can_price(instance) and PairPrices(instance).count > _MANY_PAIRS
+        return None if plain else False
 
     def _run(self, engine: EngineName, options: SolveOptions) -> AllocationRun:
         how: Any = {"engine": engine, "options": replace(options, offer=None)}  # parts go to other processes
+        how["priced"] = self._prices_pairs(options)
         if self.parts == 1:
             offer(options, self._first)
-            answer = replace(self.task, **how, priced=self._prices_pairs(self.instance, options)).solve()
+            answer = replace(self.task, **how).solve()
             return AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)
         parts = divided(self.instance, self.parts, self.seed)
         unit = self.task.unit
@@ -258,7 +254,6 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
                 **how,
                 instance=part.instance,
                 unit=None if unit is None else unit[part.jobs] * part.pieces,
-                priced=self._prices_pairs(part.instance, options),
             )
             for part in parts
         ]

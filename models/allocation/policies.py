@@ -27,7 +27,7 @@ from typing import Protocol
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, Status
@@ -63,7 +63,7 @@ class Goal:
     speed, cost
         What a step/s of any job earns, (J,) what a GPU costs; where a sum is maximised.
     pace, level
-        (n,) of the program that raises gains; None where a sum is maximised.
+        (n,) of the program that raises gains, summed over the jobs that one stands for; None where a sum is maximised.
     """
 
     unit: Floats | None = None
@@ -130,9 +130,12 @@ def quickest(instance: AllocationInstance) -> float:
     return float((view.steps / view.speed.max(axis=1)).max())
 
 
-def pace_of(instance: AllocationInstance, full: Booleans, *, hierarchical: bool) -> Floats:
-    """(n,) how fast every job's gain rises while the jobs in ``full`` stand still."""
+def pace_of(
+    instance: AllocationInstance, full: Booleans, *, hierarchical: bool, many: Integers | None = None
+) -> Floats:
+    """(n,) how fast every job's gain rises while those in ``full`` stand still; a job may stand for ``many``."""
     view = instance.arrays
+    claim = view.weight if many is None else view.weight * many
     if not hierarchical:
         return np.where(full, 0.0, view.weight / view.scale)
     pace = np.zeros(len(full))
@@ -141,7 +144,7 @@ def pace_of(instance: AllocationInstance, full: Booleans, *, hierarchical: bool)
     for e, entity in enumerate(instance.entities):
         rising = np.flatnonzero(~full & (view.entity == e))
         rising = rising[:1] if entity.inside == "fifo" else rising
-        pace[rising] = entity.weight * view.weight[rising] / view.weight[rising].sum()
+        pace[rising] = entity.weight * view.weight[rising] / claim[rising].sum()
     return np.asarray(pace / view.scale)
 
 
@@ -168,12 +171,12 @@ def fill(
     unit
         (n,) gain per step/s; None where gain is time.
     """
-    level, full = np.zeros(len(labels)), np.zeros(len(labels), bool)
+    level, full, many = np.zeros(len(labels)), np.zeros(len(labels), bool), master.base.many
     steps: list[Step] = []
     while True:
         speed = pace(full)
         rise_all = _raising(gain, speed, level, labels)
-        outcome, program = master.solve(rise_all, Goal(unit, pace=speed, level=level))
+        outcome, program = master.solve(rise_all, Goal(unit, pace=speed * many, level=level * many))
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
             return Raise(outcome, tuple(steps))
         prices = prices_of(program, outcome.duals)
@@ -204,9 +207,9 @@ class FinishTimes:
     isolated: Floats
 
     @classmethod
-    def of(cls, view: AllocationArrays) -> FinishTimes:
-        """Seconds in isolation: those so far, and the rest at an equal share ``N_j / (M s_m)`` of every type."""
-        share = np.where(view.speed > 0, view.count / (len(view.scale) * view.scale[:, None]), 0.0)
+    def of(cls, view: AllocationArrays, jobs: int) -> FinishTimes:
+        """Seconds in isolation: those so far, and the rest at an equal share ``N_j / (M s_m)`` (M ``jobs``)."""
+        share = np.where(view.speed > 0, view.count / (jobs * view.scale[:, None]), 0.0)
         share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
         alone = (share * view.speed).sum(axis=1)
         return cls(view.running, view.steps, view.isolated + view.steps / alone)
@@ -248,20 +251,20 @@ def finish_times(master: Master, times: FinishTimes, labels: list[str], start: f
     """
     rho = start
     steps: list[Step] = []
-    none = np.zeros(len(labels), bool)
+    none, many = np.zeros(len(labels), bool), master.base.many
     for _ in range(100):
         needed = times.needed(rho)
         unit = needed.max()
-        goal = Goal(np.ones(len(labels)), pace=needed / unit)
+        goal = Goal(np.ones(len(labels)), pace=many * needed / unit)
         raising = _raising(lambda base: base.throughput, needed / unit, np.zeros(len(labels)), labels)
         outcome, program = master.solve(raising, goal)
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
             return Raise(outcome, tuple(steps))
         prices = prices_of(program, outcome.duals)
-        throughput = master.base.throughput.evaluate(outcome.values[: master.base.columns.count])
+        throughput = master.base.throughput.evaluate(outcome.values[: master.base.columns.count]) / many
         reached = float(times.ratio(throughput).max())
         most = float(outcome.values[-1])  # what the prices allow, by strong duality
-        bound = max(rho, times.least(prices["level"], most)) if most < unit else rho
+        bound = max(rho, times.least(many * prices["level"], most)) if most < unit else rho
         steps.append(Step(bound, prices, none))
         if reached <= bound * (1 + gap) or bound <= rho:
             break

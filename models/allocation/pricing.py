@@ -6,6 +6,8 @@ At prices of time u, of GPUs p and of gains y, a pair of jobs a and b on type j 
 
 so the best partner of a job in a pair of job types is the best of the other type. Everything is a sum over *halves*: a
 job on one side of a pair of job types on a GPU type. There are n K J of them for K job types, where pairs are n n J.
+A limit of an entity counts the GPUs of a pair once, also where both jobs are the entity's; such a pair gets the second
+count back. So the best partner is looked for twice: among jobs of the same entity, and among those of all others.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policies import Goal
 from flowlex.models.allocation.program import Base, Columns
 
-__all__ = ["PairPrices", "PricedMaster", "can_price"]
+__all__ = ["PairPrices", "PricedMaster"]
 
 #: Columns added per job and round.
 _FEW = 3
@@ -34,30 +36,35 @@ _EARNS = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Halves of one side of all pairs of job types, sorted by pair."""
+    """Halves of one side of all P pairs of job types, sorted by pair, then by the E owners; ``group`` is of both."""
 
     pair: Integers
+    group: Integers
     job: Integers
     speed: Floats
     many: Integers
+    grouped: Integers
 
     @classmethod
-    def of(cls, kind: Integers, kinds: Integers, speed: Floats) -> _Side:
-        order = np.argsort(kind, kind="stable")
-        size = np.bincount(kind, minlength=int(max(kind.max(), kinds.max(initial=0))) + 1)
+    def of(cls, kind: Integers, owner: Integers, owners: int, kinds: Integers, speed: Floats) -> _Side:
+        order = np.lexsort((owner, kind))
+        types = int(max(kind.max(), kinds.max(initial=0))) + 1
+        sizes = np.bincount(kind * owners + owner, minlength=types * owners).reshape(types, owners)
+        size = sizes.sum(axis=1)
         begin, many = np.cumsum(size) - size, size[kinds]
         pair = np.repeat(np.arange(len(kinds)), many)
         inside = np.arange(len(pair)) - (np.cumsum(many) - many)[pair]
-        return cls(pair, order[begin[kinds][pair] + inside], speed[pair], many)
+        job = order[begin[kinds][pair] + inside]
+        return cls(pair, pair * owners + owner[job], job, speed[pair], many, sizes[kinds].ravel())
 
     def best(self, value: Floats) -> tuple[Floats, Integers]:
-        """Per pair of job types the best value and its half; minus infinity and -1 where nobody is."""
-        most, which = np.full(len(self.many), -np.inf), np.full(len(self.many), -1)
-        some = self.many > 0
+        """(P E,) per group the best value and its half; minus infinity and -1 where nobody is."""
+        most, which = np.full(len(self.grouped), -np.inf), np.full(len(self.grouped), -1)
+        some = self.grouped > 0
         if len(value):
-            most[some] = np.maximum.reduceat(value, (np.cumsum(self.many) - self.many)[some])
-            hit = np.flatnonzero(value == most[self.pair])
-            which[self.pair[hit[::-1]]] = hit[::-1]
+            most[some] = np.maximum.reduceat(value, (np.cumsum(self.grouped) - self.grouped)[some])
+            hit = np.flatnonzero(value == most[self.group])
+            which[self.group[hit[::-1]]] = hit[::-1]
         return most, which
 
     def among(self, pairs: Booleans, value: Floats) -> tuple[Any, Any, Integers]:
@@ -72,27 +79,42 @@ class _Side:
         return job, ranked, self.many[pairs]
 
 
-def can_price(instance: AllocationInstance) -> bool:
-    """Whether a limit may not count both jobs of a pair (it would count their GPUs once)."""
-    return all(limit.entity is None for limit in instance.limits)
+def _elsewhere(most: Floats, which: Integers, owners: int) -> tuple[Floats, Integers]:
+    """(P E,) per group the best value and its half among the other groups of the pair."""
+    if owners == 1:
+        return np.full_like(most, -np.inf), np.full_like(which, -1)
+    value, half = most.reshape(-1, owners), which.reshape(-1, owners)
+    order = np.argsort(-value, axis=1, kind="stable")[:, :2]
+    taken = np.where(np.arange(owners) == order[:, :1], order[:, 1:], order[:, :1])
+    return np.take_along_axis(value, taken, 1).ravel(), np.take_along_axis(half, taken, 1).ravel()
 
 
 class PairPrices:
-    """All pairs of an instance, for pricing."""
+    """All pairs of an instance, for pricing; a job may stand for ``many`` that are alike."""
 
-    def __init__(self, instance: AllocationInstance, *, sharing: bool = True) -> None:
+    def __init__(self, instance: AllocationInstance, *, sharing: bool = True, many: Integers | None = None) -> None:
         view = instance.arrays
+        self.many: Integers = np.ones(len(view.kind), np.int64) if many is None else many
         self.instance: AllocationInstance
         self.instance, self.view = instance, view
         kinds, speed = view.pair_kind[: None if sharing else 0], view.pair_speed[: None if sharing else 0]
         self.gpu: Integers = view.pair_gpu[: len(kinds)]
+        named = {limit.entity for limit in instance.limits if limit.entity is not None}
+        limited = [e for e, entity in enumerate(instance.entities) if entity.name in named]
+        self.owners: int = len(limited) + 1  # the last: whoever has no limit
+        owner = np.full(len(instance.entities) + 1, len(limited))
+        owner[limited] = np.arange(len(limited))
+        self.owner: Integers = owner[view.entity]
         self.other: _Side
-        self.one, self.other = (_Side.of(view.kind, kinds[:, side], speed[:, side]) for side in (0, 1))
+        self.one, self.other = (
+            _Side.of(view.kind, self.owner, self.owners, kinds[:, side], speed[:, side]) for side in (0, 1)
+        )
         self.alike: Booleans = kinds[:, 0] == kinds[:, 1]
         scale = np.zeros(int(max(view.kind.max(), view.pair_kind.max(initial=0))) + 1, np.int64)
         scale[view.kind] = view.scale
         self.scale: Integers = scale[kinds[:, 0]]
         self._index = [job.name for job in instance.jobs], [t.name for t in instance.gpu_types]
+        self._entities = [instance.entities[e].name for e in limited]
 
     @property
     def count(self) -> int:
@@ -100,19 +122,22 @@ class PairPrices:
         both = np.where(self.alike, self.one.many * (self.one.many - 1) // 2, self.one.many * self.other.many)
         return int(both.sum())
 
-    def _rent(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats]:
-        """(J,) what a GPU costs any job, (n, J) and this job beyond."""
+    def _rent(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats, Floats]:
+        """(J,) what a GPU costs any job, (n, J) and this job beyond, (E, J) and of it jobs of one owner together."""
         jobs, types = self._index
         rent = prices["gpus"] if goal.cost is None else prices["gpus"] + goal.cost
         own = np.zeros((len(jobs), len(types)))
-        rent = rent.copy()
+        rent, shared = rent.copy(), np.zeros((self.owners, len(types)))
         for k, limit in enumerate(self.instance.limits):
             on = slice(None) if limit.gpu_type is None else types.index(limit.gpu_type)
-            if limit.job is None:
-                rent[on] += prices["most"][k] - prices["least"][k]
+            price = prices["most"][k] - prices["least"][k]
+            if limit.entity is not None:
+                shared[self._entities.index(limit.entity), on] += price
+            elif limit.job is None:
+                rent[on] += price
             else:
-                own[jobs.index(limit.job), on] += prices["most"][k] - prices["least"][k]
-        return rent, own
+                own[jobs.index(limit.job), on] += price
+        return rent, own + shared[self.owner], shared
 
     def bound(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Floats]:
         """What prices prove that no allocation exceeds, and (n,) the prices of time that prove it.
@@ -128,21 +153,26 @@ class PairPrices:
 
     def look(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Columns]:
         """The bound that prices prove, and pairs worth a column."""
-        time, a, b, charge, earned = self._halves(prices, goal)
+        time, a, b, charge, earned, back, partner = self._halves(prices, goal)
         size = max(float(prices["level"].max(initial=0.0)), float(np.abs(time).max(initial=0.0)), 1e-300)
         live = np.zeros(len(charge), bool)
-        live[self.one.pair[earned > _EARNS * size]] = True
-        return self._value(prices, goal, time), self._worth(live, a, b, charge, _EARNS * size)
+        half = np.flatnonzero(earned > _EARNS * size)
+        live[self.one.pair[half]] = True
+        best = self.one.job[half], self.other.job[partner[half]], self.one.pair[half], earned[half]
+        return self._value(prices, goal, time), self._worth(live, a, b, charge, back, best, _EARNS * size)
 
-    def _halves(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    def _halves(
+        self, prices: dict[str, Floats], goal: Goal
+    ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Integers]:
         """(n,) prices of time so that nobody earns more; of the halves of both sides what they earn; what a pair pays;
-        and per half of the first side what it earns with its best partner, at the prices that were given.
+        per half of the first side what it earns with its best partner, at the prices that were given; (P, E) what a
+        pair of one owner gets back; and that best partner.
         """
         view, n = self.view, len(self.view.kind)
         level = prices["level"]
         pull = prices["deadline"] + goal.speed + (0.0 if goal.unit is None else level * goal.unit)
         flat = level if goal.unit is None and goal.pace is not None else np.zeros(n)
-        rent, own = self._rent(prices, goal)
+        rent, own, shared = self._rent(prices, goal)
         alone = pull[:, None] * view.speed + flat[:, None] - view.scale[:, None] * (rent + own)
         time = np.maximum(prices.get("time", 0.0), np.where(view.speed > 0, alone, 0.0).max(axis=1))
         worth, one, other = flat - time, self.one, self.other
@@ -150,24 +180,28 @@ class PairPrices:
             pull[s.job] * s.speed + worth[s.job] - self.scale[s.pair] * own[s.job, self.gpu[s.pair]]
             for s in (one, other)
         )
-        charge = self.scale * rent[self.gpu]
+        charge, back = self.scale * rent[self.gpu], self.scale[:, None] * shared[:, self.gpu].T
         best, at = other.best(b)
         rest = b.copy()
         rest[at[at >= 0]] = -np.inf
-        best_rest = other.best(rest)[0]  # for a job that would be its own partner
-        partner = at[one.pair]
-        itself = (partner >= 0) & (other.job[partner] == one.job) if len(b) else np.zeros(len(a), bool)
-        earned = a + np.where(itself, best_rest[one.pair], best[one.pair]) - charge[one.pair]
+        best_rest, at_rest = other.best(rest)  # for a job that would be its own partner
+        near = at[one.group]
+        itself = (near >= 0) & (other.job[near] == one.job) & (self.many[one.job] == 1) if len(b) else near > 0
+        with_own = np.where(itself, best_rest[one.group], best[one.group]) + back.ravel()[one.group]
+        near = np.where(itself, at_rest[one.group], near)
+        best, at = _elsewhere(best, at, self.owners)
+        with_others, far = best[one.group], at[one.group]
+        earned = a + np.maximum(with_own, with_others) - charge[one.pair]
         over = np.zeros(n)
         np.maximum.at(over, one.job, earned)
-        return time + over, a, b, charge, earned
+        return time + over, a, b, charge, earned, back, np.where(with_own >= with_others, near, far)
 
     def _value(self, prices: dict[str, Floats], goal: Goal, time: Floats) -> float:
         view, limits = self.view, self.instance.limits
         most = np.array([limit.most_gpus or 0.0 for limit in limits])
         least = np.array([limit.least_gpus for limit in limits])
-        owed = np.where(prices["deadline"] > 0, view.steps / view.deadline, 0.0)
-        value = prices["gpus"] @ view.count + time.sum() + prices["most"] @ most
+        owed = np.where(prices["deadline"] > 0, self.many * view.steps / view.deadline, 0.0)
+        value = prices["gpus"] @ view.count + time @ self.many + prices["most"] @ most
         value -= prices["least"] @ least + prices["deadline"] @ owed
         if goal.pace is None:
             return float(value)
@@ -175,25 +209,29 @@ class PairPrices:
         before = 0.0 if goal.level is None else prices["level"] @ goal.level
         return float((value - before) / lifted) if lifted > 0 else np.inf
 
-    def _worth(self, live: Booleans, a: Floats, b: Floats, charge: Floats, least: float) -> Columns:
-        """Pairs by rank (first with first, second with second), then each with the best; a few per job."""
+    def _worth(
+        self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats, best: Any, least: float
+    ) -> Columns:
+        """Each job with its best, then by rank (first with first and so on) and with the first; a few each."""
         job_a, rank_a, many_a = self.one.among(live, a)
         job_b, rank_b, many_b = self.other.among(live, b)
         pairs, alike = np.flatnonzero(live), self.alike[live]
-        found: list[tuple[Integers, Integers, Integers, Floats]] = []
+        found: list[tuple[Integers, Integers, Integers, Floats]] = [best]
+        single = self.many == 1
         for shift, (jobs, values, partners, worth, many, mine) in (
             (False, (job_a, rank_a, job_b, rank_b, many_b, np.ones(len(pairs), bool))),
             (True, (job_b, rank_b, job_a, rank_a, many_a, ~alike)),
         ):
             row, rank = np.nonzero((jobs >= 0) & mine[:, None])
             for to in (rank % np.maximum(many[row], 1), np.zeros_like(rank)):
-                to = np.where(alike[row], np.where(to == rank, rank ^ 1, to), to)
+                to = np.where(alike[row] & (to == rank) & single[jobs[row, rank]], rank ^ 1, to)
                 fits = to < many[row]
                 r, k, t = row[fits], rank[fits], to[fits]
                 first, second = (partners[r, t], jobs[r, k]) if shift else (jobs[r, k], partners[r, t])
-                found.append((first, second, pairs[r], values[r, k] + worth[r, t] - charge[pairs[r]]))
+                together = np.where(self.owner[first] == self.owner[second], back[pairs[r], self.owner[first]], 0.0)
+                found.append((first, second, pairs[r], values[r, k] + worth[r, t] - charge[pairs[r]] + together))
         first, second, pair, value = (np.concatenate(column) for column in zip(*found, strict=True))
-        good = np.flatnonzero((value > least) & (first != second))
+        good = np.flatnonzero((value > least) & ((first != second) | ~single[first]))
         good = good[np.lexsort((-value[good], first[good]))]
         good = good[np.arange(len(good)) - np.searchsorted(first[good], first[good]) < _FEW]
         first, second, pair = first[good], second[good], pair[good]

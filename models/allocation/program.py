@@ -64,8 +64,12 @@ class Columns:
         return np.asarray(alone + both)
 
 
-def run_columns(view: AllocationArrays, *, sharing: bool = True) -> Columns:
-    """All that may run: jobs alone, in the order of jobs and GPU types, then the pairs (unless not ``sharing``)."""
+def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers | None = None) -> Columns:
+    """All that may run: jobs alone, in the order of jobs and GPU types, then the pairs (unless not ``sharing``).
+
+    A job that stands for ``many`` > 1 is also paired with itself.
+    """
+    twin = np.zeros(len(view.kind), bool) if many is None else many > 1
     job, gpu = np.nonzero(view.speed)
     none = np.zeros(0, np.int64)
     parts = [(job, np.full(len(job), -1), gpu, np.column_stack([view.speed[job, gpu], np.zeros(len(job))]))]
@@ -73,7 +77,7 @@ def run_columns(view: AllocationArrays, *, sharing: bool = True) -> Columns:
     for (a, b), j, speed in zip(view.pair_kind.tolist(), view.pair_gpu.tolist(), view.pair_speed, strict=True):
         of_a, of_b = (members[k] if k < len(members) else none for k in (a, b)) if sharing else (none, none)
         one, other = (grid.ravel() for grid in np.meshgrid(of_a, of_b, indexing="ij"))
-        kept = one < other if a == b else np.ones(len(one), bool)
+        kept = (one < other) | ((one == other) & twin[one]) if a == b else np.ones(len(one), bool)
         one, other = one[kept], other[kept]
         parts.append((one, other, np.full(len(one), j), np.broadcast_to(speed, (len(one), 2))))
     first, second, gpus, speeds = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -109,7 +113,9 @@ class Base:
     program
         Without objective.
     throughput, time
-        (n,) steps/s of every job; fraction of time that it runs.
+        (n,) steps/s of every job; fraction of time that it runs. Of a job that stands for several: their sums.
+    many
+        (n,) how many alike jobs each stands for.
     """
 
     columns: Columns
@@ -117,13 +123,20 @@ class Base:
     share: Variables
     throughput: Expression
     time: Expression
+    many: Integers
 
 
 def base_program(
-    instance: AllocationInstance, columns: Columns, rows: Collection[str] | None, *, deadlines: bool
+    instance: AllocationInstance,
+    columns: Columns,
+    rows: Collection[str] | None,
+    *,
+    deadlines: bool,
+    many: Integers | None = None,
 ) -> Base:
     """State who may run how long: time of a job, GPUs of a type, limits, and deadlines where they are kept."""
     view = instance.arrays
+    many = np.ones(len(view.scale), np.int64) if many is None else many
     jobs = np.array([job.name for job in instance.jobs], object)
     types = np.array([t.name for t in instance.gpu_types], object)
     program = LinearProgram(instance.name, rows)
@@ -135,7 +148,7 @@ def base_program(
     time = share.sum_by(columns.first, n) + share[pair].sum_by(second, n)
     rate = columns.speed
     throughput = (share * rate[:, 0]).sum_by(columns.first, n) + (share[pair] * rate[pair, 1]).sum_by(second, n)
-    program.constrain("time", time, "<=", 1.0, labels=jobs)
+    program.constrain("time", time, "<=", many, labels=jobs)
     program.constrain("gpus", (share * scale).sum_by(columns.gpu, len(types)), "<=", view.count, labels=types)
     caps = [k for k, limit in enumerate(instance.limits) if limit.most_gpus is not None]
     floors = [k for k, limit in enumerate(instance.limits) if limit.least_gpus > 0]
@@ -146,9 +159,9 @@ def base_program(
             program.constrain(name, held, relation, sides, labels=np.array(which))  # type: ignore[arg-type]
     owed = np.flatnonzero(np.isfinite(view.deadline)) if deadlines else np.zeros(0, np.int64)
     if len(owed):
-        need = view.steps[owed] / view.deadline[owed]
+        need = many[owed] * view.steps[owed] / view.deadline[owed]
         program.constrain("deadline", throughput[owed], ">=", need, labels=jobs[owed])
-    return Base(columns, program, share, throughput, time)
+    return Base(columns, program, share, throughput, time, many)
 
 
 def _held(
@@ -162,7 +175,8 @@ def _held(
 
 
 def raised_program(base: Base, gain: Expression, pace: Floats, level: Floats, labels: list[str]) -> LinearProgram:
-    """Raise all jobs together: the largest t with ``gain_m >= level_m + pace_m t`` for every job."""
+    """Raise all jobs together: the largest t with ``gain_m >= level_m + pace_m t`` for every job (sums for several)."""
+    pace, level = base.many * pace, base.many * level
     program = base.program.copy()
     rise = program.variables("rise", 1)
     raised = gain - rise.repeated(len(pace)) * pace

@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.alike import alike
 from flowlex.models.allocation.policies import (
     FinishTimes,
     Goal,
@@ -33,6 +34,8 @@ __all__ = ["TOTALS", "AllocationTask", "Answer", "unit_of"]
 
 #: Policies that add up throughput or cost; the others raise gains.
 TOTALS = ("max_throughput", "min_cost")
+#: From here on pairs are priced.
+_MANY_PAIRS = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,9 @@ class AllocationTask:
     unit
         (n,) gain per step/s; None where gain is time.
     priced
-        Whether pairs become columns only where prices ask for them.
+        Whether pairs become columns only where prices ask for them; None: where there are many.
+    many
+        (n,) how many alike jobs each stands for; None: one.
     """
 
     instance: AllocationInstance
@@ -68,23 +73,25 @@ class AllocationTask:
     sharing: bool
     unit: Floats | None
     tolerance: float = 1e-6
-    priced: bool = False
+    priced: bool | None = False
     engine: EngineName = "pulp"
     options: SolveOptions = field(default_factory=SolveOptions)
+    many: Integers | None = None
 
     def build(self, columns: Columns) -> Base:
         """The constraints that all policies share, over some columns."""
-        return base_program(self.instance, columns, self.rows, deadlines=self.deadlines)
+        return base_program(self.instance, columns, self.rows, deadlines=self.deadlines, many=self.many)
 
     def base(self) -> Base:
         """The same over all columns, or over jobs alone where pairs are priced."""
-        return self.build(run_columns(self.instance.arrays, sharing=self.sharing and not self.priced))
+        sharing = self.sharing and not self.priced
+        return self.build(run_columns(self.instance.arrays, sharing=sharing, many=self.many))
 
     def pace(self, full: Booleans) -> Floats:
         """(n,) how fast gains rise while the jobs in ``full`` stand still."""
         if self.policy == "makespan":
             return np.where(full, 0.0, 1.0)
-        return pace_of(self.instance, full, hierarchical=self.policy == "hierarchical")
+        return pace_of(self.instance, full, hierarchical=self.policy == "hierarchical", many=self.many)
 
     def gain(self, base: Base) -> Expression:
         """(n,) what is raised."""
@@ -111,7 +118,8 @@ class AllocationTask:
     @cached_property
     def times(self) -> FinishTimes:
         """What finish-time fairness compares."""
-        return FinishTimes.of(self.instance.arrays)
+        count = len(self.instance.jobs) if self.many is None else int(self.many.sum())
+        return FinishTimes.of(self.instance.arrays, count)
 
     @cached_property
     def best(self) -> Floats:
@@ -130,16 +138,36 @@ class AllocationTask:
         return float(self.times.ratio(self.best).max())
 
     def solve(self) -> Answer:
-        """Solve it: with all pairs where those that prices chose leave no answer (deadlines, floors)."""
+        """Solve it over classes of alike jobs, and spread the answer over their members."""
+        classes = alike(self.instance, self.policy, self.unit, deadlines=self.deadlines)
+        if len(classes.first) == len(classes.of):
+            return self._found()
+        unit = None if self.unit is None else self.unit[classes.first]
+        small = replace(self, instance=classes.merged(self.instance), unit=unit, many=classes.many)
+        answer = small._found()
+        values, columns = answer.outcome.values, answer.columns
+        if values is None or not answer.steps:  # why there is none is said of jobs
+            return self._found()
+        owed = np.flatnonzero(np.isfinite(small.instance.arrays.deadline))
+        steps = tuple(classes.step(step, owed) for step in answer.steps)
+        columns, share = classes.spread(columns, np.maximum(values[: columns.count], 0.0))
+        outcome = replace(answer.outcome, values=share, duals=None)
+        return Answer(outcome, steps, None if answer.level is None else answer.level[classes.of], columns)
+
+    def _found(self) -> Answer:
+        """Solve it job by job: with all pairs where those that prices chose leave no answer (deadlines, floors)."""
+        if self.priced is None:
+            many = self.sharing and PairPrices(self.instance).count > _MANY_PAIRS
+            return replace(self, priced=many)._found()
         answer = self._solved(self._master())
         if self.priced and answer.outcome.status is Status.INFEASIBLE:
-            return replace(self, priced=False).solve()
+            return replace(self, priced=False)._found()
         return answer
 
     def _master(self) -> Master:
         if not self.priced:
             return WholeMaster(self.base(), lambda program: solve(program, self.engine, self.options))
-        return PricedMaster(PairPrices(self.instance), self.base(), self.build, self.options)
+        return PricedMaster(PairPrices(self.instance, many=self.many), self.base(), self.build, self.options)
 
     def _solved(self, master: Master) -> Answer:
         labels = [job.name for job in self.instance.jobs]

@@ -10,11 +10,11 @@ import pytest
 from flowlex import generate
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError
+from flowlex.instances.allocation import Limit
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.policies import Goal
 from flowlex.models.allocation.pricing import PairPrices
 from flowlex.models.allocation.program import run_columns
-from flowlex.models.base import ModelError
 from tests.models.allocation.cases import random_instance
 
 POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughput", "hierarchical")
@@ -22,13 +22,15 @@ POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughp
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_priced_pairs_give_the_optimum_of_all_pairs(policy):
-    for seed in range(12):
-        instance = random_instance(seed, jobs=8, limits=False)
-        limits = [limit for limit in random_instance(seed, jobs=8).limits if limit.entity is None]
-        instance = instance.model_copy(update={"limits": tuple(limits) if seed % 2 else ()})
+    for seed in range(8):
+        instance = random_instance(seed, jobs=8)
+        floor = Limit(entity="u0", least_gpus=0.3)  # a pair of one user counts once against it
+        instance = instance.model_copy(update={"limits": (*instance.limits, floor) if seed % 2 else ()})
         whole = Allocation(instance, policy=policy, pricing=False).solve("highs")
         priced = Allocation(instance, policy=policy, pricing=True).solve("highs")
         assert priced.status == whole.status
+        if whole.objective is None:
+            continue
         assert priced.objective == pytest.approx(whole.objective, rel=1e-6)
         if policy in ("water_filling", "hierarchical"):
             assert priced.level == pytest.approx(whole.level, rel=1e-5)
@@ -36,7 +38,7 @@ def test_priced_pairs_give_the_optimum_of_all_pairs(policy):
 
 def test_deadlines_that_jobs_alone_miss_are_kept_by_pairs():
     found = []
-    for seed in range(12):
+    for seed in range(8):
         instance = random_instance(seed, jobs=8, limits=False, tight=0.6)
         for policy in ("max_throughput", "min_cost"):
             if any(job.deadline_s for job in instance.jobs):
@@ -87,14 +89,16 @@ def key(columns, c):
 
 def test_pairs_never_all_exist(monkeypatch):
     """A solve of many pairs states no program with all of them."""
-    instance = generate("gavel-like", jobs=240, gpus=24, sharing=True, seed=3)
+    made = generate("gavel-like", jobs=160, gpus=16, sharing=True, seed=3)
+    jobs = [job.model_copy(update={"weight": 1 + k / 1000}) for k, job in enumerate(made.jobs)]  # no two are alike
+    instance = made.model_copy(update={"jobs": tuple(jobs)})
     pairs = PairPrices(instance).count
-    assert pairs > 20_000
+    assert pairs > 10_000
     largest = []
     arrays = LinearProgram.arrays
     monkeypatch.setattr(LinearProgram, "arrays", lambda self: largest.append(self.column_count) or arrays(self))
     priced = Allocation(instance).solve()
-    assert max(largest) < pairs / 5
+    assert max(largest) < pairs / 4
     assert priced.certificate.claim == "optimal"
     whole = Allocation(instance, pricing=False).solve("highs")
     assert priced.objective == pytest.approx(whole.objective, rel=1e-8)
@@ -121,8 +125,5 @@ def test_a_forgotten_pair_is_refused(monkeypatch):
 
 
 def test_what_pricing_cannot_do_is_refused():
-    limited = random_instance(1)
-    with pytest.raises(ModelError, match="a limit of an entity counts the GPUs of a pair once"):
-        Allocation(limited, pricing=True)
     with pytest.raises(EngineError, match="leave out solver, max_steps, algorithm"):
         Allocation(random_instance(1, limits=False), pricing=True).solve("highs", max_steps=5)
