@@ -1,28 +1,25 @@
-"""Allocation of GPU time beside cvxpy, with one process per peer, and a batch on a Dask cluster beside the local one.
+"""Allocation of GPU time beside cvxpy, and by priced pairs and parts at sizes that cvxpy does not reach.
 
 The peer states max-min fairness as Gavel does: a variable per combination and GPU type, the least of a list with one
 term per job, default solver of cvxpy. Its time is from arrays to answer, ours from the instance to the certified answer
-(engine ``highs``), both in seconds of processor time; ratios above 1 mean that ours is quicker.
+(engine ``highs``), both in seconds of processor time; ratios above 1 mean that ours is quicker. Gavel's mix has a few
+dozen job types, so most jobs are alike and solved as one (``classes``); with weights of their own no two are.
 """
 
 from __future__ import annotations
 
 import importlib
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from flowlex.cli.batch import Batch
-from flowlex.cli.spread import Cluster
 from flowlex.formulations.arrays import Floats
 from flowlex.instances import AllocationInstance
-from flowlex.instances.files import write_instance
 from flowlex.instances.generators import generate
+from flowlex.models.allocation.alike import alike
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.pricing import PairPrices
 from flowlex.models.allocation.program import Columns, equal_throughput, run_columns
@@ -36,20 +33,27 @@ def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
     peers = [(24, False), (24, True)] if quick else [(100, False), (1000, False), (64, True), (128, True), (256, True)]
     exact = [(48, 64)] if quick else [(256, 32), (1024, 128), (4096, 512)]
+    mixes = ("Gavel's", "all different")
     return [
-        ("Max-min fairness beside cvxpy as Gavel writes it, processor seconds", [_beside(*size) for size in peers]),
+        (
+            "Max-min fairness beside cvxpy as Gavel writes it, processor seconds",
+            [_beside(*size, mix) for size in peers for mix in mixes],
+        ),
         (
             "Space sharing by priced pairs, and by parts, processor seconds",
-            [row for size in exact for row in _exact(*size, quick)],
+            [row for mix in mixes for size in exact for row in _exact(*size, mix, quick)],
         ),
-        ("A batch on a local Dask cluster beside the local batch, wall seconds", list(_batches(quick))),
     ]
 
 
-def workload(jobs: int, gpus: int, *, sharing: bool) -> AllocationInstance:
-    """Jobs of Gavel's mix."""
-    made = generate("gavel-like", jobs=jobs, gpus=gpus, sharing=sharing, seed=1)
-    return cast(AllocationInstance, made)
+def workload(jobs: int, gpus: int, mix: str = "Gavel's", *, sharing: bool) -> AllocationInstance:
+    """Jobs of Gavel's mix, with weights of 1 or (so that no two are alike) spread evenly over 1 to 2."""
+    made = cast(AllocationInstance, generate("gavel-like", jobs=jobs, gpus=gpus, sharing=sharing, seed=1))
+    if mix == "Gavel's":
+        return made
+    rank = np.random.default_rng(1).permutation(jobs).tolist()
+    weighed = [job.model_copy(update={"weight": 1 + rank[k] / jobs}) for k, job in enumerate(made.jobs)]
+    return made.model_copy(update={"jobs": tuple(weighed)})
 
 
 def _seconds(run: Callable[[], Any], times: int) -> tuple[float, Any]:
@@ -62,8 +66,8 @@ def _seconds(run: Callable[[], Any], times: int) -> tuple[float, Any]:
     return statistics.median(taken), answer
 
 
-def _beside(jobs: int, sharing: bool) -> Row:
-    instance = workload(jobs, max(8, jobs // 8), sharing=sharing)
+def _beside(jobs: int, sharing: bool, mix: str) -> Row:
+    instance = workload(jobs, max(8, jobs // 8), mix, sharing=sharing)
     columns = run_columns(instance.arrays)
     ours, solution = _seconds(lambda: Allocation(instance).solve("highs"), 5)
     _gavel(workload(4, 8, sharing=sharing), run_columns(workload(4, 8, sharing=sharing).arrays))  # its imports
@@ -74,12 +78,18 @@ def _beside(jobs: int, sharing: bool) -> Row:
     return {
         "jobs": jobs,
         "sharing": sharing,
+        "jobs are": mix,
+        "classes": _classes(instance),
         "columns": columns.count,
         "ours": round(ours, 4),
         "cvxpy": round(theirs, 3),
         "ratio": round(theirs / ours, 1),
         "answers differ by": f"{off:.0e}",
     }
+
+
+def _classes(instance: AllocationInstance) -> int:
+    return len(alike(instance, "max_min", None, deadlines=False).first)
 
 
 def _gavel(instance: AllocationInstance, columns: Columns) -> float:
@@ -107,13 +117,13 @@ def _solved(instance: AllocationInstance, **options: Any) -> tuple[float, Any]:
     return _seconds(lambda: Allocation(instance, **options).solve("highs"), 1)
 
 
-def _exact(jobs: int, gpus: int, quick: bool) -> list[Row]:
-    instance = workload(jobs, gpus, sharing=True)
+def _exact(jobs: int, gpus: int, mix: str, quick: bool) -> list[Row]:
+    instance = workload(jobs, gpus, mix, sharing=True)
     rows: list[Row] = []
-    for policy in ("max_min", "max_throughput"):
+    for policy in ("max_min", "max_throughput") if mix == "Gavel's" else ("max_min",):
         took, best = _solved(instance, policy=policy)
         pairs = PairPrices(instance).count
-        about: Row = {"jobs": jobs, "pairs": pairs, "policy": policy}
+        about: Row = {"jobs": jobs, "jobs are": mix, "classes": _classes(instance), "pairs": pairs, "policy": policy}
         figures = {"seconds": round(took, 2), "objective": float(f"{best.objective:.6g}"), "proven gap": "0"}
         rows.append(about | {"parts": 1, "columns made": best.columns.count, **figures, "lost": "0"})
         for parts in (2,) if quick else (4, 16, 64):
@@ -126,41 +136,3 @@ def _exact(jobs: int, gpus: int, quick: bool) -> list[Row]:
                 about | {"parts": parts, "columns made": part.columns.count, **figures, "proven gap": gap, "lost": lost}
             )
     return rows
-
-
-def _batches(quick: bool) -> list[Row]:
-    sizes = [("small", 40, 5)] if quick else [("small", 2000, 5), ("large", 20, 1500)]
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as name:
-        for title, many, jobs in sizes:
-            folder = Path(name) / title
-            folder.mkdir()
-            for k in range(many):
-                made = generate("gavel-like", jobs=jobs, gpus=max(8, jobs // 8), seed=k)
-                write_instance(made, folder / f"{k}.json")
-            files = sorted(folder.iterdir())
-            for workers in (2,) if quick else (2, 4):
-                here = _batch(files, jobs=workers)
-                with Cluster(f"local:{workers}", quiet=True) as cluster:
-                    _batch(files[: 2 * workers], cluster=cluster)  # its processes import now
-                    there = _batch(files, cluster=cluster)
-                over = 1000 * (there - here) / many
-                about: Row = {"instances": f"{many} {title}", "workers": workers}
-                rows.append(
-                    about
-                    | {"local": round(here, 2), "Dask": round(there, 2), "ratio": round(there / here, 2)}
-                    | {"more per instance, ms": round(over, 2)}
-                )
-    return rows
-
-
-def _batch(files: list[Path], *, jobs: int = 1, cluster: Cluster | None = None) -> float:
-    """Wall seconds from the first result to the last: starting processes is left out."""
-    options: dict[str, Any] = {"engine": "highs", "settings": {}, "time_limit_s": None, "gap": 0.0, "compare": False}
-    batch = Batch(files, options, journal=None, jobs=jobs, resume=False, cluster=cluster)
-    began = 0.0
-    for item in batch.run():
-        began = began or time.perf_counter()
-        if item.record["status"] != "optimal":
-            raise AssertionError(item.record["message"])
-    return time.perf_counter() - began

@@ -24,6 +24,8 @@ from flowlex.models.allocation.program import Columns
 
 __all__ = ["Alike", "alike"]
 
+_BY_WEIGHT = ("max_min", "water_filling", "hierarchical")
+
 
 @dataclass(frozen=True, eq=False)
 class Alike:
@@ -95,8 +97,19 @@ def _ring(many: int) -> tuple[Integers, Integers, Floats]:
     return np.minimum(one, other), np.maximum(one, other), np.full(pairs, 1 / pairs)
 
 
-def alike(instance: AllocationInstance, policy: str, unit: Floats | None, *, deadlines: bool) -> Alike:
-    """The classes of an instance's jobs under a policy; ``unit`` is (n,) gain per step/s, None where gain is time."""
+def alike(
+    instance: AllocationInstance, policy: str, unit: Floats | None, *, deadlines: bool, within: float = 1.0
+) -> Alike:
+    """The classes of an instance's jobs under a policy.
+
+    Parameters
+    ----------
+    unit
+        (n,) gain per step/s, None where gain is time.
+    within
+        Above 1, jobs whose weights, units and deadlines differ by no more than about this factor are one class, too:
+        good to begin with, not exact.
+    """
     view, limits = instance.arrays, instance.limits
     n = len(view.kind)
     distinct, nothing = np.arange(n), np.zeros(n)
@@ -104,13 +117,17 @@ def alike(instance: AllocationInstance, policy: str, unit: Floats | None, *, dea
     own = np.array([m if job.name in named else -1 for m, job in enumerate(instance.jobs)])
     by_entity = policy == "hierarchical" or any(limit.entity is not None for limit in limits)
     inside_order = policy == "hierarchical" and any(entity.inside == "fifo" for entity in instance.entities)
+
+    def near(values: Floats) -> Floats:
+        return values if within <= 1 else np.round(np.log(values) / np.log(within))
+
     columns = [
         view.kind,
-        view.weight,
-        nothing if unit is None else unit,
+        near(view.weight) if policy in _BY_WEIGHT else nothing,
+        nothing if unit is None else near(unit),
         view.entity if by_entity else nothing,
         distinct if inside_order else own,
-        view.steps / view.deadline if deadlines else nothing,
+        near(view.steps / view.deadline) if deadlines else nothing,
         *((view.steps, view.running, view.isolated) if policy == "finish_time" else ()),
     ]
     keys = np.nan_to_num(np.column_stack(columns).astype(np.float64), nan=-1.0)

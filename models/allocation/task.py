@@ -36,6 +36,8 @@ __all__ = ["TOTALS", "AllocationTask", "Answer", "unit_of"]
 TOTALS = ("max_throughput", "min_cost")
 #: From here on pairs are priced.
 _MANY_PAIRS = 2_000
+#: Jobs whose weights are within this factor are nearly alike.
+_NEAR = 1.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +169,29 @@ class AllocationTask:
     def _master(self) -> Master:
         if not self.priced:
             return WholeMaster(self.base(), lambda program: solve(program, self.engine, self.options))
-        return PricedMaster(PairPrices(self.instance, many=self.many), self.base(), self.build, self.options)
+        base = self.base()
+        known = self._likely()
+        if known is not None:
+            base = self.build(Columns.joined([base.columns, known]))
+        return PricedMaster(PairPrices(self.instance, many=self.many), base, self.build, self.options)
+
+    def _likely(self) -> Columns | None:
+        """Pairs to begin with: those of the optimum where jobs that are nearly alike count as alike."""
+        if self.policy in ("hierarchical", "finish_time"):  # what jobs get there hangs on much more than their weight
+            return None
+        about = alike(self.instance, self.policy, self.unit, deadlines=self.deadlines, within=_NEAR)
+        if 2 * len(about.first) > len(about.of):
+            return None
+        members = about.many if self.many is None else np.bincount(about.of, weights=self.many).astype(np.int64)
+        policy = "max_min" if self.policy == "water_filling" else self.policy
+        unit = None if self.unit is None else self.unit[about.first]
+        rough = replace(self, instance=about.merged(self.instance), policy=policy, unit=unit, many=members)
+        answer = rough._solved(rough._master())
+        if answer.outcome.values is None:
+            return None
+        columns, _ = about.spread(answer.columns, np.maximum(answer.outcome.values[: answer.columns.count], 0.0))
+        pairs = columns.paired
+        return Columns(columns.first[pairs], columns.second[pairs], columns.gpu[pairs], columns.speed[pairs])
 
     def _solved(self, master: Master) -> Answer:
         labels = [job.name for job in self.instance.jobs]
