@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import InstanceOf
@@ -38,6 +38,7 @@ from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.network import ScheduleNetwork, build_network, task_views
 from flowlex.models.flow.offers import Rules, StageWeights
 from flowlex.models.flow.order import StrictOrder
+from flowlex.models.flow.parts import Parted, refuse_parts, solve_by_parts
 from flowlex.models.flow.places import placements
 from flowlex.models.flow.preemption import refuse_limits
 from flowlex.models.flow.proof import Prices, combined_stages, document_of, duals_of, prices_of
@@ -62,6 +63,7 @@ class FlowRun(Run):
     stages: tuple[Stage, ...] = ()
     fitted: Fitted | None = None
     found: Found | None = None
+    parted: Parted | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,6 +89,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         `FlowSolution.stages` holds the optimum of each by name. Solving goes through all whatever it says.
     scale
         Real-valued costs are multiplied by it; found from the data when None.
+    parts, seed
+        Deal machines and tasks into so many parts (by this seed) and solve each alone (POP): faster, ``feasible``
+        instead of ``optimal``, with a proven bound. Not with shares, capacities, gangs, spreads, affinities, limits on
+        preemptions or goals in strict order.
     """
 
     goals: tuple[InstanceOf[Goal], ...] | None = None
@@ -96,6 +102,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     lexicographic: bool = False
     scale: int | None = None
     stage: str | None = None
+    parts: int = 1
+    seed: int = 0
 
     name: ClassVar[str] = "flow-scheduling"
     title: ClassVar[str] = "Flow scheduling"
@@ -123,6 +131,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
         refuse_limits(self.instance)
+        if self.parts != 1 or self.seed < 0:
+            method = "" if self.lexicographic else self.method
+            refuse_parts(self.instance, self.rules, self.parts, self.seed, "weights" if method == "auto" else method)
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:
@@ -247,6 +258,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         outcomes = [stage.outcome for stage in run.stages] or [run.outcome]
         if (
             run.found is not None
+            or run.parted is not None
             or run.outcome.status is not Status.OPTIMAL
             or any(o.duals is None or o.duals.dtype.kind != "i" for o in outcomes)
         ):
@@ -264,6 +276,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         if self.tied is not None:
             found = self.tied.search(engine, options)
             return FlowRun(found.outcome, found=found)
+        if self.parts > 1:
+            return self._parted_run(engine, options)
         if not self.instance.resources:
             return self._network_run(engine, options)
         run = self._network_run("network", SolveOptions(time_limit_s=options.time_limit_s))
@@ -273,10 +287,21 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         fitted = self.packing.solve(proposal, engine, options)
         return FlowRun(fitted.outcome, fitted=fitted)
 
+    def _parted_run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
+        weights = self.stage_weights
+        refuse_parts(self.instance, self.rules, self.parts, self.seed, self._solved_by[0])
+        assert weights is not None
+        how: Any = {"parts": self.parts, "seed": self.seed, "engine": engine, "options": replace(options, offer=None)}
+        costs = {name: cost for name, cost in self._stage_costs.items() if name in weights}
+        parted = solve_by_parts(self.schedule, self.instance, costs, weights, **how)
+        return FlowRun(parted.outcome, parted=parted)
+
     def _machines(self, run: FlowRun) -> Integers:
         """(T,) number of each task's machine, -1 for none."""
         if run.fitted is not None:
             return run.fitted.machine
+        if run.parted is not None:
+            return run.parted.machine
         at = {machine.name: m for m, machine in enumerate(self.instance.machines)}
         answered = run.outcome.status.has_answer
         found = placements(self.schedule, self.instance, self._flow(run.outcome)) if answered else {}
@@ -311,7 +336,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _interpret(self, run: FlowRun) -> FlowSolution:
         outcome = run.outcome
-        solved = run.fitted or run.found
+        solved = run.fitted or run.found or run.parted
         values = {} if solved is None else dict(solved.values)
         if run.stages and outcome.status.has_answer:
             values = {name: exact_dot(cost, self._flow(outcome)) for name, cost in self._stage_costs.items()}
@@ -320,7 +345,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             method=self._solved_by[1] if run.fitted is None else "phases: capacities make it an integer program",
             stages=values,
             scale=self.rules.scale.factor,
-            weights=self.stage_weights if run.fitted is None else None,
+            weights=self.stage_weights if run.fitted is None and run.parted is None else None,
         )
         if not outcome.status.has_answer:
             return base
@@ -345,6 +370,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             base = replace(base, waiting=waiting, score=flow_score(self.instance, self.schedule, self.rules, flow))
             if self.tied is not None and run.found is not None:
                 base = replace(base, proof=self.tied.proof(run.found))
+            if run.parted is not None:
+                base = replace(base, proof=run.parted.proof, bounds=run.parted.bounds)
             if prices is not None:
                 duals = duals_of(self.schedule, self.instance, prices, flow, machine_of)
                 base = replace(base, duals=duals, proof=document_of(self.instance, prices))

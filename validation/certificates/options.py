@@ -108,3 +108,5 @@ class FlowOptions(Strict):
     lexicographic: bool = False
     scale: int | None = None
     stage: str | None = None
+    parts: Annotated[int, Field(ge=1)] = 1
+    seed: int = 0
