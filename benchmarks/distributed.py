@@ -1,0 +1,139 @@
+"""A batch on a Dask cluster of this machine beside the local batch, and what happens to it when processes are killed.
+
+Throughput: seconds from the first result to the last, so that starting processes is left out on both sides; what Dask
+adds is divided by the instances. Killed: a worker, and then the whole command, by SIGKILL in mid-run; what is counted
+afterwards are instances without a line in ``results.jsonl``, and lines beyond one per instance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flowlex.cli.batch import Batch
+from flowlex.cli.spread import Cluster
+from flowlex.instances.files import write_instance
+from flowlex.instances.generators import generate
+
+__all__ = ["tables"]
+
+Row = dict[str, object]
+
+
+def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
+    """Title and rows of every table."""
+    sizes = [("small", 40, 5)] if quick else [("small", 2000, 5), ("large", 20, 3000)]
+    workers = (2,) if quick else (2, 4)
+    with tempfile.TemporaryDirectory() as name:
+        folders = {title: _written(Path(name) / title, many, jobs) for title, many, jobs in sizes}
+        spread = [_row(title, files, n) for title, files in folders.items() for n in workers]
+        small = folders["small"]
+        killed = [_worker_killed(small, max(workers)), _command_killed(small, max(workers), Path(name))]
+    return [
+        ("A batch on a local Dask cluster beside the local batch, wall seconds from first to last result", spread),
+        (f"Killed by SIGKILL in mid-run, {len(small)} small instances", killed),
+    ]
+
+
+def _written(folder: Path, many: int, jobs: int) -> list[Path]:
+    """Allocations with weights of their own, so that no two jobs are alike."""
+    folder.mkdir()
+    for k in range(many):
+        made: Any = generate("gavel-like", jobs=jobs, gpus=max(8, jobs // 8), seed=k)
+        weighed = [job.model_copy(update={"weight": 1 + m / jobs}) for m, job in enumerate(made.jobs)]
+        write_instance(made.model_copy(update={"jobs": tuple(weighed)}), folder / f"{k:05}.json")
+    return sorted(folder.iterdir())
+
+
+def _row(title: str, files: list[Path], workers: int) -> Row:
+    here, there = [], []
+    with Cluster(f"local:{workers}", quiet=True) as cluster:
+        _batch(files[: 4 * workers], cluster=cluster)  # its processes import now
+        for _ in range(2):  # in turn, as others use the machine
+            here.append(_batch(files, jobs=workers))
+            there.append(_batch(files, cluster=cluster))
+    local, dask = min(here), min(there)
+    return {
+        "instances": f"{len(files)} {title}",
+        "workers": workers,
+        "local": round(local, 2),
+        "Dask": round(dask, 2),
+        "instances/s": round(len(files) / dask, 1),
+        "ratio": round(dask / local, 2),
+        "more per instance, ms": round(1000 * (dask - local) / len(files), 2),
+    }
+
+
+def _batch(files: Sequence[Path], *, jobs: int = 1, cluster: Cluster | None = None) -> float:
+    """Wall seconds from the first result to the last."""
+    began = 0.0
+    for item in _results(files, jobs, cluster):
+        began = began or time.perf_counter()
+        if item.record["status"] != "optimal":
+            raise AssertionError(item.record["message"])
+    return time.perf_counter() - began
+
+
+def _results(files: Sequence[Path], jobs: int, cluster: Cluster | None) -> Any:
+    options: dict[str, Any] = {"engine": "highs", "settings": {}, "time_limit_s": None, "gap": 0.0, "compare": False}
+    return Batch(files, options, journal=None, jobs=jobs, resume=False, cluster=cluster).run()
+
+
+def _worker_killed(files: list[Path], workers: int) -> Row:
+    """One of the workers, when a quarter of the batch is done."""
+    seen: Counter[str] = Counter()
+    began, pids = time.perf_counter(), list[int]()
+    with _local(workers) as client, Cluster(client.scheduler.address, quiet=True) as cluster:
+        for item in _results(files, 1, cluster):
+            seen[item.record["instance"]] += item.record["status"] == "optimal"
+            if not pids and 4 * len(seen) >= len(files):
+                pids = list(client.run(os.getpid).values())
+                os.kill(pids[0], signal.SIGKILL)
+    return _counted("one worker", files, seen, workers, time.perf_counter() - began)
+
+
+def _command_killed(files: list[Path], workers: int, folder: Path) -> Row:
+    """The command, when a quarter of the batch is done; then the same with ``--resume``."""
+    journal = folder / "out" / "results.jsonl"
+    command = [sys.executable, "-m", "flowlex", "solve", str(files[0].parent), "--engine", "highs"]
+    began = time.perf_counter()
+    with _local(workers) as client:
+        command += ["--scheduler", client.scheduler.address, "-o", str(folder / "out")]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while 4 * _lines(journal) < len(files) and process.poll() is None:
+                time.sleep(0.05)
+            process.kill()
+        kept = _lines(journal)
+        subprocess.run([*command, "--resume"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    records = [json.loads(line) for line in journal.read_text().splitlines()]
+    seen = Counter(record["instance"] for record in records if record["status"] == "optimal")
+    return _counted(f"the command, after {kept} lines; --resume", files, seen, workers, time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def _local(workers: int) -> Iterator[Any]:
+    about = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    dask: Any = importlib.import_module("distributed")
+    with dask.LocalCluster(**about) as cluster, dask.Client(cluster) as client:
+        client.wait_for_workers(workers, timeout=100)
+        yield client
+
+
+def _lines(journal: Path) -> int:
+    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+
+def _counted(what: str, files: list[Path], seen: Counter[str], workers: int, seconds: float) -> Row:
+    lost, twice = len(files) - len(seen), sum(seen.values()) - len(seen)
+    return {"killed": what, "workers": workers, "seconds in all": round(seconds, 1), "lost": lost, "twice": twice}
