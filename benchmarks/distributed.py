@@ -1,8 +1,9 @@
 """A batch on a Dask cluster of this machine beside the local batch, and what happens to it when processes are killed.
 
 Throughput: seconds from the first result to the last, so that starting processes is left out on both sides; what Dask
-adds is divided by the instances. Killed: a worker, and then the whole command, by SIGKILL in mid-run; what is counted
-afterwards are instances without a line in ``results.jsonl``, and lines beyond one per instance.
+adds is divided by the instances. As others may use the machine, processor time of all processes taking part (client,
+scheduler, workers, solving processes) says it too. Killed: a worker, and then the whole command, by SIGKILL in mid-run;
+what is counted afterwards are instances without a line in ``results.jsonl``, and lines beyond one per instance.
 """
 
 from __future__ import annotations
@@ -57,13 +58,10 @@ def _written(folder: Path, many: int, jobs: int) -> list[Path]:
 
 
 def _row(title: str, files: list[Path], workers: int) -> Row:
-    here, there = [], []
+    local, busy_here = _batch(files, jobs=workers)
     with Cluster(f"local:{workers}", quiet=True) as cluster:
         _batch(files[: 4 * workers], cluster=cluster)  # its processes import now
-        for _ in range(2):  # in turn, as others use the machine
-            here.append(_batch(files, jobs=workers))
-            there.append(_batch(files, cluster=cluster))
-    local, dask = min(here), min(there)
+        dask, busy_there = _batch(files, cluster=cluster)
     return {
         "instances": f"{len(files)} {title}",
         "workers": workers,
@@ -72,17 +70,35 @@ def _row(title: str, files: list[Path], workers: int) -> Row:
         "instances/s": round(len(files) / dask, 1),
         "ratio": round(dask / local, 2),
         "more per instance, ms": round(1000 * (dask - local) / len(files), 2),
+        "processor time, local": round(busy_here, 2),
+        "Dask's": round(busy_there, 2),
+        "more per instance, processor ms": round(1000 * (busy_there - busy_here) / len(files), 2),
     }
 
 
-def _batch(files: Sequence[Path], *, jobs: int = 1, cluster: Cluster | None = None) -> float:
-    """Wall seconds from the first result to the last."""
-    began = 0.0
-    for item in _results(files, jobs, cluster):
-        began = began or time.perf_counter()
+def _batch(files: Sequence[Path], *, jobs: int = 1, cluster: Cluster | None = None) -> tuple[float, float]:
+    """Wall seconds from the first result to the last, and processor seconds of all processes between them."""
+    began, busy, last = 0.0, 0.0, 0.0
+    for done, item in enumerate(_results(files, jobs, cluster), 1):
         if item.record["status"] != "optimal":
             raise AssertionError(item.record["message"])
-    return time.perf_counter() - began
+        if done == 1:
+            began, busy = time.perf_counter(), _busy()
+        if done == len(files):  # before processes end
+            last = _busy()
+    return time.perf_counter() - began, last - busy
+
+
+def _busy() -> float:
+    """Processor seconds of this process and all below it."""
+    psutil: Any = importlib.import_module("psutil")
+    found = 0.0
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            found += times.user + times.system
+    return found
 
 
 def _results(files: Sequence[Path], jobs: int, cluster: Cluster | None) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from flowlex.cli.pool import Crew, Finished, PoolError
 from flowlex.cli.record import blank
 from flowlex.instances.storage import MAX_UNPACKED
 
-__all__ = ["TRIES", "Parcel", "pack", "perform"]
+__all__ = ["TRIES", "Parcel", "counted_as", "pack", "perform_all"]
 
 #: How often an instance is tried, each time but the first because the worker that had it died.
 TRIES = 3
@@ -40,6 +40,8 @@ class Parcel:
         The same places, by the names of the files in the task.
     run, key
         The run, and the task in it, which no others share.
+    tried
+        Workers that died while they had it together with others.
     versions
         Those of the sender.
     """
@@ -49,6 +51,7 @@ class Parcel:
     named: dict[str, str]
     run: str = ""
     key: str = ""
+    tried: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -102,15 +105,37 @@ def read_whole(path: Path) -> bytes:
     return data
 
 
-def perform(parcel: Parcel) -> Finished:
-    """Do a task on the worker of a cluster, whatever happens to it; called by Dask in a thread of the worker."""
-    from distributed import get_worker, secede
+def counted_as(parcels: Sequence[Parcel]) -> list[str]:
+    """Where the scheduler keeps which workers have begun these, alone or together."""
+    together = f" and {len(parcels) - 1} more" if len(parcels) > 1 else ""
+    return ["flowlex", parcels[0].run, parcels[0].key + together]
+
+
+def perform_all(parcels: Sequence[Parcel]) -> list[Finished] | None:
+    """Do tasks on the worker of a cluster, one after the other; called by Dask in a thread of the worker.
+
+    None: a worker that had several has died, and each shall be sent alone, to see which of them did it.
+    """
+    from distributed import get_worker
 
     worker = get_worker()
+    told = _other_versions(parcels[0])
+    if not told:
+        before = _begun(counted_as(parcels), worker, TRIES - len(parcels[0].tried) if len(parcels) == 1 else 1)
+        if before and len(parcels) > 1:
+            return None
+        before = (*parcels[0].tried, *before)
+        told = lost(before) if len(before) >= TRIES else ""
+    if told:
+        return [_failed(parcel, f"{worker.address}: {told}") for parcel in parcels]
+    return [_perform(parcel, worker) for parcel in parcels]
+
+
+def _perform(parcel: Parcel, worker: Any) -> Finished:
+    """Do a task, whatever happens to it."""
+    from distributed import secede
+
     key = str(worker.get_current_task())
-    refused = _refused(parcel, worker)
-    if refused:
-        return _failed(parcel, f"{worker.address}: {refused}")
     with tempfile.TemporaryDirectory(prefix="flowlex-", dir=worker.local_directory) as folder:
         task = parcel.unpack(Path(folder))
         if task.get("divided"):  # its parts are tasks of their own, which need the threads of this worker
@@ -141,23 +166,26 @@ def _wanted(worker: Any, key: str) -> bool:
     return task is not None and task.state in ("executing", "long-running", "resumed")
 
 
-def _refused(parcel: Parcel, worker: Any) -> str:
-    """Why a task is not begun: it has cost too many workers their lives, or other versions would answer."""
-    from distributed.utils import sync
-
+def _other_versions(parcel: Parcel) -> str:
+    """Why a task is not begun: other versions would answer."""
     from flowlex.cli.versions import different, versions
 
-    if parcel.versions:
-        told = different(parcel.versions, versions())
-        if told:
-            return f"joined with other versions than the client's: {told}; install the same"
-    keys = ["flowlex", parcel.run, parcel.key]
-    ask: Callable[..., Any] = worker.scheduler.get_metadata
-    before: tuple[str, ...] = tuple(sync(worker.loop, ask, keys=keys, default=()))
-    if len(before) >= TRIES:
-        return lost(before)
-    sync(worker.loop, worker.scheduler.set_metadata, keys=keys, value=(*before, worker.address))
-    return ""
+    told = different(parcel.versions, versions()) if parcel.versions else ""
+    return f"joined with other versions than the client's: {told}; install the same" if told else ""
+
+
+def _begun(keys: list[str], worker: Any, most: int) -> tuple[str, ...]:
+    """Who has begun this before; unless that are ``most``, this worker is counted too."""
+    from distributed.utils import sync
+
+    async def counted() -> tuple[str, ...]:
+        before = tuple(await worker.scheduler.get_metadata(keys=keys, default=()))
+        if len(before) < most:
+            await worker.scheduler.set_metadata(keys=keys, value=(*before, worker.address))
+        return before
+
+    found: tuple[str, ...] = sync(worker.loop, counted)
+    return found
 
 
 def lost(workers: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 The client reads the files of an instance and sends them along (`flowlex.cli.shipping`); results come back in the order
 in which they finish. A few more tasks than there are threads are under way at any time, so neither client nor scheduler
-holds the whole batch. Dask runs the tasks of a worker that died elsewhere; how often, we count on the scheduler.
+holds the whole batch. What takes milliseconds is sent several at a time, as each message between client, scheduler and
+worker takes some too. Dask runs the tasks of a worker that died elsewhere; how often, we count on the scheduler.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flowlex.cli.output import note
 from flowlex.cli.pool import Finished, PoolError, grace_s
 from flowlex.cli.record import blank
-from flowlex.cli.shipping import TRIES, Parcel, lost, pack, perform
+from flowlex.cli.shipping import TRIES, Parcel, counted_as, lost, pack, perform_all
 from flowlex.cli.versions import different, versions
 from flowlex.instances.base import InstanceError
 
@@ -34,6 +36,8 @@ _ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
 _REACH_S, _WORKER_S = 10.0, 60.0
 #: Tasks under way beyond two per thread.
 _AHEAD = 32
+#: Tasks sent together: as many as take so many seconds, and no more than so many.
+_TOGETHER_S, _TOGETHER = 0.1, 16
 #: Bytes of files on their way at which no more are read.
 _MOST_BYTES = 256 << 20
 #: Times that Dask may give a task up for workers that died before they came to it.
@@ -160,21 +164,46 @@ class _Run:
         self.divided = any(task.get("divided") for task in tasks)
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
         self.reading: dict[str, tuple[dict[str, Any], float]] = {}
-        self.away: dict[Any, tuple[Parcel, int]] = {}
+        self.ready: list[Parcel] = []
+        self.away: dict[Any, tuple[tuple[Parcel, ...], int]] = {}
         self.bytes = 0
+        self.each_s = float("inf")
         self.news: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def finished(self, threads: Callable[[], int]) -> Iterator[Finished]:
-        looked, most = 0.0, 1
-        while self.waiting or self.reading or self.away:
+        looked, count = 0.0, 1
+        while self.waiting or self.reading or self.ready or self.away:
             if time.monotonic() - looked > 1.0:
-                looked, most = time.monotonic(), threads() if self.divided else 2 * threads() + _AHEAD
+                looked, count = time.monotonic(), threads()
                 yield from self._late()
-            while self.waiting and len(self.reading) + len(self.away) < most and self.bytes < _MOST_BYTES:
-                self._read(*self.waiting.popleft())
+            together = self._together(count)
+            most = count if self.divided else 2 * count * together + _AHEAD
+            under_way = len(self.reading) + len(self.ready) + sum(len(parcels) for parcels, _ in self.away.values())
+            for _ in range(min(most - under_way, len(self.waiting))):
+                if self.bytes < _MOST_BYTES:
+                    self._read(*self.waiting.popleft())
             yield from self._hear(self._news())
+            self._send_ready(together, count)
         with contextlib.suppress(OSError):  # the scheduler need not remember who tried what
             self.client.set_metadata(["flowlex", self.run], None)
+
+    def _together(self, threads: int) -> int:
+        """How many tasks to send in one: few where they take long, or where they are too few for all threads."""
+        if self.divided:
+            return 1
+        left = len(self.waiting) + len(self.reading) + len(self.ready)
+        return max(1, min(int(_TOGETHER_S / max(self.each_s, 1e-3)), _TOGETHER, left // (2 * threads)))
+
+    def _send_ready(self, together: int, threads: int) -> None:
+        """Send what was read, in full bundles; less where nothing more is being read, or threads have nothing to do."""
+        bundles: list[tuple[Parcel, ...]] = []
+        while self.ready and (
+            len(self.ready) >= together or not self.reading or len(self.away) + len(bundles) < threads
+        ):
+            bundles.append(tuple(self.ready[:together]))
+            del self.ready[:together]
+        if bundles:
+            self._send(bundles, 0)
 
     def _news(self) -> list[Any]:
         """What came, all of it; waits for a moment if there is nothing."""
@@ -208,7 +237,7 @@ class _Run:
 
     def _hear(self, news: list[Any]) -> Iterator[Finished]:
         """Send what was read; report what is done."""
-        done, ready = [], []
+        done = []
         for item in news:
             if not isinstance(item, tuple):
                 done.append(item)
@@ -218,17 +247,16 @@ class _Run:
                 continue  # too late
             task, _ = self.reading.pop(key)
             if isinstance(found, Parcel):
-                ready.append(found)
+                self.ready.append(found)
+                self.bytes += found.size
             else:
                 known = isinstance(found, InstanceError)
                 yield Finished(task, _record(task, "error", str(found) if known else f"cannot be read: {found!r}"))
-        if ready:
-            self._send(ready, 0)
         results = self._results([future for future in done if future.status == "finished"])
         for future in done:
-            yield from self._arrived(future, results.get(future))
+            yield from self._arrived(future, results)
 
-    def _results(self, futures: list[Any]) -> dict[Any, Finished]:
+    def _results(self, futures: list[Any]) -> dict[Any, list[Finished] | None]:
         """Fetch results, many at once; one whose worker died meanwhile has none."""
         from distributed import KilledWorker
 
@@ -237,40 +265,56 @@ class _Run:
         except KilledWorker:
             return {future: self.client.gather(future) for future in futures if future.status == "finished"}
 
-    def _send(self, parcels: list[Parcel], before: int) -> None:
+    def _send(self, bundles: Sequence[tuple[Parcel, ...]], before: int) -> None:
         """Give the scheduler some tasks, in one message."""
-        names = [f"flowlex-{self.run}-{parcel.key}-{before}" for parcel in parcels]
+        names = [f"flowlex-{self.run}-{parcels[0].key}-{len(parcels)}-{before}" for parcels in bundles]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that they are large: this is how a worker gets them
-            futures = self.client.map(perform, parcels, key=names, pure=False, fifo_timeout="0 ms")
-        for future, parcel in zip(futures, parcels, strict=True):
-            self.away[future] = (parcel, before)
-            self.bytes += parcel.size
+            futures = self.client.map(perform_all, bundles, key=names, pure=False, fifo_timeout="0 ms")
+        for future, parcels in zip(futures, bundles, strict=True):
+            self.away[future] = (parcels, before)
             future.add_done_callback(self.news.put)
 
-    def _arrived(self, future: Any, result: Finished | None) -> Iterator[Finished]:
+    def _arrived(self, future: Any, results: dict[Any, list[Finished] | None]) -> Iterator[Finished]:
+        """Report the results of one message, or see what to do with its tasks without."""
         from distributed import KilledWorker
 
-        parcel, before = self.away[future]
-        if result is None and future.status in ("pending", "lost", "finished"):  # its worker died after the end: again
+        parcels, before = self.away[future]
+        if future not in results and future.status in ("pending", "lost", "finished"):  # its worker died at the end
             future.add_done_callback(self.news.put)
             return
         del self.away[future]
-        self.bytes -= parcel.size
-        if result is not None:
-            yield result
+        done = results.get(future)
+        if done is not None:
+            self.bytes -= sum(parcel.size for parcel in parcels)
+            for item in done:
+                told = [s for s in item.record.get("seconds", {}).values() if s is not None]
+                self.each_s = sum(told) if self.each_s == float("inf") else max(sum(told), 0.9 * self.each_s)
+            yield from done
             return
-        if future.status != "error":
-            raise PoolError(f"the scheduler is lost (tasks are {future.status}); start it and go on with --resume")
-        error = future.exception()
-        if not isinstance(error, KilledWorker):
-            yield Finished(parcel.task, _record(parcel.task, "error", f"the cluster failed: {error!r}"))
-            return
-        tried = tuple(self.client.get_metadata(["flowlex", self.run, parcel.key], default=()))
-        if len(tried) >= TRIES or before >= _INNOCENT:
-            yield Finished(parcel.task, _record(parcel.task, "error", lost(tried)))
-        else:  # it only waited where others killed
-            self._send([parcel], before + 1)
+        if future not in results:
+            if future.status != "error":
+                raise PoolError(f"the scheduler is lost (tasks are {future.status}); start it and go on with --resume")
+            error = future.exception()
+            if not isinstance(error, KilledWorker):
+                self.bytes -= sum(parcel.size for parcel in parcels)
+                for parcel in parcels:
+                    yield Finished(parcel.task, _record(parcel.task, "error", f"the cluster failed: {error!r}"))
+                return
+        yield from self._killed(parcels, before)
+
+    def _killed(self, parcels: tuple[Parcel, ...], before: int) -> Iterator[Finished]:
+        """Workers died that had these tasks, or kept them waiting: send each alone, unless it has had its tries."""
+        tried = tuple(self.client.get_metadata(counted_as(parcels), default=()))
+        for parcel in parcels:
+            had = (*parcel.tried, *tried)
+            if len(had) >= TRIES or before >= _INNOCENT:
+                self.bytes -= parcel.size
+                yield Finished(parcel.task, _record(parcel.task, "error", lost(had)))
+            elif len(parcels) == 1:
+                self._send([parcels], before + 1)
+            else:
+                self._send([(replace(parcel, tried=had),)], before + 1)
 
 
 def _record(task: dict[str, Any], status: str, message: str) -> dict[str, Any]:

@@ -9,8 +9,9 @@ and the time and GPU rows that X keeps are not enough: with 3 GPUs, two jobs of 
 fractions, but never in one round together. So we look for the largest part theta <= 1 of X that is a mixture. Where all
 jobs have one scale and none are paired, the rows are those of a bipartite b-matching, whose corners are whole; then
 theta is 1 (Birkhoff). Configurations come first by taking away one that covers all tight rows, as in Birkhoff's proof,
-and then, where that is not enough, by column generation: an integer program finds the configuration that the prices of
-the mixture want most, and where none is wanted, theta is proven the largest.
+and then, where that is not enough, by column generation: whatever fits by weight is tried first, and where that finds
+nothing an integer program finds the configuration that the prices of the mixture want most; where none is wanted, theta
+is proven the largest.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, SolveOptions, Status
+from flowlex.formulations.sessions.growing import GrowingProgram
 
 __all__ = ["Mixture", "Pool", "mixture"]
 
@@ -80,7 +82,26 @@ class Pool:
         """(C,) the configuration of most weight; nothing of no weight runs."""
         program = self._program.with_upper("runs", (weight > 0).astype(float))
         program.maximize((program.variable("runs") * np.maximum(weight, 0.0)).sum())
-        return np.asarray(_solved(program)[0] > 0.5)
+        return np.asarray(_solved(program) > 0.5)
+
+    def heavy(self, weight: Floats) -> list[Booleans]:
+        """Configurations of much weight, quickly: whatever fits, by weight, by weight per GPU, and by both."""
+        found = []
+        useful = np.flatnonzero(weight > 0)
+        first, second, gpu, scale = (each[useful].tolist() for each in (self.first, self.second, self.gpu, self.scale))
+        for power in (0.0, 0.5, 1.0):
+            free, busy, chosen = self.count.tolist(), bytearray(self.jobs + 1), []
+            for c in np.argsort(-weight[useful] / self.scale[useful] ** power, kind="stable").tolist():
+                a, b, j = first[c], second[c], gpu[c]  # b = -1 is the last place, which stays free
+                if free[j] >= scale[c] and not busy[a] and not busy[b]:
+                    busy[a] = 1
+                    busy[b] = b >= 0
+                    free[j] -= scale[c]
+                    chosen.append(c)
+            one = np.zeros(len(weight), bool)
+            one[useful[chosen]] = True
+            found.append(one)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,71 +128,90 @@ class Mixture:
 
 def mixture(pool: Pool, share: Floats) -> Mixture:
     """The largest part of (C,) fractions that is a mixture of configurations."""
-    alone = np.eye(len(share), dtype=bool)
-    nothing = np.zeros((1, len(share)), bool)
-    found = [*alone, *nothing, *_taken_away(pool, share)]
-    known = {one.tobytes() for one in found}
-    largest = False
+    found = [*np.eye(len(share), dtype=bool), np.zeros(len(share), bool), *_taken_away(pool, share)]
+    known, master = {one.tobytes() for one in found}, _Master(share)
+    new, largest = found, False
     centre: Floats | None = None
     for _ in range(20 * len(share) + 100):
-        part, weight, price, rent = _mixed(np.array(found), share)
+        master.add(new)
+        part, weight, price, rent = master.solve()
         if part >= 1 - _NOTHING:
             largest = True
             break
-        centre = price if centre is None else 0.7 * centre + 0.3 * price
-        wanted = pool.heaviest(centre)  # prices jump about; their mean leads sooner to good configurations
-        if price[wanted].sum() <= rent + _NOTHING or wanted.tobytes() in known:
-            wanted = pool.heaviest(price)
-        if price[wanted].sum() <= rent + _NOTHING or wanted.tobytes() in known:
+        centre = price if centre is None else 0.7 * centre + 0.3 * price  # prices jump about; their mean leads sooner
+        wanted = [one for each in (centre, price) for one in pool.heavy(each)]
+        new = _worth(wanted, price, rent, known) or _worth([pool.heaviest(centre)], price, rent, known)
+        new = new or _worth([pool.heaviest(price)], price, rent, known)
+        if not new:
             largest = True
             break
-        found.append(wanted)
-        known.add(wanted.tobytes())
+        found += new
     used = weight > 1e-12
-    return Mixture(part, np.array(found)[used], weight[used] / weight[used].sum(), largest)
+    configurations = np.array(found)[used]
+    return Mixture(part, configurations, weight[used] / weight[used].sum(), largest)
+
+
+def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]) -> list[Booleans]:
+    """Configurations that are worth more than a round costs, and new; they are known then."""
+    new = []
+    for one in wanted:
+        if price[one].sum() > rent + _NOTHING and one.tobytes() not in known:
+            known.add(one.tobytes())
+            new.append(one)
+    return new
 
 
 def _taken_away(pool: Pool, share: Floats) -> list[Booleans]:
-    """Configurations that cover all that is tight, taken away one after the other for as long as the rest allows."""
+    """Configurations that cover what is tight, taken away one after the other for as long as the rest allows."""
     rest, left, found = share.copy(), 1.0, []
     for _ in range(2 * (len(share) + pool.jobs + len(pool.count))):
         time, held = pool.time(rest), pool.held(rest)
         due = (time >= left - _NOTHING).astype(float)
         full = held >= left * pool.count - _NOTHING
         pair = pool.second >= 0
-        weight = due[pool.first] + np.where(pair, due[pool.second], 0.0) + pool.scale * full[pool.gpu]
-        taken = pool.heaviest(np.where(rest > _NOTHING, weight + 1e-3 * rest, 0.0))
-        if not taken.any():
-            break
-        runs, lent = pool.time(taken.astype(float)) > 0, pool.held(taken.astype(float))
-        spare = (left * pool.count - held)[lent < pool.count] / (pool.count - lent)[lent < pool.count]
-        step = min(rest[taken].min(), left, (left - time[~runs]).min(initial=1.0), spare.min(initial=1.0))
+        tight = due[pool.first] + np.where(pair, due[pool.second], 0.0) + pool.scale * full[pool.gpu]
+        weight: Floats = np.where(rest > _NOTHING, tight + 1e-3 * rest, 0.0)
+        step = 0.0
+        for taken in sorted(pool.heavy(weight), key=lambda one: -weight[one].sum()):
+            runs, lent = pool.time(taken.astype(float)) > 0, pool.held(taken.astype(float))
+            spare = (left * pool.count - held)[lent < pool.count] / (pool.count - lent)[lent < pool.count]
+            most = [rest[taken].min(initial=0.0), left, (left - time[~runs]).min(initial=1.0), spare.min(initial=1.0)]
+            if min(most) > step:
+                step, best = min(most), taken
         if step <= _NOTHING:
             break
-        found.append(taken)
-        rest[taken] -= step
+        found.append(best)
+        rest[best] -= step
         left -= step
     return found
 
 
-def _mixed(found: Booleans, share: Floats) -> tuple[float, Floats, Floats, float]:
-    """The largest part that is a mixture of these: part, (K,) weights, (C,) prices of running, price of a round."""
-    program = LinearProgram("mixture")
-    weight = program.variables("weight", len(found))
-    part = program.variables("part", 1, upper=1.0)
-    which, column = np.nonzero(found)
-    program.constrain("kept", weight[which].sum_by(column, len(share)) - part.repeated(len(share)) * share, "==", 0.0)
-    program.constrain("whole", weight.sum(), "==", 1.0)
-    program.maximize(part.sum())
-    values, duals = _solved(program)
-    rows = program.split_rows(duals)
-    sign = 1.0 if rows["whole"][0] >= 0 else -1.0  # one more round lets more be kept
-    return float(values[-1]), values[:-1], -sign * rows["kept"], abs(float(rows["whole"][0]))
+class _Master:
+    """The largest part that is a mixture of the configurations so far, kept hot."""
+
+    def __init__(self, share: Floats) -> None:
+        self._program = GrowingProgram()
+        self._kept = [self._program.add_row(0.0, 0.0) for _ in share]
+        self._whole = self._program.add_row(1.0, 1.0)
+        self._part = self._program.add_column(-1.0, 1.0, rows=self._kept, values=(-share).tolist())
+
+    def add(self, configurations: list[Booleans]) -> None:
+        """More of them."""
+        for one in configurations:
+            rows = [*np.flatnonzero(one).tolist(), self._whole]
+            self._program.add_column(0.0, rows=rows, values=[1.0] * len(rows))
+
+    def solve(self) -> tuple[float, Floats, Floats, float]:
+        """The part, (K,) weights, (C,) prices of running, price of a round."""
+        found = self._program.solve()
+        if found.values is None or found.duals is None:
+            raise EngineError(f"mixture: the solver ended as {found.status}; please report this")
+        values = np.delete(found.values, self._part)
+        return float(found.values[self._part]), values, found.duals[:-1], -float(found.duals[-1])
 
 
-def _solved(program: LinearProgram) -> tuple[Floats, Floats]:
-    """Values and duals (none of an integer program)."""
+def _solved(program: LinearProgram) -> Floats:
     outcome = solve(program, "highs", SolveOptions(threads=1))
     if outcome.status is not Status.OPTIMAL or outcome.values is None:
         raise EngineError(f"{program.name}: the solver ended as {outcome.status}; please report this")
-    return outcome.values, np.zeros(0) if outcome.duals is None else outcome.duals
+    return outcome.values
