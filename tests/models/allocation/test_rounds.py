@@ -18,6 +18,7 @@ from flowlex.formulations import Status
 from flowlex.instances import AllocationInstance, generate
 from flowlex.models import ModelError
 from flowlex.models.allocation.baselines import baseline
+from flowlex.models.allocation.program import run_columns
 from flowlex.models.allocation.rounds import RoundSchedule, schedule_rounds
 from flowlex.validation.certificates import SolutionError
 from flowlex.validation.certificates.allocation_rounds import certify_rounds
@@ -77,6 +78,7 @@ def test_pairs_run_together_and_odd_circles_of_pairs_do_not() -> None:
     source = cluster(3, {"a": 1, "b": 1, "c": 1}, pairs=[pair])
     model = Allocation(source)
     solution = model.solve("highs")
+    object.__setattr__(solution, "columns", run_columns(source.arrays))
     share = np.where(solution.columns.paired, 0.5, 0.0)  # a+b, a+c, b+c half of the time each: only one at a time
     object.__setattr__(solution, "share", share)
     assert schedule_rounds(solution, 1.0, shrink=True).part == pytest.approx(2 / 3)
