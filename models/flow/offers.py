@@ -159,9 +159,9 @@ class Rules:
             cost = self._prices(task, ((cluster.spots[machine], machine),), cluster)[0]
         return cost
 
-    def credit_of(self, task: TaskView) -> int:
-        """What `Continuity` takes off the cost of staying, by the task's age."""
-        return sum(weight * goal.credit(task.elapsed_s, self.scale) for goal, weight in self._continuity)
+    def credit_at(self, elapsed_s: float) -> int:
+        """What `Continuity` takes off the cost of staying after so many seconds."""
+        return sum(weight * goal.credit(elapsed_s, self.scale) for goal, weight in self._continuity)
 
     def may_stay(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> bool:
         """Whether a running task may run where it does."""

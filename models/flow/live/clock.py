@@ -21,12 +21,13 @@ def elapsed_s(started_s: float, now_s: float) -> float:
 
 
 class Clock:
-    """Knows when the credit of each running task grows next (`Continuity`)."""
+    """Knows when the credit of each running task grows next (`Continuity`); tasks that start together grow together."""
 
     def __init__(self, goal: Continuity | None) -> None:
         self._goal = goal
-        self._started: dict[str, float] = {}
-        self._queue: list[tuple[float, str, float, int]] = []  # not before, task, since when, next age
+        self._cohort_of: dict[str, tuple[float, int]] = {}  # since when it runs, next age
+        self._cohorts: dict[tuple[float, int], dict[str, None]] = {}
+        self._queue: list[tuple[float, float, int]] = []  # not before, and a cohort, which may be gone
 
     @classmethod
     def of(cls, goals: Iterable[Goal]) -> Clock:
@@ -41,33 +42,47 @@ class Clock:
     def start(self, task: str, at_s: float) -> None:
         """A task begins to run where it is."""
         if self._goal is not None:
-            self._started[task] = at_s
-            self._await(task, at_s, 1)
+            self._await((task,), at_s, 1)
 
-    def _await(self, task: str, started_s: float, age: int) -> None:
-        """Note when a task reaches an age; never later than it does, so that `due` may have to look again."""
+    def _await(self, tasks: Iterable[str], started_s: float, age: int) -> None:
+        """Note when tasks reach an age; never later than they do, so that `due` may have to look again."""
         assert self._goal is not None
-        if age < len(self._goal.ages_s):
-            soon = nextafter(started_s + self._goal.ages_s[age], -inf)
-            heappush(self._queue, (soon, task, started_s, age))
+        if age >= len(self._goal.ages_s):
+            return
+        key = started_s, age
+        cohort = self._cohorts.get(key)
+        if cohort is None:
+            cohort = self._cohorts[key] = {}
+            heappush(self._queue, (nextafter(started_s + self._goal.ages_s[age], -inf), *key))
+        for task in tasks:
+            cohort[task] = None
+            self._cohort_of[task] = key
 
     def stop(self, task: str) -> None:
         """A task runs no more."""
-        self._started.pop(task, None)
+        key = self._cohort_of.pop(task, None)
+        if key is not None:
+            cohort = self._cohorts[key]
+            del cohort[task]
+            if not cohort:
+                del self._cohorts[key]
 
-    def due(self, now_s: float) -> Iterator[str]:
-        """Tasks whose credit has grown by now; each is named once per call."""
+    def due(self, now_s: float) -> Iterator[tuple[float, list[str]]]:
+        """Since when, and which tasks run whose credit has grown by now; each is named once per call."""
         early = []
         while self._queue and self._queue[0][0] <= now_s:
             entry = heappop(self._queue)
-            _, task, started, next_age = entry
-            if self._goal is None or self._started.get(task) != started:
+            _, started, next_age = entry
+            if self._goal is None or (started, next_age) not in self._cohorts:
                 continue
             age = self._goal.age(elapsed_s(started, now_s))
             if age < next_age:
                 early.append(entry)
                 continue
-            self._await(task, started, age + 1)
-            yield task
+            tasks = list(self._cohorts.pop((started, next_age)))
+            for task in tasks:
+                del self._cohort_of[task]
+            self._await(tasks, started, age + 1)
+            yield started, tasks
         for entry in early:
             heappush(self._queue, entry)

@@ -109,14 +109,19 @@ class PricedState:
         if not placed:
             self._mention(task.task.name, task)
 
-    def grow_older(self, task: LiveTask) -> None:
-        """Give a running task the credit of its age; whatever else it costs stays as it is."""
-        before = self.rules.credit_of(task)
-        task.elapsed_s = elapsed_s(task.started_s, self.now_s)
-        more = self.rules.credit_of(task) - before
-        if more and task.machine is not None:
-            target = single_file(task.machine, task.apart) if task.apart else task.machine
-            self.network.cheapen(task.task.name, target, more)
+    def grow_older(self, started_s: float, names: Iterable[str]) -> None:
+        """Give tasks that run since then the credit of their age; whatever else they cost stays as it is."""
+        elapsed = elapsed_s(started_s, self.now_s)
+        now, before = self.rules.credit_at(elapsed), dict[float, int]()
+        for name in names:
+            task = self.tasks[name]
+            more = before.get(task.elapsed_s)
+            if more is None:
+                more = before[task.elapsed_s] = now - self.rules.credit_at(task.elapsed_s)
+            task.elapsed_s = elapsed
+            if more and task.machine is not None:
+                target = single_file(task.machine, task.apart) if task.apart else task.machine
+                self.network.cheapen(name, target, more)
 
     def passes(self, job: LiveJob) -> int:
         """Held tasks of a job that may stop now."""

@@ -183,8 +183,8 @@ class FlowScheduler(Answers):
             if now_s < state.now_s:
                 raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
             state.now_s = now_s
-        for name in state.clock.due(state.now_s):
-            state.grow_older(state.tasks[name])
+        for started_s, names in state.clock.due(state.now_s):
+            state.grow_older(started_s, names)
         state.hold()
         state.update_bounds()
         state.open_gates()
