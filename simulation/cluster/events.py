@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import Instance, Part
-from flowlex.instances.cluster import ClusterNode, ClusterWorkload, Place
-from flowlex.instances.flow import Block, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.cluster import ClusterNode, ClusterTask, ClusterWorkload, Place
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.simulation.log import RunLog
 
 __all__ = ["replay_events"]
@@ -17,11 +17,13 @@ def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
     """What happened, as it would reach a live scheduler.
 
     Places become machines with as many slots as they have of their scarcest resource; tasks are submitted when they can
-    start and end when they ended here, so that another scheduler decides on the same course of events. What one place
-    alone cannot tell (several resources, output of other tasks) is left out.
+    start and end when they ended here, so that another scheduler decides on the same course of events. Where places are
+    of several kinds (GPUs, cores), a label of the machines and a requirement of the tasks tells them apart. What one
+    place alone cannot tell (amounts of several resources, output of other tasks) is left out.
     """
     assert isinstance(workload, ClusterWorkload)
-    machines = {place.name: _machine(node, place) for node in workload.nodes for place in node.places}
+    kinds = {_kind(place.capacity): place.capacity.keys() for place in workload.places}
+    machines = {place.name: _machine(node, place, len(kinds) > 1) for node in workload.nodes for place in node.places}
     places = {node.name: [place.name for place in node.places] for node in workload.nodes}
     tasks = {task.name: task for task in workload.tasks}
     priority = {job.name: job.priority for job in workload.jobs}
@@ -39,7 +41,7 @@ def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
             )
             job = FlowJob(
                 name=f"{record['job']}/{number}",
-                tasks=(FlowTask(name=name, data=blocks),),
+                tasks=(FlowTask(name=name, data=blocks, constraints=_required(tasks[name], kinds)),),
                 priority=priority[record["job"]],
             )
             yield ev.Submit(at_s=at_s, job=job)
@@ -59,5 +61,17 @@ def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
             yield ev.Step(at_s=at_s)
 
 
-def _machine(node: ClusterNode, place: Place) -> Machine:
-    return Machine(name=place.name, slots=min(place.capacity.values()), rack=node.rack, labels=node.labels)
+def _kind(amounts: Mapping[str, int]) -> str:
+    """What tells places of one kind from others: the names of what they have."""
+    return "has:" + "+".join(sorted(amounts))
+
+
+def _required(task: ClusterTask, kinds: Mapping[str, Set[str]]) -> tuple[Constraint, ...]:
+    """That its place is of one of the kinds that have what it takes; nothing where there is but one kind."""
+    fitting = tuple(kind for kind, names in kinds.items() if names >= task.demand.keys())
+    return () if len(kinds) == 1 else (Constraint(kind="required", resources=fitting),)
+
+
+def _machine(node: ClusterNode, place: Place, several: bool) -> Machine:
+    labels = (*node.labels, _kind(place.capacity)) if several else node.labels
+    return Machine(name=place.name, slots=min(place.capacity.values()), rack=node.rack, labels=labels)

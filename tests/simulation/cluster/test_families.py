@@ -11,10 +11,13 @@ import pytest
 from flowlex import generate
 from flowlex.instances.base import InstanceError
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place
+from flowlex.instances.events import Step
 from flowlex.instances.scenario import PolicyChoice
 from flowlex.models.allocation.model import Allocation
+from flowlex.models.flow.goals import preset
+from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.pods.model import PodPlacement
-from flowlex.simulation.cluster import simulate_cluster
+from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.figures import figures, stays
 from flowlex.simulation.cluster.policies.allocation import allocation_round
 from flowlex.simulation.cluster.state import LiveJob, LiveTask, State
@@ -80,6 +83,22 @@ def test_flow_scheduling_runs_jobs_of_gpu_and_cpu_tasks(name):
     used = {(demand[stay.task], kind[stay.place]) for stay in stays(log)}
     assert used == {("gpu", "gpu"), ("core", "core")}
     assert figures(log)["jobs"] == 2
+
+
+def test_a_replay_keeps_cpu_tasks_off_gpus():
+    work = generate("cluster-testbed", seed=0, jobs="J1,J25")
+    events = list(SIMULATOR.events(work, simulate_cluster(work, made("FIFO"), round_s=2.0)))
+    scheduler = FlowScheduler(events[0].instance, preset("quincy"), certify=False)
+    demand, places = {task.name: task.demand for task in work.tasks}, {place.name: place for place in work.places}
+    placed = 0
+    for event in events[1:]:
+        if not isinstance(event, Step):
+            scheduler.handle(event)
+            continue
+        for name, place in scheduler.step(event.at_s).placed:
+            placed += 1
+            assert demand[name].keys() == places[place].capacity.keys()
+    assert placed == len(demand)
 
 
 # Pods --------------------------------------------------------------------------------------------------------------
