@@ -55,13 +55,14 @@ def reproduce(
 
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
     """
-    found = _possible(experiments(*(chosen or ())))
+    named = experiments(*(chosen or ()))
+    if write:
+        _show(output, named, _held(output, quick), quick=quick)
+        return
+    found = _possible(named)
     if list_:
         rows = [(each.paper, each.name, each.title, len(each.statements)) for each in found]
         console().print(rows_table(f"Papers: {', '.join(papers())}", ("paper", "experiment", "measures", "#"), rows))
-        return
-    if write:
-        _show(output, found, _held(output, quick), quick=quick)
         return
     check_scheduler(scheduler, jobs)
     sweep = sweep and not quick

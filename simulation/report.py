@@ -170,6 +170,7 @@ def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]],
         "experiment; some rules were stated more precisely after a first look, no parameter was set to meet a figure. "
         f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
         f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
+        "n: seeds that were measured; `flowlex reproduce` takes ten of most experiments, and all sweeps.",
     ]
     if quick:
         intro.append("**Quick report**: few seeds, small sizes; it shows that everything runs, not what holds.")

@@ -18,13 +18,16 @@ ARRIVALS = 0.28
 def training_jobs(
     seed: int, quick: bool, machines: int, load: float, gflops: float, copies: float, placement: Any
 ) -> JitInstance:
-    """The workload; ``load`` is relative to the printed one, ``copies`` a machine."""
+    """The workload; ``load`` is relative to the printed one, ``copies`` a machine.
+
+    When quick, it is so small that seed 0 just has every network and every size of copies.
+    """
     return jit_cluster(
         seed=seed,
         machines=machines,
-        jobs=15 if quick else 60,
+        jobs=10 if quick else 60,
         arrivals_per_s=ARRIVALS * machines * load,
-        copies=round(copies * machines * (0.25 if quick else 1)),
+        copies=round(copies * machines * (0.35 if quick else 1)),
         gflops=gflops,
         placement=placement,
         scale_to_table=True,

@@ -150,7 +150,7 @@ def cost(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]:
 
 
 _POSITIVE = (0.0, math.inf)
-_GROWTH = "from 5 000 to 10 000 machines, with 10 000 and 20 000 tasks"
+_GROWTH = "from 5 000 to 10 000 machines with twice as many tasks; seconds of a busy machine, few seeds"
 _SCORES = "our queue scores all machines per task with NumPy"
 _COST = "the paper's is of a whole system that also sends and receives; ours is deciding alone"
 _WHOLE = "peak of a process that holds the interpreter, the cluster's description and one scheduler"

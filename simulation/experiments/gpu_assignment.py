@@ -285,7 +285,7 @@ EXPERIMENTS = (
                     "falls",
                     "",
                     Rule(_BELOW_ONE),
-                    "little crosses racks with three replicas; with one, all fall (swept)",
+                    "by less than seeds differ: little crosses racks with three replicas (swept)",
                 )
                 for name in _SHARED[:-1]
             ),

@@ -253,11 +253,15 @@ def test_the_quick_report_measures_every_statement(tmp_path):
     assert [row["statement"] for row in rows if row["verdict"] == "not measured"] == []
 
 
-def test_a_report_is_written_of_what_a_folder_holds(tmp_path):
+def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
     record = {"name": "load-changes", "status": "measured", "seed": 0, "given": {}, "metrics": {"wild/calm": 3.0}}
     record["options"] = {"quick": False}
-    lines = [record, record | {"seed": 1, "metrics": {"wild/calm": 5.0}}, record | {"status": "error", "seed": 2}]
+    monkeypatch.delenv("FLOWLEX_COFLOW_TRACE", raising=False)  # needed to measure, not to write of what was measured
+    hour = record | {"name": "coflow-hour", "metrics": {"speedup_sebf": 2.0}}
+    lines = [hour, record, record | {"seed": 1, "metrics": {"wild/calm": 5.0}}, record | {"status": "error", "seed": 2}]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flowlex("reproduce", "coflow_hour", "--write", "-o", tmp_path)
+    assert "2.0" in (tmp_path / "report.csv").read_text()
     flowlex("reproduce", "load_partition", "--write", "-o", tmp_path)
     (row,) = csv.DictReader((tmp_path / "report.csv").open())
     assert (float(row["ours"]), int(row["seeds"])) == (4.0, 2)

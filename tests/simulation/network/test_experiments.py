@@ -2,7 +2,10 @@
 
 import pytest
 
+from flowlex.instances.generators.jit import COPY_GIGABITS
+from flowlex.instances.generators.neural_networks import NETWORKS
 from flowlex.simulation.experiments import experiments
+from flowlex.simulation.experiments._jobs import training_jobs
 from flowlex.simulation.experiments.coflow_hour import drawn_coflows
 
 
@@ -11,8 +14,13 @@ def test_drawn_coflows_have_the_figures_that_statements_name():
     found = experiment.measure(0, True)
     assert {statement.figure for statement in experiment.statements} <= set(found)
     assert found["speedup_sebf"] > 1
-    assert found == experiment.measure(0, True)
     assert len(drawn_coflows(0, 7).jobs) == 7
+
+
+def test_the_quick_workload_has_every_network_and_every_size_of_copies():
+    instance = training_jobs(0, True, 20, 1.0, 50.0, 1.0, "scatter")
+    assert {job.name.rpartition("-")[2] for job in instance.jobs} == set(NETWORKS)
+    assert {round(copy.size_mb / 125) for copy in instance.copies} == set(COPY_GIGABITS)
 
 
 @pytest.mark.slow
