@@ -37,13 +37,15 @@ class Offers:
         began = time.perf_counter()
         if often and began < self._free_at:
             return
-        self.hand_on(make())
+        found = make()
+        if found is not None:
+            self.hand_on(found)
         now = time.perf_counter()
         self._free_at = now + max(_PAUSE_S, (now - began) / _SHARE)
 
 
 def offer(options: SolveOptions, make: Callable[[], Any], *, often: bool = False) -> None:
-    """Offer the answer that ``make`` makes (a `Run` of status feasible) to whoever asked for answers on the way.
+    """Offer the answer that ``make`` makes (a `Run` of status feasible, or None) to whoever asked for it.
 
     In a loop, say ``often``: then it is made about once a second at most.
     """

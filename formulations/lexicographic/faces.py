@@ -47,6 +47,7 @@ def minimize_on_faces(
     at_least: int = 0,
     enough: Callable[[Stage], bool] | None = None,
     keep: Keep = lambda arrays: None,
+    told: Callable[[Callable[[], LexicographicResult | None]], None] | None = None,
 ) -> LexicographicResult | None:
     """Minimise level by level; the answer is whole.
 
@@ -60,6 +61,8 @@ def minimize_on_faces(
         Looks at the objective before all levels (its prices); False ends here with None.
     keep
         Opens a session, in which levels start from the basis of the one before.
+    told
+        Told before each further level, with what makes a result of the levels so far.
 
     Returns
     -------
@@ -75,6 +78,8 @@ def minimize_on_faces(
         return None
     lowest = 2 if problem.constant_sum is not None else 1
     level = at_least
+    if outcome is not None:
+        faces.tell(told)
     if level:
         outcome = faces.level(level)
     if not level or outcome is None or outcome.status is Status.INFEASIBLE:
@@ -87,6 +92,7 @@ def minimize_on_faces(
         level -= 1
         if not faces.is_whole or level < lowest:
             break
+        faces.tell(told)
         outcome = faces.level(level)
     return faces.ended(outcome)
 
@@ -307,7 +313,7 @@ class _Faces:
         self.high = np.where(self.undecided & (rho < 1 - _ZERO), np.minimum(self.high, edge), self.high)
         self.undecided &= ~priced
 
-    def _rounded(self, values: Floats) -> tuple[Floats | None, int]:
+    def _rounded(self, values: Floats, tries: int) -> tuple[Floats | None, int]:
         """Whole values on the face, and the integer programs it took.
 
         Few columns are fractional, and mostly they suffice: the others are held at first. Where that leaves no
@@ -317,7 +323,7 @@ class _Faces:
         free = np.abs(values - np.rint(values)) > WHOLE
         beside = abs(scipy.sparse.vstack([self.matrix, self.loads])).tocsr()
         near = (beside.T @ ((beside @ free.astype(np.float64)) > 0)) > 0
-        for mips, chosen in enumerate((free, near, np.ones_like(free)), 1):
+        for mips, chosen in enumerate((free, near, np.ones_like(free))[:tries], 1):
             self.lower = np.where(chosen, lower, np.rint(values))
             self.upper = np.where(chosen, upper, np.rint(values))
             outcome = self.solve(self._program(np.zeros(0, np.int64)).with_integer("rate"))
@@ -329,8 +335,13 @@ class _Faces:
         self.lower, self.upper = lower, upper
         return None, mips
 
-    def ended(self, outcome: Outcome) -> LexicographicResult | None:
-        """The result, or None when it is not whole."""
+    def tell(self, told: Callable[[Callable[[], LexicographicResult | None]], None] | None) -> None:
+        """Offer what there is: as if a limit had ended the search here; rounded only where that is easy."""
+        if told is not None:
+            told(lambda: self.ended(Outcome(Status.TIME_LIMIT, "highs"), tries=1))
+
+    def ended(self, outcome: Outcome, tries: int = 3) -> LexicographicResult | None:
+        """The result, or None when it is not whole; tries: how hard to look for whole units."""
         problem = self.problem
         if not self.is_whole:
             return None
@@ -340,7 +351,7 @@ class _Faces:
         route: Route = "lp"
         if np.abs(self.values - values).max(initial=0.0) > WHOLE:
             route = "lp, rounded within the optimal face"
-            rounded, mips = self._rounded(self.values)
+            rounded, mips = self._rounded(self.values, tries)
             if rounded is None:
                 return None
             values = rounded

@@ -41,7 +41,7 @@ from flowlex.models.flow.order import StrictOrder
 from flowlex.models.flow.parts import Parted, refuse_parts, solve_by_parts
 from flowlex.models.flow.places import placements
 from flowlex.models.flow.preemption import refuse_limits
-from flowlex.models.flow.proof import Prices, combined_stages, document_of, duals_of, prices_of
+from flowlex.models.flow.proof import Prices, bounds_of, combined_stages, document_of, duals_of, prices_of
 from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution
 from flowlex.models.flow.stages import flow_score, stage_costs, waiting_levels
@@ -58,9 +58,13 @@ _WEIGHT_LIMIT = 2**53
 
 @dataclass(frozen=True)
 class FlowRun(Run):
-    """The last stage's outcome; all stages where goals are solved one after the other; what amounts or ties left."""
+    """The last stage's outcome; all stages where goals are solved one after the other; what amounts or ties left.
+
+    On the way ``least`` is the last goal by itself over the optima of the stages that are done: a bound.
+    """
 
     stages: tuple[Stage, ...] = ()
+    least: Stage | None = None
     fitted: Fitted | None = None
     found: Found | None = None
     parted: Parted | None = None
@@ -321,9 +325,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             found = solve(replace(face, cost=np.sum(rest, axis=0)), engine)
             if found.values is None:
                 return FlowRun(found, tuple(stages))
-            value = exact_dot(rest[-1], self._flow(found))
-            last = replace(found, status=Status.FEASIBLE, objective=value, bound=None, message=message)
-            return FlowRun(last, tuple(stages))
+            value, alone = exact_dot(rest[-1], self._flow(found)), replace(face, cost=rest[-1])
+            least = Stage(alone, found if len(rest) == 1 else solve(alone, engine))
+            last = replace(found, status=Status.FEASIBLE, objective=value, bound=least.outcome.objective)
+            return FlowRun(replace(last, message=message), tuple(stages), least=least)
 
         def seen(stages: list[Stage]) -> None:
             offer(options, lambda: so_far(stages), often=True)
@@ -372,6 +377,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
                 base = replace(base, proof=self.tied.proof(run.found))
             if run.parted is not None:
                 base = replace(base, proof=run.parted.proof, bounds=run.parted.bounds)
+            if run.least is not None:
+                names, stages = list(self._stage_costs), (*run.stages, run.least)
+                costs = {name: self._stage_costs[name] for name in [*names[: len(run.stages)], names[-1]]}
+                base = replace(base, **bounds_of(self.schedule, self.instance, costs, stages))
             if prices is not None:
                 duals = duals_of(self.schedule, self.instance, prices, flow, machine_of)
                 base = replace(base, duals=duals, proof=document_of(self.instance, prices))

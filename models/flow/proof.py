@@ -21,7 +21,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Dual
 from flowlex.models.flow.network import ScheduleNetwork, cycle_bound, task_views
 
-__all__ = ["Prices", "combined_stages", "document_of", "duals_of", "prices_of"]
+__all__ = ["Prices", "bounds_of", "combined_stages", "document_of", "duals_of", "prices_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +135,22 @@ def duals_of(
     values = {"task": task, "unscheduled": prices.job, "machine": prices.machine}
     kind = np.int64 if max(abs(x) for each in values.values() for x in (0, *each)) < 2**63 else object
     return {name: Dual.of_block(network.node_blocks[name], np.array(each, kind)) for name, each in values.items()}
+
+
+def bounds_of(
+    schedule: ScheduleNetwork, instance: FlowInstance, costs: Mapping[str, Integers], stages: Sequence[Stage]
+) -> dict[str, Any]:
+    """Proof and bounds of a schedule on the way: what each of some stages comes to at least, the ones before kept."""
+    proofs: dict[str, Any] = {}
+    bounds = {}
+    for k, name in enumerate(costs, 1):
+        known = dict(list(costs.items())[:k])
+        prices = prices_of(schedule, *combined_stages(schedule, known, stages[:k], list(known)))
+        value = stages[k - 1].outcome.objective
+        assert value is not None
+        bounds[name] = int(value)
+        proofs[name] = {"at_least": bounds[name], **document_of(instance, prices)}
+    return {"proof": {"stages": proofs}, "bounds": bounds}
 
 
 def document_of(instance: FlowInstance, prices: Prices) -> dict[str, Any]:

@@ -39,15 +39,16 @@ def fill(
     units: Integers,
     start: Integers,
     taken: Taken | None = None,
+    due: Integers | None = None,
 ) -> tuple[Integers, Blocks]:
-    """Send items, first come first served, on what the ports have left.
+    """Send items, first come first served (or the earliest ``due`` first), on what the ports have left.
 
     Returns
     -------
     end, blocks
         (items,) end slot of each; what each sends when.
     """
-    begin = start.tolist()
+    begin = (start if due is None else due).tolist()
     served = _serve(out_units, in_units, sender, receiver, units, start, None, lambda k: (begin[k], k), taken)
     end = np.zeros(len(units), np.int64)
     np.maximum.at(end, served.item, served.end)

@@ -15,7 +15,6 @@ of every part is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +22,13 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import Infeasibility, Status
-from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.blocks import Blocks, overfull
 from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.program import Cells, base_program
 from flowlex.models.jit.proofs import band_proofs
 from flowlex.models.jit.search import Plan, Ports, Search, SearchState, Trail
 from flowlex.models.jit.settling import settle
+from flowlex.models.jit.so_far import so_far
 from flowlex.models.jit.stages import all_staged, face_point, split, staged_together
 from flowlex.models.jit.structure import components, find_bands, port_overload
 from flowlex.validation.certificates.jit import SchedulePart
@@ -39,37 +38,25 @@ __all__ = ["Plan", "Search", "find_plan"]
 _FIRM = "the firm ends cannot all be met, whatever else is late; raise a firm_s, or leave one out"
 
 
-def find_plan(grid: Grid, search: Search, seen: Callable[[Plan], None] | None = None) -> Plan:
+def find_plan(grid: Grid, search: Search, seen: Callable[[Callable[[], Plan | None]], None] | None = None) -> Plan:
     """Find a lexicographically least schedule; when time runs out first, the best one so far.
 
-    ``seen`` is told of a simple schedule before, if that keeps all windows.
+    ``seen`` is told on the way, with what makes a whole schedule of what there is (see `so_far`).
     """
-    simple = None if seen is None else _simple(grid, search)
-    if seen is not None and simple is not None:
-        seen(simple)
-    plan = _find_plan(grid, search)
-    if plan.status is not Status.TIME_LIMIT:
-        return plan
-    simple = _simple(grid, search)
-    if simple is None:
-        return plan
-    message = f"time ran out before the first program was solved: {simple.message}"
-    return replace(simple, largest_bound=plan.largest_bound, message=message)
-
-
-def _simple(grid: Grid, search: Search) -> Plan | None:
-    """First come, first served; None where that breaks a window."""
-    if not grid.count:
-        return None
-    end, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
-    if (end > (grid.stop if search.windows == "strict" else grid.firm)).any():
-        return None
-    message = "first come, first served; no level is proven"
-    return Plan(Status.FEASIBLE, blocks, (), ("first come, first served",), message=message)
-
-
-def _find_plan(grid: Grid, search: Search) -> Plan:
     state = SearchState(grid, search)
+    if seen is not None:
+        tell = seen
+        state.seen = lambda draft: tell(lambda: _so_far(draft()))
+    plan = _find_plan(state)
+    return _so_far(state) or plan if plan.status is Status.TIME_LIMIT else plan
+
+
+def _so_far(state: SearchState | None) -> Plan | None:
+    return None if state is None else so_far(state)
+
+
+def _find_plan(state: SearchState) -> Plan:
+    grid, search = state.grid, state.search
     if not grid.count:
         return state.plan(0)
     overload, ports = port_overload(grid)
@@ -77,6 +64,7 @@ def _find_plan(grid: Grid, search: Search) -> Plan:
         return _infeasible(overload)
     if search.presolve:
         return _from_structure(state, ports)
+    state.tell()
     everything = np.arange(grid.count)
     overloaded = bool(overload) or (search.windows == "elastic" and bool((grid.stop > grid.due).any()))
     if overloaded or not staged_together(state, everything, None, 0, elastic=False):
@@ -91,6 +79,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
     """Bands first; then, around the ports that they break, programs (see the module)."""
     grid, search, kept = state.grid, state.search, state.search.kept
     bands = find_bands(grid, search.load, widened=search.windows == "strict", kept=None if kept is None else kept.bands)
+    state.bands = bands
     late = ports[0][grid.sender] | ports[1][grid.receiver]
     if search.windows == "elastic":
         late |= grid.stop > grid.due
@@ -114,6 +103,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         concerned = np.isin(labels, labels[active[0][grid.sender] | active[1][grid.receiver] | late])
         hard = []
         for members in split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
+            state.tell()
             found = None if staged_ones[members].any() else face_point(state, bands, members, active)
             if found is not None:
                 state.keep(members, found)

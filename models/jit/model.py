@@ -14,7 +14,7 @@ totally unimodular, so integers are tested, not assumed; and the weights overflo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -35,7 +35,8 @@ from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.printed import printed_program, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.proofs import largest_proof
-from flowlex.models.jit.search import Kept, Plan, Search
+from flowlex.models.jit.search import Kept, Plan, Search, SearchState
+from flowlex.models.jit.so_far import so_far
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
@@ -261,15 +262,23 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
         search = self._search(engine, options)
 
-        def seen(plan: Plan) -> None:
-            offer(options, lambda: JitRun(Outcome(plan.status, engine, message=plan.message), plan))
+        def seen(found: Callable[[], Plan | None]) -> None:
+            offer(options, lambda: self._run_of(found(), engine), often=True)
 
         if self.program == "P2" or (self.program == "P1" and search.presolve):
             plan = find_plan(self.grid, search, seen)
         else:
+            seen(lambda: so_far(SearchState(self.grid, search)))
             plan = self._solve_printed(engine, options)
-        outcome = Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility)
-        return JitRun(outcome, plan)
+        found = self._run_of(plan, engine)
+        assert found is not None
+        return found
+
+    @staticmethod
+    def _run_of(plan: Plan | None, engine: EngineName) -> JitRun | None:
+        if plan is None:
+            return None
+        return JitRun(Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility), plan)
 
     def _interpret(self, run: JitRun) -> JitSolution:
         return JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
@@ -307,6 +316,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             lateness=solution.lateness,
             integral=blocks.whole,
             parts=solution.plan_parts if proven else (),
+            least=None if proven else solution.least,
             levels_claimed="largest" if solution.route[:1] == ("printed",) else solution.lowest,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from flowlex.models.jit.program import Cells
 from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
-__all__ = ["band_proofs", "largest_proof", "part_document", "split_proofs", "stage_proofs"]
+__all__ = ["band_proofs", "highest_level", "largest_proof", "part_document", "split_proofs", "stage_proofs"]
 
 _SIDES = ("out", "in")
 #: Prices of programs with coefficients 0 and 1 are fractions with small denominators.
@@ -40,16 +41,44 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
     confined = bands.transfer_band[:, part]
     proofs = []
     for level in range(top, 1, -1):
-        unit, begin, end = _pieces(bands, rows, level - 1)
+        unit, begin, end = _pieces(bands, (bands.band == level - 1) & np.isin(bands.unit, rows))
         lam = np.asarray(sum((band == level - 1).astype(np.int64) for band in confined))
         prices = Prices(_number(grid, load)[unit], begin, end, np.ones(len(unit), np.int64))
         proofs.append(LevelProof(level, lam, prices))
     return tuple(proofs)
 
 
-def _pieces(bands: Bands, rows: Integers, band: int) -> tuple[Integers, Integers, Integers]:
-    """Unit, first slot and end of what has a band, neighbours joined."""
-    at = np.flatnonzero((bands.band == band) & np.isin(bands.unit, rows))
+def highest_level(grid: Grid, bands: Bands, load: Load, lateness: int) -> SchedulePart | None:
+    """What proves that some load reaches a level, as high as can be, in schedules with at most so much lateness.
+
+    Transfers confined to bands from level - 1 up have no other slots, but for late ones.
+    """
+    if bands.largest < 1:
+        return None
+    length, late = bands.end - bands.begin, int(bool(lateness))
+
+    def spare(level: int) -> int:
+        """Least sum of the loads' parts above ``level - 1``, less what may be late instead."""
+        confined = (bands.transfer_band >= level - 1).sum(axis=0)
+        slots = int(length[bands.band >= level - 1].sum())
+        return int(confined @ grid.units) - (level - 1) * slots - int(confined.max(initial=0)) * late * lateness
+
+    level = bisect.bisect_left(range(1, bands.largest + 1), True, key=lambda k: spare(k) <= 0)
+    if level < 1:
+        return None
+    confined = bands.transfer_band >= level - 1
+    members = np.flatnonzero(confined.any(axis=0))
+    units = np.concatenate([g[c] for g, c in zip(grid.groups(load), confined, strict=True)])
+    unit, begin, end = _pieces(bands, (bands.band >= level - 1) & np.isin(bands.unit, units))
+    lam = confined[:, members].sum(axis=0)
+    prices = Prices(_number(grid, load)[unit], begin, end, np.ones(len(unit), np.int64))
+    proof = LevelProof(level, lam, prices, nu=late * int(lam.max()))
+    return SchedulePart(grid.transfer[members], (proof,))
+
+
+def _pieces(bands: Bands, chosen: NDArray[np.bool_]) -> tuple[Integers, Integers, Integers]:
+    """Unit, first slot and end of the chosen pieces, neighbours joined."""
+    at = np.flatnonzero(chosen)
     if not len(at):
         return at, at, at
     breaks = (np.diff(bands.unit[at]) != 0) | (bands.begin[at[1:]] != bands.end[at[:-1]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -102,13 +104,15 @@ class Plan:
     route
         How the answer was come by, from the easiest to the hardest means used.
     largest_bound
-        Lower bound on the largest load from windows alone.
+        Lower bound on the largest load from windows alone; of a plan that is not proven, what ``least`` shows.
     weighted
         For a program with weights: its optimum and the solver's bound.
     lowest
         The lowest level that is proven; 1 when all are.
     trail
         How it was come by; None where that is of no use later.
+    least
+        What shows the bound of a plan that is not proven.
     """
 
     status: Status
@@ -123,6 +127,7 @@ class Plan:
     weighted: tuple[float, float] | None = None
     lowest: int = 1
     trail: Trail | None = None
+    least: SchedulePart | None = None
 
 
 @dataclass(eq=False)
@@ -139,6 +144,10 @@ class SearchState:
     status: Status = Status.OPTIMAL
     #: Lowest level proven, where time ran out before the last.
     lowest: int = 1
+    #: What windows alone say.
+    bands: Bands | None = None
+    #: Told of what has been found, as a state, on the way.
+    seen: Callable[[Callable[[], SearchState | None]], None] | None = None
 
     def __post_init__(self) -> None:
         limit = self.search.options.time_limit_s
@@ -186,6 +195,17 @@ class SearchState:
         """Note a means of solution, once."""
         if way not in self.route:
             self.route.append(way)
+
+    def tell(self, found: Callable[[SearchState], bool] = lambda _: True) -> None:
+        """Offer what there is; ``found`` adds to it what is known beside, or says that this comes to nothing."""
+
+        def draft() -> SearchState | None:
+            mine = copy.copy(self)
+            mine.parts, mine.route, mine.seen = list(self.parts), list(self.route), None
+            return mine if found(mine) else None
+
+        if self.seen is not None:
+            self.seen(draft)
 
     def prove(self, which: Integers, proofs: tuple[LevelProof, ...]) -> None:
         """Store the proofs of a part; they replace those of parts it has swallowed."""

@@ -44,6 +44,8 @@ class JitSolution(Solution):
         Lower bound on the largest load from the windows alone.
     lowest
         The lowest level that is proven; 1 when all are.
+    least
+        What shows the bound on the largest load where the levels are not proven.
     trail
         What a plan of the rest needs to know, see `flowlex.models.jit.kept`.
     """
@@ -59,6 +61,7 @@ class JitSolution(Solution):
     plan_parts: tuple[SchedulePart, ...] = field(default=(), repr=False)
     lowest: int = 1
     trail: Trail | None = field(default=None, repr=False)
+    least: SchedulePart | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
@@ -67,7 +70,10 @@ class JitSolution(Solution):
         answer = plan.status.has_answer
         proven = bool(plan.parts) and plan.status is Status.OPTIMAL
         objective: float | int = largest
-        bound: float | int | None = largest if proven else (plan.largest_bound if answer else None)
+        reached = proven or (bool(plan.parts) and 1 < plan.lowest <= largest)
+        shown = 0 if plan.least is None else plan.largest_bound
+        unproven = max(shown, int(plan.blocks.whole and largest > 0)) if answer else None
+        bound: float | int | None = largest if reached else unproven
         if plan.weighted is not None:
             objective, bound = plan.weighted
         return cls(
@@ -89,6 +95,7 @@ class JitSolution(Solution):
             plan_parts=plan.parts,
             lowest=plan.lowest,
             trail=plan.trail,
+            least=plan.least,
             stages=stages_of(grid, plan, load) if answer else {},
         )
 
@@ -294,11 +301,15 @@ class JitSolution(Solution):
         proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest
         instance = self.grid.instance
         machines = [machine.name for machine in instance.machines]
-        parts = [part_document(part, instance.transfer_names, machines, self.load) for part in self.plan_parts]
+        parts, least = (
+            [part_document(part, instance.transfer_names, machines, self.load) for part in some]
+            for some in (self.plan_parts, () if self.least is None else (self.least,))
+        )
         return {
             "lowest": self.lowest,
             "largest_only": self.route[:1] == ("printed",),
             "parts": parts if proven and self.status.has_answer else [],
+            "least": least[0] if least and not proven else None,
         }
 
     def _draw(self, ax: Axes | None) -> Axes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +73,7 @@ def all_staged(state: SearchState, parts: list[Integers], ports: Ports, bands: B
         now = [part for part in parts if bool(late[part].any()) is elastic]
         missed = []
         for batch in _batches(now):
+            state.tell()
             together = np.concatenate(batch)
             at_least = 0 if elastic else bands.largest_of(together)
             if len(batch) > 1 and staged_together(state, together, ports, at_least, elastic=elastic, parts=batch):
@@ -116,10 +118,11 @@ def staged_together(
     grid, search = state.grid, state.search
     cells, result = None, None
     if elastic and search.integrality == "auto":
-        cells, result = _least_late(state, members, ports)
+        cells, result = _least_late(state, members, ports, parts)
     elif search.integrality == "auto":
         cells = Cells(grid, members, grid.stop[members], state.horizon, ports)
-        result = minimize_on_faces(_problem(state, cells, elastic=False), state.solve, at_least, keep=state.session)
+        problem, told = _problem(state, cells, elastic=False), _telling(state, cells, parts)
+        result = minimize_on_faces(problem, state.solve, at_least, keep=state.session, told=told)
     if result is None and parts is not None:
         return False
     if result is None or cells is None:
@@ -143,7 +146,26 @@ def _problem(state: SearchState, cells: Cells, *, elastic: bool) -> Lexicographi
     )
 
 
-def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> tuple[Cells, LexicographicResult | None]:
+def _telling(
+    state: SearchState, cells: Cells, parts: list[Integers] | None
+) -> Callable[[Callable[[], LexicographicResult | None]], None]:
+    """Offers what a sequence of programs has come to; called with what makes its result."""
+
+    def tell(result: Callable[[], LexicographicResult | None]) -> None:
+        def accepted(draft: SearchState) -> bool:
+            found = result()
+            if found is not None:
+                _accept(draft, cells, found, parts)
+            return found is not None
+
+        state.tell(accepted)
+
+    return tell
+
+
+def _least_late(
+    state: SearchState, members: Integers, ports: Ports | None, parts: list[Integers] | None
+) -> tuple[Cells, LexicographicResult | None]:
     """Elastic windows that grow until they lose no schedule of least lateness, and the stages over them.
 
     By any dual optimum of the lateness, a unit that is later than its transfer's price is in no optimum. So the
@@ -161,8 +183,8 @@ def _least_late(state: SearchState, members: Integers, ports: Ports | None) -> t
     while True:
         longer = _Longer(grid.due[members], end, most)
         cells = Cells(grid, members, end, "slots", ports)
-        problem = _problem(state, cells, elastic=True)
-        result = minimize_on_faces(problem, state.solve, at_least, longer.needless, state.session)
+        problem, told = _problem(state, cells, elastic=True), _telling(state, cells, parts)
+        result = minimize_on_faces(problem, state.solve, at_least, longer.needless, state.session, told)
         if result is not None and result.status is Status.INFEASIBLE and (end < most).any():
             longer.end = most  # firm ends may need others to go later than they would by themselves
         if (longer.end == end).all():

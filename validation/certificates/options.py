@@ -59,7 +59,7 @@ class JitOptions(Strict):
 
     horizon: Literal["slots", "intervals"] = "slots"
     share: Annotated[float, Field(gt=0, le=1)] = 0.4
-    load: Literal["pair", "port"] = "pair"
+    load: Literal["pair", "port", "sender", "receiver"] = "pair"
     integrality: Literal["auto", "lp", "mip"] = "auto"
     windows: Literal["strict", "elastic"] | None = None
     program: Literal["P1", "P2", "P3", "P4"] = "P2"

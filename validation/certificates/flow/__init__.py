@@ -165,7 +165,7 @@ def _by_stage(
     """How far from the best every stage is; a stage without a tight bound rests on the word of the solver."""
     document, least = claimed.document, dict[str, int]()
     checks.append(_none("no duals beside the prices of the stages", list(document.duals)))
-    for check, stage, at_least in proven(schedule.problem, claimed.proof.stages, values, schedule.shares):
+    for check, stage, at_least in proven(schedule.problem, claimed.proof.stages, values, schedule.bounds):
         checks.append(check)
         least[stage] = at_least
     least = {name: least[name] for name in values if name in least}

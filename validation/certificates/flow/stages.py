@@ -31,6 +31,7 @@ class StageProof(Strict):
     machine_price: dict[str, int] = Field(default_factory=dict)
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
+    preempt_price: dict[str, int] = Field(default_factory=dict)
     size_price: list[SizePrice] = Field(default_factory=list)
 
 
@@ -51,6 +52,7 @@ def proven(
             [proof.job_price.get(job.name, 0) for job in jobs],
             {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
             loads(problem, proof.size_price),
+            {j: proof.preempt_price[job.name] for j, job in enumerate(jobs) if job.name in proof.preempt_price},
         )
         least = bound(problem, survey, prices, shares, true=False)
         least -= sum(weight * values[name] for name, weight in proof.weights.items() if name != stage)
@@ -71,6 +73,8 @@ def _strange(problem: Problem, stage: str, proof: StageProof, values: Mapping[st
     machines = {*proof.machine_price, *(m for more in proof.apart_price.values() for m in more)}
     machines |= {m for size in proof.size_price for m in size.machines}
     strange = sorted(late | (machines - problem.machine.keys()) | (proof.job_price.keys() - jobs))
+    strange += sorted(proof.preempt_price.keys() - jobs)
+    strange += [job for job, price in proof.preempt_price.items() if price < 0]
     strange += sorted(proof.apart_price.keys() - {task.apart for task in problem.tasks if task.apart})
     strange += [each.resource for each in proof.size_price if each.resource not in problem.instance.resources]
     strange += [r for r, more in proof.apart_price.items() if min(more.values(), default=0) < 0]

@@ -10,6 +10,7 @@ can only lower the bound).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
-from flowlex.validation.certificates.jit.derivation import LATENESS, Board, Even, LevelProof, Prices, sweep
+from flowlex.validation.certificates.jit.derivation import LATENESS, Board, LevelProof, Prices
+from flowlex.validation.certificates.jit.even import Even, sweep
 from flowlex.validation.certificates.jit.windows import TransferWindows, planned_as_stated, transfer_windows
 
 __all__ = [
@@ -66,6 +68,9 @@ class JitSchedule:
         Whether the amounts claim to be whole.
     parts
         Proofs; empty when nothing is claimed to be optimal.
+    least
+        Where the levels are not proven: what shows that no schedule that is no later has a smaller largest load than
+        the last level of its proofs; None when nothing does.
     levels_claimed
         ``all``; ``largest`` when only the largest load is claimed to be least; or the lowest level that is proven.
     """
@@ -84,6 +89,7 @@ class JitSchedule:
     parts: tuple[SchedulePart, ...] = ()
     share_of: str = "transfers"
     levels_claimed: str | int = "all"
+    least: SchedulePart | None = None
 
 
 def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificate:
@@ -94,7 +100,11 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
     view = _View(instance, schedule)
     checks = [known, *_plan(view), *_schedule(view)]
     claims: list[Claim] = ["optimal" if schedule.parts else "feasible"]
-    partial = bool(schedule.parts) and schedule.levels_claimed not in ("all", "largest", 1)
+    lowest = schedule.levels_claimed
+    partial = bool(schedule.parts) and isinstance(lowest, int) and lowest > 1
+    if partial:
+        top = math.ceil(largest_load(instance, schedule) - _TOLERANCE)
+        checks.append(Check("the lowest level proven is not above all loads", int(lowest) <= top))
     if schedule.parts:
         whole = np.array_equal(
             np.sort(np.concatenate([p.transfers for p in schedule.parts])), np.sort(schedule.planned)
@@ -107,6 +117,9 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
                 if not proven:
                     claims.append("bounded")
     if partial:
+        claims.append("bounded")
+    if schedule.least is not None:
+        checks.append(_reached(view, schedule.least))
         claims.append("bounded")
     claim: Claim = "bounded" if "bounded" in claims else claims[0]
     exact = schedule.integral
@@ -200,7 +213,8 @@ class _View:
 def _known(instance: JitInstance, s: JitSchedule) -> Check:
     """Whether what is named exists; all else is looked at only then."""
     total = len(instance.arrays.job)
-    known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in s.parts)))
+    parts = s.parts if s.least is None else (*s.parts, s.least)
+    known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in parts)))
     known = known and bool(np.isin(s.transfer, s.planned).all()) and bool((s.begin < s.end).all())
     known = known and bool((s.begin >= 0).all()) and bool(np.isfinite(s.amount.astype(np.float64)).all())
     return Check("runs are of planned transfers, and end after they begin", known)
@@ -247,9 +261,57 @@ def _small(name: str, violation: NDArray[Any], allowed: NDArray[Any]) -> Check:
     return Check(name, bool((violation <= allowed).all()), worst)
 
 
+def _board(view: _View, part: SchedulePart, most: int | None, late: bool) -> Board:
+    """The columns of a part; no load is above ``most``."""
+    s, w, at = view.schedule, view.windows, part.transfers
+    stop = w.stop if s.windows == "strict" else w.due
+    return Board(
+        tuple(g[at] for g in view.groups),
+        tuple(g[at] for g in view.ports),
+        (w.start[at], stop[at], w.due[at], w.firm[at]),
+        w.units[at],
+        w.most[at],
+        view.load_most if most is None else np.minimum(view.load_most, most),
+        view.port_most,
+        part.proofs,
+        late,
+        int(s.end.max(initial=0)),
+    )
+
+
+def _reached(view: _View, part: SchedulePart) -> Check:
+    """Some load of a part reaches the last of its levels in every schedule that is no later than this one.
+
+    Else no load would be above that level: then the number of those that reach it is bounded above 0.
+    """
+    lateness = round(float(view.late.sum())) if view.schedule.windows == "elastic" else 0
+    level = part.proofs[-1].level if part.proofs else 0
+    name = f"some load is at least {level}, unless more is late"
+    if level < 1 or len(np.unique(part.transfers)) < len(part.transfers):
+        return Check(name, False, detail="no level of transfers named once")
+    if any(len(proof.lam) != len(part.transfers) or _senseless(proof) for proof in part.proofs):
+        return Check(name, False, detail="prices make no sense")
+    if any(0 <= proof.level < level for proof in part.proofs):
+        return Check(name, False, detail="it says nothing of levels below")
+    board, bound = _board(view, part, level, lateness > 0), 0
+    for proof in part.proofs:
+        value = lateness if proof.level == LATENESS else int(proof.level == level)
+        bound = board.prove(proof, value, {}, lateness)
+    return Check(name, bound > 0, detail=f"at least {bound / part.proofs[-1].scale:.10g} loads")
+
+
+def _senseless(proof: LevelProof) -> bool:
+    """Whether a stage has negative prices of goals, or prices of goals that do not come before it."""
+    if proof.scale < 1 or min(proof.nu, *proof.mu.values(), 0) < 0:
+        return True
+    if proof.level == LATENESS:
+        return bool(proof.mu) or proof.nu != proof.scale
+    return min(proof.mu, default=proof.level + 1) <= proof.level
+
+
 def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Check, bool]]:
     """One check per level with loads, and whether duality (not a quoted bound) proves it."""
-    s, w, at = view.schedule, view.windows, part.transfers
+    s, at = view.schedule, part.transfers
     runs = np.isin(s.transfer, at)
     loads, width = view.loads(runs) or (np.zeros(0), np.zeros(0, np.int64))
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
@@ -261,21 +323,8 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
         yield Check(f"prices are one for every transfer{where}", False), True
         return
     late = lateness > 0 and s.windows == "elastic"
-    stop = w.stop if s.windows == "strict" else w.due
     largest = s.levels_claimed == "largest"
-    load_most = view.load_most if largest else np.minimum(view.load_most, max(top, 1))
-    board = Board(
-        tuple(g[at] for g in view.groups),
-        tuple(g[at] for g in view.ports),
-        (w.start[at], stop[at], w.due[at], w.firm[at]),
-        w.units[at],
-        w.most[at],
-        load_most,
-        view.port_most,
-        part.proofs,
-        late,
-        int(s.end.max(initial=0)),
-    )
+    board = _board(view, part, None if largest else max(top, 1), late)
     lowest = s.levels_claimed if isinstance(s.levels_claimed, int) else max(top, 1) if largest else 1
     levels = ([LATENESS] if late else []) + list(range(top, lowest - 1, -1))
     given = {LATENESS: lateness, **counts}
@@ -283,6 +332,9 @@ def _levels(view: _View, part: SchedulePart, number: int) -> Iterator[tuple[Chec
     before = set() if largest else {level for level in proofs if level == LATENESS or level > top} - set(levels)
     for level in sorted({*levels, *before}, key=lambda k: (k != LATENESS, -k)):
         if level in before:
+            if _senseless(proofs[level]):
+                yield Check(f"prices of level {level}{where} make sense", False), True
+                continue
             _judged(board, proofs[level], 0, counts, lateness, "", s.integral)
             continue
         value = 1 if largest and level != LATENESS else given[level]
@@ -304,7 +356,7 @@ def _judged(
     board: Board, proof: LevelProof, value: Any, counts: dict[int, Any], lateness: Any, name: str, integral: bool
 ) -> tuple[Check, bool]:
     """One stage: by duality, or by the bound that an integer program is quoted with."""
-    if proof.scale < 1 or min(proof.nu, *proof.mu.values(), 0) < 0:
+    if _senseless(proof):
         return Check(f"{name}, prices make no sense", False), True
     whole = round(float(value))
     if integral:

@@ -23,11 +23,10 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 
-__all__ = ["LATENESS", "Board", "Even", "LevelProof", "Prices", "sweep"]
+__all__ = ["LATENESS", "Board", "LevelProof", "Prices"]
 
 #: The "level" of the proof that total lateness is least.
 LATENESS = -1
@@ -74,84 +73,6 @@ class LevelProof:
     solver_bound: float | None = None
 
 
-def sweep(
-    unit: Integers, begin: Integers, end: Integers, amount: NDArray[Any]
-) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """Sum amounts that overlap: unit, begin, end and sum of the pieces between neighbouring changes, zeros left out."""
-    units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
-    change = np.concatenate([amount, -amount])
-    order = np.lexsort((times, units))
-    units, times, change = units[order], times[order], change[order]
-    if not len(units):
-        return _NONE, _NONE, _NONE, change
-    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(times) != 0)])
-    level = np.cumsum(np.add.reduceat(change, first))
-    units, times = units[first], times[first]
-    same = np.r_[units[1:] == units[:-1], False]
-    kept = np.flatnonzero(same & (np.abs(level) > (0 if np.issubdtype(level.dtype, np.integer) else 1e-9)))
-    return units[kept], times[kept], times[kept + 1], level[kept]
-
-
-@dataclass(frozen=True, eq=False)
-class Even:
-    """Amounts in slots ``begin .. end - 1`` of units, sent as evenly as whole numbers allow.
-
-    Amounts of the same slots are cut into slots together, which leaves every unit (pair and port at once) its mean,
-    rounded down or up: integer decomposition of bipartite b-matchings (de Werra 1971). An amount that its
-    slots divide is the same in each of them.
-    """
-
-    unit: Integers
-    begin: Integers
-    end: Integers
-    amount: NDArray[Any]
-
-    def _totals(self) -> tuple[Integers, Integers, Integers, NDArray[Any], Integers]:
-        """What every slot gets at least: unit, begin, end, amount; and what is left over for some of the slots."""
-        length = self.end - self.begin
-        if not np.issubdtype(self.amount.dtype, np.integer):
-            return self.unit, self.begin, self.end, self.amount / length, np.zeros(len(self.unit), np.int64)
-        rough = self.amount % length != 0
-        key = np.stack([self.unit, self.begin, self.end], axis=1)
-        kind, inverse = np.unique(key[rough], axis=0, return_inverse=True)
-        total = np.zeros(len(kind), np.int64)
-        np.add.at(total, inverse.ravel(), self.amount[rough])
-        slots = kind[:, 2] - kind[:, 1]
-        unit, begin, end = (np.concatenate([kind[:, k], key[~rough, k]]) for k in range(3))
-        each = np.concatenate([total // slots, (self.amount // length)[~rough]])
-        return unit, begin, end, each, np.concatenate([total % slots, np.zeros(int((~rough).sum()), np.int64)])
-
-    def most(self) -> tuple[Integers, NDArray[Any]]:
-        """Unit and load of every piece, with what is left over in every slot of its own."""
-        unit, begin, end, each, over = self._totals()
-        unit, _, _, load = sweep(unit, begin, end, each + (over > 0))
-        return unit, load
-
-    def loads(self) -> tuple[NDArray[Any], Integers] | None:
-        """Loads, and how many slots have them (in all; single widths may be negative); None where that is open."""
-        unit, begin, end, each, over = self._totals()
-        at = np.flatnonzero(over)
-        at = at[np.lexsort((begin[at], unit[at]))]
-        if ((unit[at[1:]] == unit[at[:-1]]) & (begin[at[1:]] < end[at[:-1]])).any():
-            return None
-        place, first, last, load = sweep(unit, begin, end, each)
-        if len(place):
-            new = np.flatnonzero(
-                np.r_[True, (np.diff(place) != 0) | (first[1:] != last[:-1]) | (load[1:] != load[:-1])]
-            )
-            place, first, load = place[new], first[new], load[new]
-            last = np.append(last[new[1:] - 1], last[-1:])
-        under = np.zeros(len(at), load.dtype)
-        for n, k in enumerate(at.tolist()):  # below what is left over, the load must be the same in all slots
-            low = int(np.searchsorted(place, unit[k]))
-            own = slice(low, int(np.searchsorted(place, unit[k], side="right")))
-            meets = low + np.flatnonzero((first[own] < end[k]) & (last[own] > begin[k]))
-            if len(meets) > 1 or (len(meets) and (first[meets[0]] > begin[k] or last[meets[0]] < end[k])):
-                return None
-            under[n] = load[meets[0]] if len(meets) else 0
-        return np.concatenate([load, under + 1, under]), np.concatenate([last - first, over[at], -over[at]])
-
-
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """One row per unit (pair or port) over the cells of its clock; entries are numbered through."""
@@ -188,6 +109,8 @@ class _Rows:
         return np.asarray(within)
 
 
+#: Sums stay below this, so that 64 bits hold them whatever their order.
+_SAFE = 2.0**61
 #: Slots that are looked at one by one, at most.
 _SLOTS = 10**8
 
@@ -290,6 +213,7 @@ class Board:
         pi = [r.paint(proof.port, self.port_clock, self.edge, self.span) for r in self.sides]
         for rows, price in zip((*self.loads, *self.sides), (*rho, *pi), strict=True):
             reduced = reduced + price[rows.column]
+        self._check_size(proof, rho, pi)
         bound = _dot(lam, self.amount) + _dot(reduced, np.where(reduced > 0, self.least, self.most))
         tail = proof.nu * self.tail_late - lam
         if self.tail:
@@ -305,6 +229,19 @@ class Board:
             bound -= proof.nu * lateness
         self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
         return int(bound)
+
+    def _check_size(self, proof: LevelProof, rho: list[Integers], pi: list[Integers]) -> None:
+        """Refuse prices with which sums would leave 64 bits."""
+        goals = proof.scale + sum(proof.mu.values())
+        steep = sum(_largest(price) for price in (proof.lam, *rho, *pi)) + proof.nu * (1 + _largest(self.late))
+        steep += proof.nu * _largest(self.tail_late)
+        held = sum(_largest(prices.price) * len(prices.price) for prices in (proof.load, proof.port))
+        size = steep * float(self.most.sum(dtype=float) + 2 * self.amount.sum(dtype=float))
+        for price, room in zip((*pi, *rho), (*self.room, *self.high), strict=True):
+            size += float(np.abs(price).astype(float) @ room.astype(float))
+        size += goals * sum(width.sum(dtype=float) for width in self.width)
+        if max(size, float(held), float(goals)) >= _SAFE:
+            raise ValueError(f"prices of level {proof.level} are too large to be summed exactly in 64 bits")
 
     def _settle(
         self, proof: LevelProof, gap: int, reduced: Integers, tail: Integers, rho: list[Integers], pi: list[Integers]
@@ -377,6 +314,11 @@ def _together(count: int, groups: tuple[Integers, ...]) -> Integers:
     tail, head = np.concatenate(tails), np.concatenate(heads)
     graph = scipy.sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(offset, offset))
     return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
+
+
+def _largest(values: Integers) -> float:
+    """Largest absolute value, as a float: that of the smallest integer is no integer of 64 bits."""
+    return float(np.abs(values.astype(float)).max(initial=0.0))
 
 
 def _dot(a: Integers, b: Integers) -> int:

@@ -75,6 +75,8 @@ class Proof(Strict):
     lowest: int
     largest_only: bool
     parts: list[Part]
+    least: Part | None = None
+    """Where no level is claimed: transfers of which some load must reach the last of these levels."""
 
 
 def _judge(claimed: Claimed) -> Finding:
@@ -91,9 +93,8 @@ def _judge(claimed: Claimed) -> Finding:
     counts = level_counts(instance, schedule) if certificate.checks[0].ok else {}
     largest = Fraction(largest_load(instance, schedule)) if counts else Fraction(0)
     bound = largest
-    if certificate.claim == "feasible" and document.bound is not None:
-        bound = rational(document.bound)
-        checks.append(Check("bound on the largest load, from windows", True, how="quoted"))
+    if not schedule.parts:
+        bound = _least_load(schedule)
     if document.options["program"] in ("P3", "P4") and counts:
         weight = Fraction(total_weight(instance, schedule))
         bound = weight if document.bound is None else rational(document.bound)
@@ -107,6 +108,13 @@ def _judge(claimed: Claimed) -> Finding:
     stages["lateness"] = Fraction(schedule.lateness)
     tolerance = 0.0 if certificate.exact else 1e-6
     return Finding(certificate.claim, tuple(checks), largest, bound, stages, figures, _UNJUDGED, tolerance)
+
+
+def _least_load(schedule: JitSchedule) -> Fraction:
+    """What some load must be at least: the level that is shown, or one unit, if whole units are sent."""
+    if schedule.least is not None and schedule.least.proofs:
+        return Fraction(schedule.least.proofs[-1].level)
+    return Fraction(int(schedule.integral and len(schedule.transfer) > 0))
 
 
 def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | int | Fraction | str]:
@@ -148,6 +156,7 @@ def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
         integral=integral,
         parts=tuple(_part(part, place, machine, str(options["load"])) for part in proof.parts),
         levels_claimed=lowest,
+        least=None if proof.least is None else _part(proof.least, place, machine, str(options["load"])),
     )
 
 
