@@ -23,6 +23,7 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.storage import read_bytes
 from flowlex.models import model_for
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.validation.certificates import verify
 
 OPTIONS = {"engine": "network", "settings": {"method": "phases"}, "gap": 0.0, "compare": False, "time_limit_s": None}
 
@@ -96,10 +97,18 @@ def test_a_killed_instance_leaves_its_best_answer_and_is_solved_again(start, run
     assert record["message"].endswith("SIGKILL (out of memory?); this is the best answer so far")
     assert json.loads(found.read_text())["status"] == Status.FEASIBLE
     accepted = run("verify", "out/big.solution.json", "big.json")
-    assert accepted.exit_code == 0 and accepted.stdout.startswith("out/big.solution.json: feasible")
+    assert accepted.exit_code == 0 and accepted.stdout.startswith("out/big.solution.json: bounded")
     assert json.loads((tmp_path / "out" / "results.jsonl").read_text())["cut_off"] == "killed"
     with Journal(tmp_path / "out") as journal:
         assert journal.done(Fingerprint.of(tmp_path / "big.json"), record["options"]) is None  # solved again
+
+
+def _raised(document: dict[str, Any], stage: str) -> dict[str, Any]:
+    """The document with a bound that is one too high."""
+    raised, proof = document["bound"] + 1, json.loads(json.dumps(document["proof"]))
+    proof["stages"][stage]["at_least"] = raised
+    metrics = document["metrics"] | {f"{stage}_at_least": raised}
+    return document | {"bound": raised, "proof": proof, "metrics": metrics, "certificate": None}
 
 
 def test_a_time_limit_between_stages_leaves_the_stages_before(monkeypatch):
@@ -110,6 +119,10 @@ def test_a_time_limit_between_stages_leaves_the_stages_before(monkeypatch):
     for known, answer in enumerate(met, start=1):
         names = list(full.stages)[:known]
         assert {name: answer.stages[name] for name in names} == {name: full.stages[name] for name in names}
+        last = list(full.stages)[-1]
+        assert answer.bound <= full.stages[last]
+        assert verify(answer.to_dict(), model.instance).claim in ("bounded", "optimal")
+        assert not verify(_raised(answer.to_dict(), last), model.instance).ok
     solve, calls = network.solve, list[float]()
 
     def slow(program: Any, engine: Any, options: Any) -> Any:
@@ -124,9 +137,11 @@ def test_a_time_limit_between_stages_leaves_the_stages_before(monkeypatch):
     assert calls == sorted(calls, reverse=True) and calls[-1] < 100  # one limit for all
 
 
-@pytest.mark.parametrize(("name", "engine"), [("jit-random", "highs"), ("gpu-random", "network")])
-def test_answers_on_the_way_are_certified_and_the_end_is_the_same(name, engine):
-    model, met = model_for(generate(name, seed=1)), list[Any]()
+@pytest.mark.parametrize(
+    ("name", "engine", "options"), [("jit-random", "highs", {"load": "port"}), ("gpu-random", "network", {})]
+)
+def test_answers_on_the_way_are_certified_and_the_end_is_the_same(name, engine, options):
+    model, met = model_for(generate(name, seed=1), **options), list[Any]()
     last = model.solve(engine, report=met.append)
     assert last.status is Status.OPTIMAL and last.objective == model.solve(engine).objective
     assert all(each.status is Status.FEASIBLE and each.certificate.ok for each in met)

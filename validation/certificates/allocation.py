@@ -193,12 +193,14 @@ def _raised(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check]
         if not number:
             moved = pace > 0
             objective = float((gains[moved] / pace[moved]).min())
-        most = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))[0]
+        most, size = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))
         late.append(((most - y @ level) / (y @ pace) - step.value) / (1 + step.value))
         level = level + pace * step.value
         which = [data.job[name] for name in step.full]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            loose.append(float(((most - y @ level) / y[which] / (1 + level[which])).max()))
+        # What the level is above the bound, within the tolerance, is no room that a price of 0 could hide.
+        room = abs(most - y @ level) + np.finfo(float).eps * size
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            loose.append(float((room / y[which] / (1 + level[which])).max()))
         full |= set(step.full)
     once = data.options["policy"] in ("max_min", "makespan")
     done = len(steps) == 1 if once else len(full) == len(data.job)

@@ -207,6 +207,8 @@ def _limits(
 
 def _carried(needed: Counter[tuple[int, int]], stated: list[Move], place: dict[str, int]) -> Check:
     moves = Counter[tuple[int, int]]()
+    if any(move.items < 1 for move in stated):
+        return Check("moves are those of the blocks", False, detail="a move of no items, or fewer")
     for move in stated:
         moves[place[move.source], place[move.target]] += move.items
     names = list(place)

@@ -17,22 +17,26 @@ from fractions import Fraction
 from pydantic import Field
 
 from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.pods.market import Market, Population, Priced
+from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE
 
 __all__ = ["AdmissionProof", "most_by_prices"]
 
 
+#: What rounding may do to a sum, as a share of the sizes of its parts.
+_ROUNDING = 1e-14
+
+
 class AdmissionProof(Strict):
     """Why no more of a level can be placed."""
 
     classes: list[Priced]
-    kept: dict[str, float]
+    kept: dict[str, Price]
     """More important level to the price of a unit of it."""
-    move: float
+    move: Price
     """Price of a unit of the move budget."""
-    rules: dict[str, float] = Field(default={})
+    rules: dict[str, Price] = Field(default={})
     """Name of a quota or a spread to the price of all that it allows."""
 
 
@@ -42,17 +46,23 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
     paid = {name: max(0.0, price) for name, price in proof.rules.items()}
     shares = RuleBook(people.instance).shares(paid)
     parts: list[float] = [*paid.values()]
+    sizes = parts.copy()  # of what is added and taken off, each rounded
     for k, level in enumerate(people.level):
         fees = [price * shares[name].get(people.pod[k].name, 0.0) for name, price in paid.items()]
         many, least = len(people.groups[k]), market.least(k) + math.fsum(fees)
         if level is None:
             parts.append(-many * least)
+            sizes.append(many * least)
             continue
         all_of_it += level.worth * many * (level.key == key)
         price = 1.0 if level.key == key else max(0.0, proof.kept.get(level.key, 0.0)) if level.key in kept else 0.0
-        parts.append(many * max(0.0, price * float(level.worth / people.unit[level.key]) - least) if price else 0.0)
-    parts.append(market.rent())
+        worth = price * float(level.worth / people.unit[level.key])
+        parts.append(many * max(0.0, worth - least) if price else 0.0)
+        sizes.append(many * worth)
+    rent = market.rent()
+    parts.append(rent)
     parts += [-max(0.0, proof.kept.get(k, 0.0)) * float(number / people.unit[k]) for k, number in kept.items()]
-    total = math.fsum(parts)
+    kept_too = (max(0.0, proof.kept.get(k, 0.0)) * float(number / people.unit[k]) for k, number in kept.items())
+    total = math.fsum(parts) + _ROUNDING * math.fsum([*sizes, rent, *kept_too])
     unit = people.unit[key]
     return math.floor(total * (1 + 1e-12) + TOLERANCE) * unit if math.isfinite(total) else all_of_it

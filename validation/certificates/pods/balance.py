@@ -34,7 +34,7 @@ from pydantic import Field
 
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.holdings import holdings
-from flowlex.validation.certificates.pods.market import Market, Population, Priced
+from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
 from flowlex.validation.certificates.pods.sizes import TOLERANCE, machine_kind
 
 __all__ = ["Piece", "least_balance"]
@@ -50,15 +50,15 @@ _ROUNDING = 1e-11
 class Piece(Strict):
     """Multipliers for means between two loads (for the largest load: patterns up to ``high``)."""
 
-    low: float
-    high: float
-    mean: float = 0.0
+    low: Price
+    high: Price
+    mean: Price = 0.0
     """Price of the sum of all loads."""
-    move: float = 0.0
+    move: Price = 0.0
     """Price of a unit of the move budget."""
     classes: list[Priced] = Field(default=[])
     """Straight: slopes and prices of resources, of all nodes."""
-    pods: dict[str, float] | None = None
+    pods: dict[str, Price] | None = None
     """Patterns: one pod of each kind to the price of such a pod; 0 for those left out."""
 
 

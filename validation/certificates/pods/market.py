@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.contract import Strict
@@ -25,20 +27,24 @@ from flowlex.validation.certificates.pods.sizes import (
 )
 from flowlex.validation.certificates.pods.worths import levels_of
 
-__all__ = ["Market", "Population", "Priced"]
+__all__ = ["Market", "Population", "Price", "Priced"]
+
+
+#: A price or multiplier of a proof: none is so large that sums lose what they are about, or overflow.
+Price: TypeAlias = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
 class Priced(Strict):
     """Prices on a class of nodes, in units of what is bounded: pods, their worth, or the balance's sum."""
 
     nodes: list[str]
-    cpu: float
+    cpu: Price
     """Of one core."""
-    memory: float
+    memory: Price
     """Of one GB."""
-    size: list[list[float]]
+    size: list[list[Price]]
     """Memory as a share of a card (of the node, where cards are not told apart), and the price of one such slot."""
-    slope: float = 0.0
+    slope: Price = 0.0
     """What a unit of a node's load costs, where the balance is bounded; of any sign."""
 
 
