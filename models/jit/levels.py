@@ -15,6 +15,7 @@ of every part is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,8 @@ def find_plan(grid: Grid, search: Search, seen: Callable[[Callable[[], Plan | No
         tell = seen
         state.seen = lambda draft: tell(lambda: _so_far(draft()))
     plan = _find_plan(state)
-    return _so_far(state) or plan if plan.status is Status.TIME_LIMIT else plan
+    found = so_far(state) if plan.status is Status.TIME_LIMIT else None
+    return plan if found is None else replace(found, message=f"time ran out; {found.message}")
 
 
 def _so_far(state: SearchState | None) -> Plan | None:

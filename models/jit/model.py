@@ -39,7 +39,7 @@ from flowlex.models.jit.search import Kept, Plan, Search, SearchState
 from flowlex.models.jit.so_far import so_far
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
-from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
+from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, as_stated, certify_schedule, no_schedule
 
 __all__ = ["JitBandwidth", "ProgramName"]
 
@@ -284,9 +284,14 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
 
     def _certify(self, run: JitRun, solution: JitSolution) -> Certificate | None:
+        if solution.status is Status.INFEASIBLE:
+            return no_schedule(self.instance, self.lat, self.chosen_windows)
         if not solution.status.has_answer:
             return None
-        certificate = certify_schedule(self.instance, self._schedule(solution))
+        schedule = self._schedule(solution)
+        certificate = certify_schedule(self.instance, schedule)
+        if certificate.ok:
+            certificate = certificate.including((as_stated(self.instance, schedule, solution.stages),))
         return certificate if run.plan.weighted is None else self._weighted_claim(certificate, solution)
 
     def _weighted_claim(self, certificate: Certificate, solution: JitSolution) -> Certificate:

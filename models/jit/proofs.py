@@ -64,7 +64,7 @@ def highest_level(grid: Grid, bands: Bands, load: Load, lateness: int) -> Schedu
         return int(confined @ grid.units) - (level - 1) * slots - int(confined.max(initial=0)) * late * lateness
 
     level = bisect.bisect_left(range(1, bands.largest + 1), True, key=lambda k: spare(k) <= 0)
-    if level < 1:
+    if level < 2:  # that something is sent shows as much
         return None
     confined = bands.transfer_band >= level - 1
     members = np.flatnonzero(confined.any(axis=0))

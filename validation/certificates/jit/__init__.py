@@ -11,7 +11,7 @@ can only lower the bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.jit.derivation import LATENESS, Board, LevelProof, Prices
 from flowlex.validation.certificates.jit.even import Even, sweep
-from flowlex.validation.certificates.jit.windows import TransferWindows, planned_as_stated, transfer_windows
+from flowlex.validation.certificates.jit.windows import NEVER, TransferWindows, planned_as_stated, transfer_windows
 
 __all__ = [
     "LATENESS",
@@ -32,9 +32,11 @@ __all__ = [
     "Prices",
     "SchedulePart",
     "all_loads",
+    "as_stated",
     "certify_schedule",
     "largest_load",
     "level_counts",
+    "no_schedule",
     "total_weight",
 ]
 
@@ -124,6 +126,26 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
     claim: Claim = "bounded" if "bounded" in claims else claims[0]
     exact = schedule.integral
     return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
+
+
+def as_stated(instance: JitInstance, schedule: JitSchedule, stages: Mapping[str, float | int]) -> Check:
+    """Whether stated stages (total lateness, loads by level) are those of the schedule."""
+    true: dict[str, Any] = {f"level_{s}": n for s, n in level_counts(instance, schedule).items()}
+    true["lateness"] = schedule.lateness
+    wrong = [
+        f"{name} is {true.get(name, 0):g} (stated {stages.get(name, 0):g})"
+        for name in sorted(true.keys() | stages.keys())
+        if abs(true.get(name, 0) - stages.get(name, 0)) > (0 if schedule.integral else _TOLERANCE * (1 + true[name]))
+    ]
+    return Check("stages are as stated", not wrong, len(wrong), "; ".join(wrong[:3]))
+
+
+def no_schedule(instance: JitInstance, lat: str, windows: str) -> Certificate | None:
+    """Whether an instance may be without a schedule at all: elastic windows without firm ends always have one."""
+    if windows == "strict" or (transfer_windows(instance, lat).firm < NEVER).any():
+        return None
+    name = "there is no schedule"
+    return Certificate("feasible", True, (Check(name, False, detail="no end is firm: what is late may be later"),))
 
 
 def all_loads(instance: JitInstance, schedule: JitSchedule) -> tuple[NDArray[Any], Integers]:
