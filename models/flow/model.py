@@ -58,9 +58,8 @@ _WEIGHT_LIMIT = 2**53
 
 @dataclass(frozen=True)
 class FlowRun(Run):
-    """The last stage's outcome; all stages where goals are solved one after the other; what amounts or ties left.
-
-    On the way ``least`` is the last goal by itself over the optima of the stages that are done: a bound.
+    """The last stage's outcome; all where goals come one after the other (``least``: on the way, the last goal alone over
+    the optima of those that are done, a bound); what amounts, ties or parts left.
     """
 
     stages: tuple[Stage, ...] = ()
@@ -378,9 +377,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             if run.parted is not None:
                 base = replace(base, proof=run.parted.proof, bounds=run.parted.bounds)
             if run.least is not None:
-                names, stages = list(self._stage_costs), (*run.stages, run.least)
-                costs = {name: self._stage_costs[name] for name in [*names[: len(run.stages)], names[-1]]}
-                base = replace(base, **bounds_of(self.schedule, self.instance, costs, stages))
+                proven = bounds_of(self.schedule, self.instance, self._stage_costs, run.stages, run.least)
+                base = replace(base, **proven)
             if prices is not None:
                 duals = duals_of(self.schedule, self.instance, prices, flow, machine_of)
                 base = replace(base, duals=duals, proof=document_of(self.instance, prices))

@@ -138,13 +138,17 @@ def duals_of(
 
 
 def bounds_of(
-    schedule: ScheduleNetwork, instance: FlowInstance, costs: Mapping[str, Integers], stages: Sequence[Stage]
+    schedule: ScheduleNetwork,
+    instance: FlowInstance,
+    costs: Mapping[str, Integers],
+    done: Sequence[Stage],
+    last: Stage,
 ) -> dict[str, Any]:
-    """Proof and bounds of a schedule on the way: what each of some stages comes to at least, the ones before kept."""
+    """Proof and bounds of a schedule on the way: what the stages done, and the last goal after them, are at least."""
     proofs: dict[str, Any] = {}
-    bounds = {}
-    for k, name in enumerate(costs, 1):
-        known = dict(list(costs.items())[:k])
+    bounds, stages, names = {}, (*done, last), list(costs)
+    for k, name in enumerate([*names[: len(done)], names[-1]], 1):
+        known = {each: costs[each] for each in [*names[: min(k, len(done))], name]}
         prices = prices_of(schedule, *combined_stages(schedule, known, stages[:k], list(known)))
         value = stages[k - 1].outcome.objective
         assert value is not None
