@@ -58,8 +58,8 @@ _WEIGHT_LIMIT = 2**53
 
 @dataclass(frozen=True)
 class FlowRun(Run):
-    """The last stage's outcome; all where goals come one after the other (``least``: on the way, the last goal alone over
-    the optima of those that are done, a bound); what amounts, ties or parts left.
+    """The last stage; all where goals come one after the other (``least``: on the way, the last goal alone over the
+    optima of those that are done, a bound); what amounts, ties or parts left.
     """
 
     stages: tuple[Stage, ...] = ()
