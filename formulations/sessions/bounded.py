@@ -1,7 +1,8 @@
 """A linear program that HiGHS keeps while bounds and costs change; the matrix stays.
 
 Every solve starts from the basis of the last. Where only bounds have changed that basis is still dual feasible, and
-the dual simplex method goes on from there; presolve would throw it away.
+the dual simplex method goes on from there; presolve would throw it away. Costs are 0 and 1 mostly, so that very many
+bases are equally good: costs are perturbed more than HiGHS does by itself, and set right at the end of every solve.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from flowlex.formulations.engines.highs import configured, outcome_of, pass_mode
 from flowlex.formulations.outcome import Outcome, SolveOptions, Status
 
 __all__ = ["BoundedProgram"]
+
+#: Times HiGHS's own perturbation (levels of 70 VGG16 jobs: 3.3 s instead of 4.6; 200 times gave no more).
+_PERTURBATION = 20.0
 
 
 class BoundedProgram:
@@ -38,6 +42,7 @@ class BoundedProgram:
         self._arrays, self._left = arrays, left
         self._highs = configured(replace(options, time_limit_s=None), "simplex", is_mip=False)
         self._highs.setOptionValue("presolve", "off")
+        self._highs.setOptionValue("dual_simplex_cost_perturbation_multiplier", _PERTURBATION)
         pass_model(self._highs, arrays)
 
     def solve(self, cost: Floats, columns: tuple[Floats, Floats], rows: tuple[Floats, Floats]) -> Outcome:

@@ -92,9 +92,10 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
     state.keep(np.flatnonzero(~stays), bands.blocks.without(np.flatnonzero(stays)))
     staged_ones = late | stays
     active = (ports[0].copy(), ports[1].copy())
-    at = np.flatnonzero(late & open_ones)  # what is late goes where it can, and mostly breaks its other port then
-    active[0][grid.sender[at]] = True
-    active[1][grid.receiver[at]] = True
+    at = np.flatnonzero(late & open_ones)
+    if 2 * len(at) > grid.count:  # where most is late, it all becomes one part: not port by port, each a round
+        active[0][grid.sender[at]] = True
+        active[1][grid.receiver[at]] = True
     if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
         active = (np.ones_like(ports[0]), np.ones_like(ports[1]))
     changed = open_ones if search.load == "port" else late & open_ones
