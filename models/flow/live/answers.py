@@ -50,7 +50,7 @@ class Answers(Intake):
     def reason(self, task: str) -> str:
         """Why a task waits, as of the last step."""
         known = None if self._whole is None else self._whole.waiting.get(task)
-        return known or waiting_reason(self.state, task)
+        return known or self.state.beyond.hopeless(task) or waiting_reason(self.state, task)
 
     def explain(self, task: str) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.

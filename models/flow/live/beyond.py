@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowJob, Machine
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread, check_rules, domain_tags, members_of
+from flowlex.instances.flow_rules import RACK, Affinity, Gang, TaskSpread, check_rules, domain_tags, members_of
 from flowlex.models.flow.live.known import EventError, LiveJob, LiveTask
 
 __all__ = ["Beyond", "Changes", "TieRule"]
@@ -34,7 +34,10 @@ class Beyond:
         self.rules: dict[tuple[str, str], TieRule] = {}
         self._members: dict[tuple[str, str], dict[str, None]] = {}
         self._rules_of: dict[str, dict[tuple[str, str], None]] = {}
+        self._stale = False  # whether other tasks may be barred
         self._tags: dict[str, dict[str, str]] = {}  # of domains by machine and key, until a machine comes or goes
+        self._room: dict[str | None, tuple[int, str]] = {}  # most slots in one domain, by key, until machines change
+        self.barred: dict[str, None] = {}  # tasks of gangs that no domain has slots for: they wait whatever happens
         self._stating: Counter[str] = Counter()  # machines that state each resource
         self.doubtful: dict[str, None] = {}  # machines that may hold more than they have
 
@@ -67,6 +70,7 @@ class Beyond:
             check_rules(rules, tasks_of, self._tasks, here, self._teams(t for those in members.values() for t in those))
         except ValueError as error:
             raise EventError(str(error)) from error
+        self._stale |= bool(rules)
         for key, rule in zip(new, rules, strict=True):
             self.rules[key], self._members[key] = rule, dict.fromkeys(members[key])
             for task in members[key]:
@@ -84,13 +88,16 @@ class Beyond:
         """Drop a rule."""
         if (kind, name) not in self.rules:
             raise EventError(f"there is no {kind} {name!r}; it may have gone with the last of its tasks")
+        self._stale = True
         del self.rules[kind, name]
         for task in self._members.pop((kind, name)):
             self._loosen(task, (kind, name))
 
     def forget(self, task: str, job: str) -> None:
         """A task ends: rules keep what is left of their tasks, and go with the last of them."""
+        self.barred.pop(task, None)
         for key in list(self._rules_of.get(task, ())):
+            self._stale = True
             rule, members = self.rules[key], self._members[key]
             del members[task]
             self._loosen(task, key)
@@ -162,6 +169,50 @@ class Beyond:
     def _capacious(self) -> Machine | None:
         return next((m for m in self._machines.values() if m.capacity), None) if self._stating else None
 
+    # Gangs without room ----------------------------------------------------------------------------------------
+    def changed_slots(self) -> None:
+        """Machines came, went, or have other slots."""
+        self._room.clear()
+        self._stale = bool(self.rules or self.barred)
+
+    def bar(self) -> list[str]:
+        """Find the tasks that wait whatever happens; returns those that are among them, or were, unlike before."""
+        if not self._stale:
+            return []
+        self._stale = False
+        before, self.barred = self.barred, {}
+        for key, rule in self.rules.items():
+            if isinstance(rule, Gang) and len(self._members[key]) > self._most(rule.key)[0]:
+                self.barred |= self._members[key]
+        return [task for task in (*before, *self.barred) if (task in before) != (task in self.barred)]
+
+    def hopeless(self, task: str) -> str | None:
+        """Why a task waits whatever happens."""
+        if task not in self.barred:
+            return None
+        key = next(key for key in self._rules_of[task] if key[0] == "gang")
+        within = self.rules[key].key
+        most, tag = self._most(within)
+        one = "" if within is None else f" within one {'rack' if within == RACK else 'label'}"
+        there = f"the machines have {most}{f' on {tag}' if tag else ''}, the most there is"
+        says, count = self.rules[key].says, len(self._members[key])
+        return f"{says} runs whole or not at all and needs {count} places at once{one}; {there}"
+
+    def _most(self, key: str | None) -> tuple[int, str]:
+        """Most slots in one domain, and its tag."""
+        if key not in self._room:
+            slots: Counter[str] = Counter()
+            tags = dict.fromkeys(self._machines, "") if key is None else self._tags_of(key)
+            for machine, tag in tags.items():
+                slots[tag] += self._machines[machine].slots
+            self._room[key] = max(((count, tag) for tag, count in slots.items()), default=(0, ""))
+        return self._room[key]
+
+    def _tags_of(self, key: str) -> dict[str, str]:
+        if key not in self._tags:
+            self._tags[key] = domain_tags(self._machines.values(), key)
+        return self._tags[key]
+
     # Judging ---------------------------------------------------------------------------------------------------
     def breach(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> str | None:
         """What a schedule would break; None where it keeps all. ``on``: tasks by machine before the changes."""
@@ -183,9 +234,8 @@ class Beyond:
             return False
         if rule.key is None:
             return True
-        if rule.key not in self._tags:
-            self._tags[rule.key] = domain_tags(self._machines.values(), rule.key)
-        found = Counter(self._tags[rule.key].get(machine) for machine in used)
+        tags = self._tags_of(rule.key)
+        found = Counter(tags.get(machine) for machine in used)
         if None in found:
             return False
         if not isinstance(rule, TaskSpread):

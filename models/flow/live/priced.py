@@ -147,7 +147,7 @@ class PricedState:
             worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
             self._check(worst, f"task {task.task.name!r}")
         task.moving = moving
-        return offers, wait
+        return {} if task.task.name in self.beyond.barred else offers, wait
 
     def _check(self, worst: int, what: str) -> None:
         if worst > self.order.limit:

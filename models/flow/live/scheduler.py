@@ -185,6 +185,8 @@ class FlowScheduler(Answers):
             state.now_s = now_s
         for started_s, names in state.clock.due(state.now_s):
             state.grow_older(started_s, names)
+        for name in state.beyond.bar():
+            state.reprice(state.tasks[name])
         state.hold()
         state.update_bounds()
         state.open_gates()

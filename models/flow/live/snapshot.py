@@ -86,6 +86,7 @@ def _of_scheduler(scheduler: FlowScheduler) -> dict[str, Any]:
         },
         "rules": [[kind, rule.model_dump(mode="json")] for (kind, _), rule in state.beyond.rules.items()],
         "doubtful": list(state.beyond.doubtful),
+        "barred": list(state.beyond.barred),
         "whole": None if scheduler._whole is None else scheduler._whole.to_dict(),
         "unsure": list(state._unsure),
         "gates": list(state._gates),
@@ -240,6 +241,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
                 state._on.setdefault(at, {})[name] = None
                 state.clock.start(name, started)
     state.beyond.tie(_RULES[kind].model_validate(rule) for kind, rule in document["rules"])
+    state.beyond.barred = dict.fromkeys(document["barred"])
     state.beyond.doubtful = dict.fromkeys(document["doubtful"])
     scheduler._whole = None if document["whole"] is None else Whole.of_dict(document["whole"])
     state.claim_anew()

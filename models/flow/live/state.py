@@ -48,7 +48,8 @@ class LiveState(PricedState):
         self.network.remove_machine(name)
 
     def note_machines(self) -> None:
-        """Shares depend on the machines, which have changed."""
+        """Shares, and gangs that find no room, depend on the machines, which have changed."""
+        self.beyond.changed_slots()
         if self.claims is not None:
             self.claims.changed_machines()
 

@@ -123,11 +123,29 @@ def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
     assert s.audit().certificate.claim == "optimal"
 
 
+def test_a_gang_without_room_costs_no_solve(monkeypatch):
+    s = live(machine("m0"), machine("m1"))
+    s.submit(job("g", 3), Gang(name="g", jobs=("g",), within="rack"))
+    s.submit(job("a", 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "solve_whole", None)  # would fail when called
+        assert s.step(1.0).running == 3
+    why = s.explain("g-1")
+    assert why.rule == "gang"
+    assert "needs 3 places at once within one rack; the machines have 2 on rack:r1, the most there is" in why.reason
+    s.cancel(job="a")
+    s.set_slots("m1", 3)
+    assert s.step(2.0).running == 3
+    s.set_slots("m1", 2)
+    monkeypatch.setattr(stepping, "solve_whole", None)
+    assert len(s.step(3.0).stopped) == 3
+
+
 def test_while_only_time_passes_a_whole_solve_holds(monkeypatch):
-    s = live(machine("m0"))
-    s.submit(job("g", 3), Gang(name="g", jobs=("g",)))
+    s = live(machine("m0", slots=3))
     s.submit(job("a", 1))
-    assert s.step(1.0).whole and s.machine_of("a-0") == "m0"
+    s.submit(job("g", 3, priority=1), Gang(name="g", jobs=("g",)))
+    assert s.step(1.0).whole and s.placements() == {"a-0": "m0"}
     with monkeypatch.context() as patch:
         patch.setattr(stepping, "solve_whole", None)
         later = s.step(500.0)
@@ -138,7 +156,7 @@ def test_while_only_time_passes_a_whole_solve_holds(monkeypatch):
 
 def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
     s = live(machine("m0"), machine("m1"))
-    s.submit(job("g", 5), Gang(name="g", jobs=("g",)))
+    s.submit(job("g", 4, priority=1), Gang(name="g", jobs=("g",)))
     s.submit(job("a", 3))
 
     def out_of_time(*_, **__):
@@ -167,7 +185,7 @@ def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task()
     assert not s.step(1.0).placed
     why = s.explain("big-3")
     assert why.rule == "gang" and why.reason == s.waiting()["big-3"] and not why.priced
-    assert "needs 5 places at once within one rack; the machines that it may take have 4 on rack:r0" in why.reason
+    assert "needs 5 places at once within one rack; the machines have 4 on rack:r0" in why.reason
     s.add_machine(machine("m4", slots=1))
     with pytest.raises(EventError, match="events have come since the last step"):
         s.audit()
