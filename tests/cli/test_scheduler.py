@@ -282,3 +282,66 @@ def test_pieces_run_in_processes_of_their_own_and_tell_what_fails(tmp_path):
         pytest.raises(EngineError, match=r"stopped while solving it: limit 0\.2"),
     ):
         list(side_by_side(time.sleep, [60.0]))
+
+
+def parcels(*keys: str, tried: tuple[str, ...] = ()) -> tuple[shipping.Parcel, ...]:
+    return tuple(
+        shipping.Parcel({"instance": key, "engine": "network"}, {"in/a": b"12"}, {}, run="r", key=key, tried=tried)
+        for key in keys
+    )
+
+
+def test_few_or_long_tasks_are_sent_one_by_one():
+    some = spread._Run(None, [{"instance": str(k)} for k in range(200)], lambda _: ())
+    assert some._together(2) == 1  # nobody knows yet how long they take
+    some.each_s = 0.001
+    assert some._together(2) == 16
+    some.each_s = 0.03
+    assert some._together(2) == 3
+    some.each_s = 2.0
+    assert some._together(2) == 1
+    few = spread._Run(None, [{"instance": str(k)} for k in range(12)], lambda _: ())
+    few.each_s = 0.001
+    assert few._together(2) == 3  # all threads have something to do
+    assert spread._Run(None, [{"instance": "a", "divided": True}] * 99, lambda _: ())._together(2) == 1
+
+
+def test_tasks_sent_together_go_alone_once_their_worker_died(monkeypatch):
+    class Client:
+        def __init__(self) -> None:
+            self.sent: list[Any] = []
+
+        def get_metadata(self, keys: list[str], default: Any) -> Any:
+            return {"0 and 1 more": ("tcp://x",), "0": ("tcp://y", "tcp://z")}.get(keys[-1], default)
+
+        def map(self, function: Any, bundles: Any, **_: Any) -> list[Any]:
+            self.sent += bundles
+            return [distributed.Future.__new__(distributed.Future) for _ in bundles]
+
+    monkeypatch.setattr(distributed.Future, "add_done_callback", lambda *_: None)
+    monkeypatch.setattr(distributed.Future, "__hash__", object.__hash__)
+    monkeypatch.setattr(distributed.Future, "__eq__", object.__eq__)
+    monkeypatch.setattr(distributed.Future, "__del__", lambda _: None)
+    client = Client()
+    some = spread._Run(client, [], lambda _: ())
+    assert list(some._killed(parcels("0", "1"), 0)) == []
+    assert [(one.key, one.tried) for (one,) in client.sent] == [("0", ("tcp://x",)), ("1", ("tcp://x",))]
+    (given_up,) = some._killed(client.sent[0], 1)  # the first has now had three workers
+    assert given_up.record["status"] == "error"
+    assert "(tcp://x, tcp://y, tcp://z)" in given_up.record["message"]
+    assert list(some._killed(client.sent[1], 1)) == [] and len(client.sent) == 3
+
+
+def test_a_worker_refuses_what_has_cost_enough_workers(monkeypatch):
+    class Worker:
+        address = "tcp://here"
+
+    monkeypatch.setattr(distributed, "get_worker", Worker)
+    monkeypatch.setattr(shipping, "_perform", lambda parcel, _: parcel.key)
+    monkeypatch.setattr(shipping, "_begun", lambda *_: ("tcp://x",))
+    assert shipping.perform_all(parcels("0", "1")) is None
+    assert shipping.perform_all(parcels("0", tried=("tcp://y",))) == ["0"]
+    (refused,) = shipping.perform_all(parcels("0", tried=("tcp://y", "tcp://z"))) or ()
+    assert "tcp://here: the workers that had it died (tcp://y, tcp://z, tcp://x)" in refused.record["message"]
+    monkeypatch.setattr(shipping, "_begun", lambda *_: ())
+    assert shipping.perform_all(parcels("0", "1")) == ["0", "1"]
