@@ -52,10 +52,15 @@ class Round:
 
 
 class GrowingProgram:
-    """A minimisation; columns and rows are numbered in the order in which they are added."""
+    """A minimisation; columns and rows are numbered in the order in which they are added.
 
-    def __init__(self, *, seed: int = 0, threads: int | None = 1) -> None:
+    With ``primal`` by the primal simplex method: where only columns are added, the last answer is still one.
+    """
+
+    def __init__(self, *, seed: int = 0, threads: int | None = 1, primal: bool = False) -> None:
         self._highs = quiet(random_seed=seed, **({} if threads is None else {"threads": threads}))
+        if primal:
+            self._highs.setOptionValue("simplex_strategy", 4)
         self._mip = False
 
     @property

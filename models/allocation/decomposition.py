@@ -190,7 +190,7 @@ class _Master:
     """The largest part that is a mixture of the configurations so far, kept hot."""
 
     def __init__(self, share: Floats) -> None:
-        self._program = GrowingProgram()
+        self._program = GrowingProgram(primal=True)
         self._kept = [self._program.add_row(0.0, 0.0) for _ in share]
         self._whole = self._program.add_row(1.0, 1.0)
         self._part = self._program.add_column(-1.0, 1.0, rows=self._kept, values=(-share).tolist())
