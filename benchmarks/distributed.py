@@ -90,14 +90,14 @@ def _batch(files: Sequence[Path], *, jobs: int = 1, cluster: Cluster | None = No
 
 
 def _busy() -> float:
-    """Processor seconds of this process and all below it."""
+    """Processor seconds of this process and all below it, those that have ended included."""
     psutil: Any = importlib.import_module("psutil")
     found = 0.0
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
-            found += times.user + times.system
+            found += times.user + times.system + times.children_user + times.children_system
     return found
 
 
