@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from flowlex.telemetry.runner import (
+    _SUPERVISOR,
     BAD_OUTPUT,
     NOT_ALLOWED,
     TIMED_OUT,
@@ -199,10 +203,24 @@ def test_what_leaves_the_group_ends_with_the_run(folder: Path, leave: str) -> No
     assert sleepers(marker) == []
 
 
-def test_a_killed_agent_leaves_no_command_behind(folder: Path, tmp_path: Path) -> None:
-    import subprocess
-    import sys
+def test_the_supervisor_by_itself(folder: Path) -> None:
+    """Without the flags that shut coverage out of it: it tells how the command ended, then ends what that left."""
+    marker = f"6{time.time_ns() % 10**9:09d}"
+    put(folder, "program", f"setsid -f sleep {marker}; exit 3")
+    for name, said in (("program", b"code 3\n"), ("nothing", b"no No such file or directory\n")):
+        leash, other = socket.socketpair()
+        with leash:
+            with other:
+                command = [sys.executable, str(_SUPERVISOR), str(other.fileno()), str(folder / name)]
+                supervisor = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+            leash.settimeout(60)
+            assert leash.recv(100) == said
+            assert len(sleepers(marker)) == (name == "program")
+        assert supervisor.wait(60) == 0
+        assert sleepers(marker) == []
 
+
+def test_a_killed_agent_leaves_no_command_behind(folder: Path, tmp_path: Path) -> None:
     marker = f"6{time.time_ns() % 10**9:09d}"
     put(folder, "program", f"setsid -f sleep {marker}; sleep {marker}")
     code = (
