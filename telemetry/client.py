@@ -170,6 +170,8 @@ class TelemetryClient:
             response = self._http.request(method, path, **more)
         except (httpx.TransportError, ssl.SSLError) as error:
             reason = str(error) or type(error).__name__
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                reason += "; --ca-file (or $FLOWLEX_TELEMETRY_CA) names the certificates that vouch for it"
             raise Unreachable(f"{self.url} does not answer: {reason}") from error
         if response.status_code >= 500 or response.status_code == 429:
             raise Unreachable(f"{self.url} answered {response.status_code}", _retry_after(response))

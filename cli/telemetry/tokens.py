@@ -55,7 +55,8 @@ def token_list(database: Database = DEFAULT_DATABASE) -> None:
     with explained(), contextlib.closing(Store(database, create=False)) as store:
         for row in store.tokens():
             node = row.node or ("any node" if row.role == "agent" else "-")
-            left = "never ends" if row.expires is None else f"{(row.expires - time.time()) / 86_400:.1f} days left"
+            days = None if row.expires is None else (row.expires - time.time()) / 86_400
+            left = "never ends" if days is None else f"{days:.1f} days left" if days > 0 else "has ended"
             typer.echo(f"{row.digest[:12]}  {row.role:<6}  {node}  {left}  {row.label}")
 
 

@@ -69,7 +69,9 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
     assert "only an agent's token is bound" in run("token", "create", "--role", "reader", "--node", "w", code=1)
     assert "an agent's token needs its node" in run("token", "create", "--role", "agent", code=1)
     run("token", "create", "--role", "agent", "--any-node", "--days", "7")
-    assert "any node  7.0 days left" in run("token", "list")
+    run("token", "create", "--role", "reader", "--days", "0")
+    listed = run("token", "list")
+    assert "any node  7.0 days left" in listed and "reader  -  has ended" in listed
 
 
 @pytest.mark.parametrize(
