@@ -98,20 +98,22 @@ class _Moves:
         """In a unit of which the prices are multiples as well."""
         usual, links = rational(instance.seconds_per_item), [rational(link.seconds_per_item) for link in instance.links]
         per_s = math.lcm(*(x.denominator for x in (usual, *links, *prices)))
-        cost = np.full((len(place), len(place)), int(usual * per_s), dtype=object)
-        for link, seconds in zip(instance.links, links, strict=True):
-            cost[place[link.source], place[link.target]] = int(seconds * per_s)
+        each = wide(whole([int(usual * per_s), *(int(seconds * per_s) for seconds in links)]))
+        cost = np.full((len(place), len(place)), each[0], dtype=each.dtype)
+        cost[[place[x.source] for x in instance.links], [place[x.target] for x in instance.links]] = each[1:]
         np.fill_diagonal(cost, 0)
         view = instance.arrays
         holds = view.holds if level == "item" else np.arange(len(place)) == view.home[:, None]
-        return cls(wide(whole(cost.ravel().tolist())).reshape(cost.shape), per_s, holds)
+        return cls(cost, per_s, holds)
 
     def needed(self, share: dict[tuple[int, int], int]) -> Counter[tuple[int, int]]:
         """Moves that shares need: what is processed where it does not lie comes from the first cheapest holder."""
         needed = Counter[tuple[int, int]]()
+        block, holder = np.nonzero(self.holds)
+        first = np.searchsorted(block, np.arange(len(self.holds) + 1))
         for (b, n), items in share.items():
             if not self.holds[b, n]:
-                holders = np.flatnonzero(self.holds[b])
+                holders = holder[first[b] : first[b + 1]]
                 needed[int(holders[self.cost[holders, n].argmin()]), n] += items
         return needed
 
