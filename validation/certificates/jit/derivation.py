@@ -213,7 +213,7 @@ class Board:
         pi = [r.paint(proof.port, self.port_clock, self.edge, self.span) for r in self.sides]
         for rows, price in zip((*self.loads, *self.sides), (*rho, *pi), strict=True):
             reduced = reduced + price[rows.column]
-        self._check_size(proof, rho, pi)
+        self._check_size(proof, rho, pi, reduced)
         bound = _dot(lam, self.amount) + _dot(reduced, np.where(reduced > 0, self.least, self.most))
         tail = proof.nu * self.tail_late - lam
         if self.tail:
@@ -230,17 +230,16 @@ class Board:
         self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
         return int(bound)
 
-    def _check_size(self, proof: LevelProof, rho: list[Integers], pi: list[Integers]) -> None:
+    def _check_size(self, proof: LevelProof, rho: list[Integers], pi: list[Integers], reduced: Integers) -> None:
         """Refuse prices with which sums would leave 64 bits."""
         goals = proof.scale + sum(proof.mu.values())
-        steep = sum(_largest(price) for price in (proof.lam, *rho, *pi)) + proof.nu * (1 + _largest(self.late))
-        steep += proof.nu * _largest(self.tail_late)
-        held = sum(_largest(prices.price) * len(prices.price) for prices in (proof.load, proof.port))
-        size = steep * float(self.most.sum(dtype=float) + 2 * self.amount.sum(dtype=float))
-        for price, room in zip((*pi, *rho), (*self.room, *self.high), strict=True):
-            size += float(np.abs(price).astype(float) @ room.astype(float))
-        size += goals * sum(width.sum(dtype=float) for width in self.width)
-        if max(size, float(held), float(goals)) >= _SAFE:
+        steep = sum(_largest(price) for price in (proof.lam, *rho, *pi))
+        steep += proof.nu * (_largest(self.late) + _largest(self.tail_late))
+        held = max(_largest(prices.price) * len(prices.price) for prices in (proof.load, proof.port))
+        size = goals * sum(width.sum(dtype=float) for width in self.width) + steep * float(self.amount.sum())
+        for price, room in zip((reduced, *pi, *rho), (self.most, *self.room, *self.high), strict=True):
+            size += float(np.abs(price.astype(float)) @ room.astype(float))
+        if max(size, steep, held, float(goals)) >= _SAFE:
             raise ValueError(f"prices of level {proof.level} are too large to be summed exactly in 64 bits")
 
     def _settle(
