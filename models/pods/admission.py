@@ -16,11 +16,12 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.models.pods.bounds.most import most_by_patterns
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import place_by, tied
+from flowlex.models.pods.search.placing import Placing, place_by, tied
 from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order
 from flowlex.models.pods.search.state import SearchState
 
@@ -123,12 +124,27 @@ class Admitting:
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
         if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
-            return self._exactly(best, most)
+            return self._proven(self._exactly(best, most))
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "
             message += "nodes to try all ways; let some of them move (move_cost), or split the instance"
             return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
         return self._told(best, most)
+
+    def _proven(self, found: Admission) -> Admission:
+        """Prices of pods for the levels whose most only an integer program knows, where patterns of nodes prove it."""
+        if found.cluster is None:
+            return found
+        prices = dict(found.prices)
+        for k, most in enumerate(found.most):
+            known = prices[k].most if k in prices else self.wanted[k]
+            if most < known and not self.late:
+                shown = most_by_patterns(
+                    self.bounds.instance, self.builder, k, found.admitted[:k], found.cluster.node, most
+                )
+                if shown is not None and shown.most < known:
+                    prices[k] = shown
+        return replace(found, prices=prices)
 
     def _told(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
         return Admission(
@@ -144,10 +160,12 @@ class Admitting:
             for policy in sorted(tried, key=lambda name: tried[name])[-2:] or POLICIES:
                 if self.count(best) == self.wanted or self.late:
                     return best
-                trial = place_by(POLICIES[policy], start, order, seed=self.options.seed)
-                tried.setdefault(policy, self.count(trial))
-                if self.count(trial) > self.count(best):
-                    best = trial
+                trial = Placing(start, POLICIES[policy], self.options.seed)
+                trial.place(order)
+                found = self.levels.total(trial.state.node >= 0)
+                tried.setdefault(policy, found)
+                if found > self.count(best):
+                    best = trial.cluster()
         return best
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:

@@ -35,7 +35,7 @@ class Effort:
     polish: int = 200_000
     per_pod: int = 3_000
     least: int = 20_000
-    most: int = 10_000_000
+    most: int = 2_000_000
     bounding: int = 120
     longest: int = 200_000_000
     intervals: int = 300

@@ -43,6 +43,7 @@ from flowlex.models.pods.problem.running import check_running
 from flowlex.models.pods.problem.worth import Worth
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.run import PlacementRun, so_far
+from flowlex.models.pods.search.annealing import anneal_cluster
 from flowlex.models.pods.search.placing import place_by
 from flowlex.models.pods.search.policies import POLICIES, in_order
 from flowlex.models.pods.solution import PlacementSolution, share_of
@@ -232,12 +233,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             assert first.failed is not None
             return PlacementRun(first.failed)
 
+        first = self._topped_up(first, options, until)
         while True:
             found = self._evened(first, engine, options, until)
             cluster = self._with_more(found.cluster)
             if cluster is None:
                 break
-            # Evening out made room for pods that waited; what bounded the levels still holds with more above them.
             first = replace(first, cluster=cluster, admitted=self.levels.total(cluster.node >= 0))
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted
@@ -246,6 +247,17 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
         return PlacementRun(found.outcome, first, found.proof, found.cluster)
+
+    def _topped_up(self, first: Admission, options: SolveOptions, until: float | None) -> Admission:
+        """With the pods that waited and for which annealing makes room, before bounds of the balance are sought."""
+        assert first.cluster is not None
+        more: Cluster | None = first.cluster
+        steps = self.effort.steps(len(first.cluster.node), options.max_steps)
+        while more is not None and not first.proven and not (until and time.perf_counter() >= until):
+            first = replace(first, cluster=more, admitted=self.levels.total(more.node >= 0))
+            even = anneal_cluster(more, MEASURES["deviation"], seed=options.seed, steps=steps, until=until)
+            more = self._with_more(even)
+        return first
 
     def _evened(
         self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None

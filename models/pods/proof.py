@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.balance import BalanceProof
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
@@ -26,22 +27,25 @@ def proof_document(
     for node, k in zip(instance.nodes, relaxation.classes.of.tolist(), strict=True):
         names[k].append(node.name)
     proof: dict[str, Any] = {}
+    one = {kind_of(pod): p for p, pod in reversed(list(enumerate(instance.pods)))}  # one pod of each kind
+
+    def priced(price: Floats, of: Integers) -> dict[str, float]:
+        return {instance.pods[p].name: float(price[of[p]]) for p in sorted(one.values()) if of[p] >= 0}
+
     if admission:
         proof["admission"] = {
-            str(levels.keys[k]): prices.document(names)
+            str(levels.keys[k]): prices.document(names if prices.pods is None else ())
             | {"kept": {str(key): price for key, price in zip(levels.keys, prices.kept, strict=False)}}
+            | ({} if prices.pods is None else {"pods": priced(*prices.pods)})
             for k, prices in admission.items()
         }
     pieces: list[dict[str, Any]] = [
         {"low": low, "high": high, "mean": prices.mean} | prices.document(names)
         for low, high, prices in balance.straight
     ]
-    if balance.patterns:
-        one = {kind_of(pod): p for p, pod in reversed(list(enumerate(instance.pods)))}  # one pod of each kind
-        priced = [(instance.pods[p].name, int(balance.of[p])) for p in sorted(one.values()) if balance.of[p] >= 0]
-        pieces += [
-            {"low": piece.low, "high": piece.high, "mean": piece.mean, "move": piece.move}
-            | {"pods": {name: float(piece.pod[g]) for name, g in priced}}
-            for piece in balance.patterns
-        ]
+    pieces += [
+        {"low": piece.low, "high": piece.high, "mean": piece.mean, "move": piece.move}
+        | {"pods": priced(piece.pod, balance.of)}
+        for piece in balance.patterns
+    ]
     return proof | ({"balance": pieces} if pieces else {})

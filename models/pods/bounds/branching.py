@@ -35,6 +35,8 @@ PROVEN = 1e-6
 _FIRST = 0.15
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
+#: Patterns that known answers give at first, and up to which they are put together in whole numbers.
+_KNOWN, _WHOLE = 1_000, 2_500
 #: Intervals of which not all answers could be tried, before it is given up.
 _FAILURES = 25
 
@@ -76,7 +78,7 @@ class GapSearch:
     Parameters
     ----------
     clusters
-        Known answers, the best first; all of them are a source of patterns.
+        Known answers, the best first; a source of patterns.
     bound
         A bound that is known already.
     means
@@ -129,7 +131,8 @@ class GapSearch:
             seed=seed,
         )
         for cluster in clusters:
-            self.columns.learn(cluster.node)
+            if len(self.columns.pool) < _KNOWN:
+                self.columns.learn(cluster.node)
         self.tried: int = 0
         self.failed: int = 0
         self.proof: tuple[PodPrices, ...] = ()
@@ -257,7 +260,7 @@ class GapSearch:
 
     def _answer(self, mean: float, cap: float) -> bool:
         """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
-        if len(self.columns.pool) == self.tried and self.measure.centred:
+        if (len(self.columns.pool) == self.tried and self.measure.centred) or len(self.columns.pool) > _WHOLE:
             return False
         self.tried = len(self.columns.pool)
         chosen = self.columns.whole(mean, cap, 1e-4)

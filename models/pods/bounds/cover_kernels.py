@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.compiled import njit
-from flowlex.models.pods.bounds.pattern_kernels import DEVIATION, EPSILON, node_cost, pack, potential
+from flowlex.models.pods.bounds.pattern_kernels import DEVIATION, fit_into, node_cost, pack, potential
 
 __all__ = ["cover", "patterns_within"]
 
@@ -46,12 +46,7 @@ def patterns_within(shape, price, room, held, held_many, order, cards, size, law
             if here[5] + potential(mode, low, high, slope, here[4], ratio, most) < floor:
                 depth, descend = depth - 1, False
                 continue
-            fit = shape[depth, 5]
-            for r in range(3):
-                used = shape[depth, r] * (shape[depth, 3] if r == 2 else 1.0)
-                if used > 0.0:
-                    fit = min(fit, np.floor((here[r] + EPSILON) / used))
-            counts[depth] = max(0, int(fit))
+            counts[depth] = fit_into(shape[depth], here)
         else:
             counts[depth] -= 1
             if counts[depth] < 0:

@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.compiled import njit
 
-__all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns", "node_cost", "pack", "potential"]
+__all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns", "fit_into", "node_cost", "pack", "potential"]
 
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
@@ -125,6 +125,17 @@ def pack(need, many, counts, held, held_many, order, cards, size):
 
 
 @njit(cache=True)
+def fit_into(shape, left):
+    """How many pods of a shape ((6,), of which the last is the most) fit into cores, memory and GPU memory ``left``."""
+    many = shape[5]
+    for r in range(3):
+        used = shape[r] * (shape[3] if r == 2 else 1.0)
+        if used > 0.0:
+            many = min(many, np.floor((left[r] + EPSILON) / used))
+    return max(0, int(many))
+
+
+@njit(cache=True)
 def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
     """Find the pattern of most profit less cost.
 
@@ -199,14 +210,9 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
             if above <= relaxed + tolerance:
                 depth, descend = depth - 1, False
                 continue
-            fit = shape[h, 5]
-            for r in range(3):
-                used = shape[h, r] * (shape[h, 3] if r == 2 else 1.0)
-                if used > 0.0:
-                    fit = min(fit, np.floor((here[r] + EPSILON) / used))
+            counts[h] = fit_into(shape[h], here)
             if cards and shape[h, 2] > size / 2 + EPSILON:
-                fit = min(fit, np.floor((here[3] + EPSILON) / shape[h, 3]))
-            counts[h] = max(0, int(fit))
+                counts[h] = min(counts[h], max(0, int(np.floor((here[3] + EPSILON) / shape[h, 3]))))
         else:
             counts[h] -= 1
             if counts[h] < 0:

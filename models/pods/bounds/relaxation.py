@@ -66,6 +66,8 @@ class Prices:
         (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only.
     rules
         Price of all that a quota or a spread allows, by its name; of the worth of a level only.
+    pods
+        Instead of prices of resources: (G,) what a pod of each group pays, and (P,) the groups.
     """
 
     bound: float
@@ -77,6 +79,7 @@ class Prices:
     slope: Floats | None = field(default=None, repr=False)
     mean: float = 0.0
     rules: dict[str, float] = field(default_factory=dict)
+    pods: tuple[Floats, Integers] | None = field(default=None, repr=False)
 
     @property
     def most(self) -> int:
@@ -116,7 +119,9 @@ class Relaxation:
     ) -> None:
         self.move_budget: float
         self.cards: bool
-        self.view, self.groups, self.cards, self.move_budget = instance.arrays, groups, cards, move_budget
+        self.instance: PodInstance
+        self.instance, self.view, self.groups = instance, instance.arrays, groups
+        self.cards, self.move_budget = cards, move_budget
         self.worth: Integers
         self.level: Integers
         self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]

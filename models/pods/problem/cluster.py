@@ -118,7 +118,22 @@ class Cluster:
     @classmethod
     def of(cls, view: PodArrays, node: Integers, on: dict[int, Integers], *, cards: bool = True) -> Cluster:
         """The placement of pods on nodes ((P,), -1: waits) and cards, whether or not it fits."""
-        cluster = cls(view, cards=cards)
-        for pod in np.flatnonzero(node >= 0).tolist():
-            cluster.add(pod, int(node[pod]), on.get(pod) if cards else np.zeros(1, np.int64))
+        cluster, exact, placed = cls(view, cards=cards), view.exact, node >= 0
+        known = np.zeros(len(node), bool)
+        known[list(on)] = True
+        if not cards:
+            known, on = placed, dict.fromkeys(np.flatnonzero(placed).tolist(), np.zeros(1, np.int64))
+        pods = np.flatnonzero(placed & (known | (view.gpu_cards == 0)))
+        np.subtract.at(cluster.free, node[pods], np.stack([exact.cpu[pods], exact.memory[pods]], axis=1))
+        cluster.node[pods] = node[pods]
+        pods = pods[view.gpu_cards[pods] > 0]
+        cluster.used_cards = {pod: on[pod] for pod in pods.tolist()}
+        if len(pods):
+            many = view.gpu_cards[pods] if not cards else np.ones_like(pods)
+            each = np.repeat(np.arange(len(pods)), [len(chosen) for chosen in cluster.used_cards.values()])
+            at = (node[pods][each], np.concatenate(list(cluster.used_cards.values())))
+            np.subtract.at(cluster.card_free, at, (exact.gpu[pods, node[pods]] * many)[each])
+            np.subtract.at(cluster.compute_free, at, (exact.compute[pods] * many)[each])
+        for pod in np.flatnonzero(placed & (cluster.node < 0)).tolist():
+            cluster.add(pod, int(node[pod]))
         return cluster

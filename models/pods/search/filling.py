@@ -156,6 +156,15 @@ def _draw_nodes(rng, s, chosen):
 
 
 @njit(cache=True)
+def _widest(s, node):
+    """The most that is free on a card."""
+    most = 0
+    for card in range(s.card_free.shape[1]):
+        most = max(most, s.card_free[node, card])
+    return most
+
+
+@njit(cache=True)
 def _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, least):
     """Fill k nodes from what waits; return the worth placed by level, cut off once that is less than ``least``."""
     placed = np.zeros(len(least), np.int64)
@@ -166,6 +175,9 @@ def _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, least)
     for a in range(len(active)):
         key[a] = level[active[a]] * 1e9 + sign * size[active[a]] * np.exp(noise * rng.normal())
     best_fit, now, better = rng.random() < 0.5, 0, False
+    widest = np.empty(k, np.int64)
+    for j in range(k):
+        widest[j] = _widest(s, chosen[j])
     for a in np.argsort(key):
         g = active[a]
         while now < level[g]:
@@ -176,23 +188,28 @@ def _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, least)
         spot = -1
         while waiting[g]:
             pod = first[g]
-            if spot < 0 or not fits(s, pod, spot):
+            if spot < 0 or not fits(s, pod, chosen[spot]):
                 spot, least_left = -1, np.inf
                 for j in range(k):
                     n = chosen[j]
+                    if s.free[n, 0] < s.cpu[pod] or s.free[n, 1] < s.memory[pod]:  # most fail here: no call
+                        continue
+                    if s.many[pod] and widest[j] < s.gpu[s.row[pod], s.column[n]]:
+                        continue
                     if fits(s, pod, n):
                         if not best_fit:
-                            spot = n
+                            spot = j
                             break
                         left = (s.free[n, 0] - s.cpu[pod]) / (s.free[n, 0] + 1.0)
                         if s.many[pod]:
                             left += (s.free[n, 1] - s.memory[pod]) / (s.free[n, 1] + 1.0)
                         if left < least_left:
-                            spot, least_left = n, left
+                            spot, least_left = j, left
             if spot < 0:
                 break
             following = s.after[pod]
-            place(s, pod, spot)
+            place(s, pod, chosen[spot])
+            widest[spot] = _widest(s, chosen[spot])
             first[g] = following
             waiting[g] -= 1
             placed[level[g]] += worth[g]
@@ -224,7 +241,7 @@ def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, en
     enough
         (L,) waiting worth of each level with which to be content.
     """
-    levels, most = len(enough), 5
+    levels, most = len(enough), 3
     chosen = np.zeros(most, np.int64)
     waits = np.zeros(levels, np.int64)
     for g in range(len(level)):

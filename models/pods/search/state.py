@@ -124,7 +124,8 @@ class SearchState(NamedTuple):
 
     def cluster(self, start: Cluster) -> Cluster:
         """The placement as a cluster like the one it came from."""
-        bits = np.arange(64, dtype=np.uint64)
+        bits = np.arange(self.card_free.shape[1], dtype=np.uint64)
         placed = np.flatnonzero((self.node >= 0) & (self.many > 0))
-        chosen = {int(p): np.flatnonzero((self.used[p] >> bits) & np.uint64(1)) for p in placed}
-        return Cluster.of(start.view, self.node, chosen, cards=start.cards)
+        of, card = np.nonzero((self.used[placed, None] >> bits) & np.uint64(1))
+        chosen = np.split(card, np.searchsorted(of, np.arange(1, len(placed)))) if len(placed) else []
+        return Cluster.of(start.view, self.node, dict(zip(placed.tolist(), chosen, strict=True)), cards=start.cards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from flowlex.models.pods.baselines import POLICIES, place
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.validation.certificates.contract import verify
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"
 
@@ -187,3 +189,28 @@ def test_equal_seeds_are_equal_answers() -> None:
     one, same = admit(instance), admit(instance)
     assert (one.cluster.node == same.cluster.node).all()
     assert np.array_equal(one.cluster.card_free, same.cluster.card_free)
+
+
+def halves(lost: int) -> PodInstance:
+    """Nodes that hold one pod of two thirds each, which prices of resources do not see, and pods that fit nowhere."""
+    nodes = tuple(PodNode(name=f"n{k}", cpu_cores=9.5, memory_gb=10) for k in range(20))
+    large = tuple(Pod(name=f"p{k}", cpu_cores=6, memory_gb=1, priority=1) for k in range(30))
+    small = tuple(Pod(name=f"q{k}", cpu_cores=3, memory_gb=1) for k in range(30))
+    none = tuple(Pod(name=f"x{k}", cpu_cores=10, memory_gb=1, priority=1) for k in range(lost))
+    return PodInstance(name="halves", nodes=nodes, pods=(*large, *small, *none))
+
+
+def test_whole_nodes_prove_what_prices_of_resources_do_not() -> None:
+    answer = PodPlacement(halves(2)).solve("highs", gap=0.1)
+    assert answer.certificate is not None and answer.certificate.claim == "optimal"
+    assert answer.admitted == {1: (20, 32, 20), 0: (20, 30, 20)}  # one large and one small pod on every node
+    assert "pods" in answer.proof["admission"]["1"]
+
+
+def test_prices_of_pods_that_prove_too_little_are_refused() -> None:
+    answer = PodPlacement(halves(0)).solve("highs", gap=0.1)
+    document = json.loads(json.dumps(answer.to_dict()))
+    for prices in (document["proof"]["admission"]["1"]["pods"], document["proof"]["admission"]["0"]["pods"]):
+        prices.update({name: price + 0.3 for name, price in prices.items()})
+    told = verify(document, halves(0))
+    assert told.claim == "feasible" and any(check.how == "quoted" for check in told.checks)

@@ -35,7 +35,7 @@ from pydantic import Field
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.holdings import holdings
 from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
-from flowlex.validation.certificates.pods.sizes import TOLERANCE, machine_kind
+from flowlex.validation.certificates.pods.sizes import TOLERANCE
 
 __all__ = ["Piece", "least_balance"]
 
@@ -103,17 +103,6 @@ def _sum(parts: list[float]) -> float:
     return total - _ROUNDING * math.fsum(abs(part) for part in parts) if math.isfinite(total) else total
 
 
-def _able(people: Population) -> list[bool]:
-    """By group, whether its pods fit any node."""
-    kinds = {machine_kind(node): node for node in people.instance.nodes}
-    return [
-        any(people.fits(pod, node) for node in kinds.values())
-        if not people.pinned(pod)
-        else people.fits(pod, people.node[str(pod.node)])
-        for pod in people.pod
-    ]
-
-
 def _straight(people: Population, measure: str, piece: Piece, placed: Mapping[str, Fraction]) -> float:
     """What slopes and prices of resources prove over the interval of a piece."""
     if not piece.classes:
@@ -155,9 +144,9 @@ def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[s
     from flowlex.validation.certificates.pods.patterns import CAPPED, OUTSIDE, SQUARED
 
     law = {"deviation": SQUARED, "mean_absolute": OUTSIDE, "max_load": CAPPED}[measure]
-    price, move = _by_group(people, piece), max(0.0, piece.move)
+    price, move = people.by_group(piece.pods or {}), max(0.0, piece.move)
     fine = 5e-7 * max(near, 1e-4) if law == SQUARED else 2e-7
-    parts = [people.least_cost(price, placed, _able(people)), -move * people.budget]
+    parts = [people.least_cost(price, placed, people.able), -move * people.budget]
     for nodes in holdings(people):
         parts.append(-nodes.many * nodes.best(price, move, law, piece.low, piece.high, piece.mean, fine, _STEPS))
     parts.append(_mean_part(piece, len(people.instance.nodes)))
@@ -174,11 +163,11 @@ def _none_below(people: Population, measure: str, piece: Piece, placed: Mapping[
     size, law = len(people.instance.nodes), SQUARED if measure == "deviation" else OUTSIDE
     if size > _NODES:
         return False
-    price, move = _by_group(people, piece), max(0.0, piece.move)
+    price, move = people.by_group(piece.pods or {}), max(0.0, piece.move)
     kinds = sorted(holdings(people), key=lambda nodes: nodes.many)
     ends = (price, move, law, piece.low, piece.high, piece.mean)
     best = [nodes.best(*ends, 1e-9, _STEPS) for nodes in kinds]
-    fixed = [people.least_cost(price, placed, _able(people)), -move * people.budget, _mean_part(piece, size)]
+    fixed = [people.least_cost(price, placed, people.able), -move * people.budget, _mean_part(piece, size)]
     spare = total - _sum([*fixed, *(-nodes.many * each for nodes, each in zip(kinds, best, strict=True))])
     if not math.isfinite(spare):
         return False
@@ -197,8 +186,9 @@ def _none_below(people: Population, measure: str, piece: Piece, placed: Mapping[
     worth = [0.0 if each is None else float(each.worth / people.unit[each.key]) for each in people.level]
     held = [people.held(k) for k in range(len(people.groups))]
     whole = [placed.get(key, Fraction(0)) == _all_of(people, key) for key in keys]
-    must = [not stays and (level < 0 or whole[level]) for level, stays in zip(levels, held, strict=True)]
-    pods = [0 if stays else len(each) for stays, each in zip(held, people.groups, strict=True)]
+    out = [stays or not able for stays, able in zip(held, people.able, strict=True)]
+    must = [not away and (level < 0 or whole[level]) for level, away in zip(levels, out, strict=True)]
+    pods = [0 if away else len(each) for away, each in zip(out, people.groups, strict=True)]
     pattern = tuple(np.concatenate(parts) for parts in zip(*listed, strict=True))
     first = np.cumsum([0, *(len(found[1]) for found in listed)])
     of_node = np.repeat(np.arange(len(kinds)), [nodes.many for nodes in kinds])
@@ -208,18 +198,10 @@ def _none_below(people: Population, measure: str, piece: Piece, placed: Mapping[
 
 
 def _all_of(people: Population, key: str) -> Fraction:
-    """The worth of all pods of a level."""
-    pairs = zip(people.level, people.groups, strict=True)
-    return sum((each.worth * len(pods) for each, pods in pairs if each is not None and each.key == key), Fraction(0))
-
-
-def _by_group(people: Population, piece: Piece) -> list[float]:
-    """The prices of pods by group."""
-    group = {pod.name: k for k, pods in enumerate(people.groups) for pod in pods}
-    price = [0.0] * len(people.pod)
-    for name, value in (piece.pods or {}).items():
-        price[group[name]] = value
-    return price
+    """The worth of all pods of a level that fit some empty node."""
+    every = zip(people.level, people.groups, people.able, strict=True)
+    mine = [each.worth * len(pods) for each, pods, able in every if able and each is not None and each.key == key]
+    return sum(mine, Fraction(0))
 
 
 def _largest(people: Population, piece: Piece, placed: Mapping[str, Fraction]) -> float:

@@ -138,9 +138,9 @@ def _check_admission(
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
     kept: dict[str, Fraction] = {}
-    proven = not wrong
+    proven, lost = not wrong, people.lost()
     for i, k in enumerate(wanted):
-        most, least = told[k][2] if k in told else Fraction(0), wanted[k]
+        most, least = told[k][2] if k in told else Fraction(0), wanted[k] - lost.get(k, 0)
         name = f"most pods of priority {k}"
         if k in proof.admission:
             least = min(least, most_by_prices(people, k, kept, proof.admission[k]))

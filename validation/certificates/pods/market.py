@@ -83,6 +83,35 @@ class Population:
         whole, need = self.whole(node), self.need(pod, node)
         return bool(whole) and need <= whole and pod.gpu_cards <= node.cards
 
+    @cached_property
+    def able(self) -> list[bool]:
+        """By group, whether its pods fit any node."""
+        kinds = {machine_kind(node): node for node in self.instance.nodes}
+        return [
+            any(self.fits(pod, node) for node in kinds.values())
+            if not self.pinned(pod)
+            else self.fits(pod, self.node[str(pod.node)])
+            for pod in self.pod
+        ]
+
+    def lost(self) -> dict[str, Fraction]:
+        """By level, the worth of pods that fit no node even if it is empty, and of the gangs that they are of."""
+        alone = {pod.gang for pods, able in zip(self.groups, self.able, strict=True) if not able for pod in pods}
+        lost: dict[str, Fraction] = {}
+        for pods, able, level in zip(self.groups, self.able, self.level, strict=True):
+            many = sum(not able or (pod.gang is not None and pod.gang in alone) for pod in pods)
+            if level is not None and many:
+                lost[level.key] = lost.get(level.key, Fraction(0)) + level.worth * many
+        return lost
+
+    def by_group(self, priced: Mapping[str, float]) -> list[float]:
+        """Prices of pods by group; 0 for those left out."""
+        group = {pod.name: k for k, pods in enumerate(self.groups) for pod in pods}
+        price = [0.0] * len(self.pod)
+        for name, value in priced.items():
+            price[group[name]] = value
+        return price
+
     def whole(self, node: PodNode) -> Fraction:
         """GB of a card, or of all cards where they are not told apart."""
         return size_of(node.card_gb) * (1 if self.cards else node.cards)
