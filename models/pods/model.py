@@ -233,13 +233,15 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             assert first.failed is not None
             return PlacementRun(first.failed)
 
-        first = self._topped_up(first, options, until)
+        first, effort = self._topped_up(first, options, until), self.effort
         while True:
-            found = self._evened(first, engine, options, until)
+            found = self._evened(first, engine, options, until, effort)
             cluster = self._with_more(found.cluster)
             if cluster is None:
                 break
             first = replace(first, cluster=cluster, admitted=self.levels.total(cluster.node >= 0))
+            if not found.proof.patterns:  # they proved nothing, and the answer is as even as it gets
+                effort = replace(effort, kinds=0, most=self.effort.most // 4)
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted
             found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
@@ -260,7 +262,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return first
 
     def _evened(
-        self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None
+        self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None, effort: Effort
     ) -> BalanceOutcome:
         """Phase 2 of what phase 1 left."""
         assert first.cluster is not None
@@ -281,7 +283,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             options,
             aggregate=self.aggregate,
             absolute_gap=self.absolute_gap,
-            effort=self.effort,
+            effort=effort,
             until=until,
             better=better,
         )

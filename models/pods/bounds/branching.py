@@ -36,7 +36,7 @@ _FIRST = 0.15
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
 #: Patterns that known answers give at first, and up to which they are put together in whole numbers.
-_KNOWN, _WHOLE = 1_000, 2_500
+_KNOWN, _WHOLE = 1_000, 1_500
 #: Intervals of which not all answers could be tried, before it is given up.
 _FAILURES = 25
 
