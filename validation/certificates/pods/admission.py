@@ -59,7 +59,7 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
         many, least = len(people.groups[k]), least_of[k] + math.fsum(fees)
         if level is None:
             parts.append(-many * least)
-            sizes.append(many * least)
+            sizes.append(many * abs(least))
             continue
         all_of_it += level.worth * many * (level.key == key)
         price = 1.0 if level.key == key else max(0.0, proof.kept.get(level.key, 0.0)) if level.key in kept else 0.0
