@@ -278,7 +278,8 @@ class NetworkSession:
         for name, part in zip(kernels.Residual._fields, session._t, strict=True):
             if (kept := state.get(f"residual_{name}")) is not None:  # files of earlier versions lack the ends of lists
                 part[:] = kept
-        kernels.list_arcs(session._t, session._arcs)
+        if "residual_last_out" not in state:
+            kernels.list_arcs(session._t, session._arcs)
         session._supply = state["supply"].copy()
         session._free_nodes = state["free_nodes"].tolist()
         session._free_arcs = state["free_arcs"].tolist()
