@@ -57,6 +57,8 @@ Stage: TypeAlias = Literal["admission", "balance"]
 _EXACT = 2.0**40
 #: Columns beyond which the program over single nodes is of no use, but takes gigabytes.
 LARGEST = 1_000_000
+#: Pods beyond which room is made for those that wait before bounds of the balance are sought.
+_MANY = 1_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,7 +257,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         assert first.cluster is not None
         more: Cluster | None = first.cluster
         steps = self.effort.steps(len(first.cluster.node), options.max_steps)
-        while more is not None and not first.proven and not (until and time.perf_counter() >= until):
+        large = len(first.cluster.node) > _MANY  # else the bounds are quick as well
+        while large and more is not None and not first.proven and not (until and time.perf_counter() >= until):
             first = replace(first, cluster=more, admitted=self.levels.total(more.node >= 0))
             even = anneal_cluster(more, MEASURES["deviation"], seed=options.seed, steps=steps, until=until)
             more = self._with_more(even)
