@@ -97,14 +97,6 @@ class GrowingProgram:
         for column, cost in zip(columns, np.asarray(costs, np.float64).tolist(), strict=True):
             self._highs.changeColCost(column, cost)
 
-    def set_bounds(self, column: int, lower: float, upper: float) -> None:
-        """Change the bounds of a column."""
-        self._highs.changeColBounds(column, lower, upper)
-
-    def set_row(self, row: int, lower: float, upper: float) -> None:
-        """Change the sides of a row."""
-        self._highs.changeRowBounds(row, lower, upper)
-
     def solve(
         self,
         *,
