@@ -123,7 +123,7 @@ def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
     sender.close()
     try:
         if not receiver.poll(min(options.time_limit_s, _LONGEST_WAIT_S)):
-            message = f"stopped after {options.time_limit_s} s"
+            message = f"stopped after {options.time_limit_s:.6g} s"
             return Outcome(Status.TIME_LIMIT, "network", seconds=options.time_limit_s, message=message)
         answer = receiver.recv()
     except EOFError as error:
