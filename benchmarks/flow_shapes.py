@@ -1,13 +1,13 @@
-"""Steps of 100 events on clusters of every shape, and shocks, against OR-Tools from scratch in the same run.
+"""Steps of 100 and 1000 events on clusters of every shape, and shocks, against OR-Tools from scratch in the same run.
 
-Each step withdraws 50 random tasks and submits 50; timed from events in to the difference out, certificate apart. What
-is given: median, 99th percentile and worst of all steps (garbage collection included), and the median of OR-Tools from
-arrays to flows on the network as it stands; where stages are solved one after the other, the sum over their networks.
-The optima must be equal. A shock is one step after many changes at once. ``busy``: processes that wanted a core, per
-core, while it ran.
+Each step withdraws random tasks and submits as many; timed from events in to the difference out, certificate apart.
+What is given: median, 99th percentile and worst of all steps (garbage collection included), and the seconds of OR-Tools
+from arrays to flows on the network as it stands; where stages are solved one after the other, the sum over their
+networks. The optima must be equal. A shock is one step after many changes at once. ``busy``: processes that
+wanted a core, per core, while it ran.
 
 Every shape ends after its steps or `_MOST_S` seconds of them, whichever comes first (``steps`` says how many there
-were), so that all of it takes about six minutes on a quiet machine, and fifteen at most.
+were), so that all of it takes about eight minutes on a quiet machine, and fifteen at most.
 Where OR-Tools refuses the costs (BAD_COST_RANGE) it gets equivalent smaller ones (see `ortools`), as ``its costs`` then
 says; ``nan`` stands where it refuses these too.
 """
@@ -53,9 +53,13 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
         ("phases", spare, {"method": "phases", "lexicographic": True}, 20 * steps),
         ("lexicographic", spare, {"lexicographic": True}, 20 * steps),
     ]
-    rows = [_shape(*shape) for shape in shapes]
     title = f"{machines:,} machines".replace(",", " ")
-    return [(f"{title}, steps of 100 events", rows), (f"{title}, shocks", _shocks(spare))]
+    many = 10 if quick else 1000
+    return [
+        (f"{title}, steps of 100 events", [_shape(*shape) for shape in shapes]),
+        (f"{title}, steps of {many} events", [_shape(*shape, events=many, most_s=_MOST_S / 5) for shape in shapes]),
+        (f"{title}, shocks", _shocks(spare)),
+    ]
 
 
 def _busy() -> float:
@@ -80,13 +84,21 @@ def _peer(life: Life) -> tuple[float, int, str]:
     return float("nan"), len(stages), "refused"
 
 
-def _shape(name: str, sizes: dict[str, int], options: dict[str, Any], steps: int) -> Row:
+def _shape(
+    name: str,
+    sizes: dict[str, int],
+    options: dict[str, Any],
+    steps: int,
+    *,
+    events: int = 100,
+    most_s: float = _MOST_S,
+) -> Row:
     life = Life.of(flow_scale(seed=1, **sizes), **options)
     life.scheduler.step()
     life.step(10)
-    seconds, ends = [], time.monotonic() + _MOST_S
+    seconds, ends = [], time.monotonic() + most_s
     while len(seconds) < steps and time.monotonic() < ends:
-        seconds.append(life.step(100))
+        seconds.append(life.step(events))
     peer, stages, costs = _peer(life)
     ms = 1e3 * np.array([s["total"] - s["check"] for s in seconds])
     return {
