@@ -20,9 +20,10 @@ import pytest
 
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.models.base import Model
+from flowlex.models.registry import model_for
 from flowlex.validation.certificates import CertificateError
 
-__all__ = ["NETWORKS", "THOROUGH", "Tally", "array", "faults_of", "field", "run_faults", "seed"]
+__all__ = ["NETWORKS", "THOROUGH", "Tally", "array", "faults_of", "field", "refuse_all", "run_faults", "seed"]
 
 Change = Callable[..., Any]
 #: Every fault until it shows; every fault on every model.
@@ -189,3 +190,15 @@ def run_faults(
         if tally.counts["refused"] + tally.counts["stopped"] == before:
             tally.idle.append(name)
     return tally
+
+
+def refuse_all(family: str, given: tuple[Any, Any, Any], engine: str = "network", *, thorough: bool) -> None:
+    """Run the faults of a family on its cases; fails where a wrong answer got through, or faults are few."""
+    groups, cases, value = given
+    faults = faults_of(groups)
+    models = [lambda i=instance, o=options: model_for(i, **o) for instance, options in cases]
+    tally = run_faults(family, faults, models, value, engine, thorough=thorough)
+    print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
+    assert not tally.passed, "\n".join(tally.passed)
+    assert len(faults) >= 30
+    assert len(tally.idle) <= len(faults) // 5  # a fault that never shows says nothing
