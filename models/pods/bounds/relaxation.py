@@ -32,6 +32,7 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.bounds.cells import Choices, solve_by_cells
 from flowlex.models.pods.problem.classes import NodeClasses
 from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.measures import Measure
@@ -42,8 +43,8 @@ __all__ = ["Prices", "Relaxation", "fillings"]
 
 #: Ways to fill a card that are told apart; beyond, memory is counted and pods of more than half a card.
 _WAYS = 4_000
-#: Columns that one program may have.
-_COLUMNS = 3_000_000
+#: Columns that one program may have, and groups of pods beyond which it is solved over cells of them.
+_COLUMNS, _GROUPS = 3_000_000, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +134,8 @@ class Relaxation:
         self.kind: Integers
         self.group: Integers
         self.group, self.kind = np.nonzero(may)
+        _, cell = np.unique(np.column_stack([may, self.level]), axis=0, return_inverse=True)
+        self.cell: Integers = cell.astype(np.int64)  # of groups that choose alike, as far as is known
         self.node: Integers
         self.pod: Integers
         self.pod, self.node = groups.first[self.group], classes.first[self.kind]
@@ -162,7 +165,7 @@ class Relaxation:
         for r, left in enumerate(free.tolist()):
             program.constrain(f"rule_{r}", (x * share[r, self.pod[use]]).sum(), "<=", left)
         program.maximize(self._worth(x, use, level))
-        outcome = solve(program, "highs", options)
+        outcome = self._solved(program, use, options)
         if outcome.status is not Status.OPTIMAL or outcome.duals is None:
             return None
         prices = self._prices(program, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
@@ -200,7 +203,7 @@ class Relaxation:
             return None
         program, loads, total = self._even(measure, admitted, points)
         program.minimize(total)
-        outcome = solve(program, "highs", options)
+        outcome = self._solved(program, np.ones(len(self.group), bool), options)
         if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.values is None:
             return None
         proof = self._prices(program, outcome.duals, float(outcome.objective or 0.0), measure=measure)
@@ -226,7 +229,7 @@ class Relaxation:
         program.constrain("at_most", total, "<=", at_most)
         weight, sign = self.classes.count / self.classes.count.sum(), -1.0 if largest else 1.0
         program.minimize((loads * (sign * weight)).sum())
-        outcome: Outcome = solve(program, "highs", options)
+        outcome = self._solved(program, np.ones(len(self.group), bool), options)
         if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
             return None
         # A unit of the sum is worth so much of the mean; stated per unit of the sum.
@@ -234,6 +237,23 @@ class Relaxation:
         mean = sign / (unit * float(self.classes.count.sum()))
         end = sign * float(outcome.objective)
         return end, self._prices(program, outcome.duals / unit, at_most, measure=measure, mean=mean)
+
+    def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> Outcome:
+        """The outcome; of many groups, with the prices and the bound that cells of them prove (see `cells`)."""
+        there, group = np.unique(self.group[use], return_inverse=True)
+        if len(there) <= _GROUPS:
+            return solve(program, "highs", options)
+        runs, row = self.level < 0, np.full(len(self.level), -1)
+        for name, which in (("group", ~runs), ("running", runs & (self.fixed[self.groups.first] < 0))):
+            if name in program.constraint_blocks:
+                row[which] = np.arange(program.row_count)[program.constraint_blocks[name].rows]
+        column, count = program.variable("x").column, self.groups.count[there].astype(np.float64)
+        choices = Choices(column, group, self.kind[use], row[there], count, ~runs[there])
+        _, cell = np.unique(self.cell[there], return_inverse=True)
+        size = self.view.load.most()[self.groups.first[there]]
+        outcome, cell = solve_by_cells(program.arrays(), choices, cell, size, options)
+        self.cell[there] = self.cell.max() + 1 + cell
+        return outcome
 
     # Rows
 
