@@ -21,7 +21,7 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions
 
-__all__ = ["ENGINES", "Engine", "register", "solve", "solve_options"]
+__all__ = ["ENGINES", "Engine", "register", "runs_highs", "solve", "solve_options"]
 
 Kind: TypeAlias = Literal["flow networks", "linear programs", "integer programs"]
 Gift: TypeAlias = Literal["duals", "bound", "exact integers"]
@@ -118,6 +118,14 @@ def solve_options(keywords: dict[str, Any]) -> SolveOptions:
         if name not in known:
             raise TypeError(f"unknown solver option {name!r}; one of: {', '.join(known)}")
     return SolveOptions(**keywords)
+
+
+def runs_highs(engine: str, options: SolveOptions) -> bool:
+    """Whether HiGHS is what solves: a session that keeps it between programs then gives what the engine would.
+
+    So it is with ``highs``, and with ``pulp`` unless another solver is asked for.
+    """
+    return engine == "highs" or (engine == "pulp" and options.solver in (None, "HiGHS"))
 
 
 def _kind(formulation: LinearProgram | FlowNetwork) -> Kind:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers, LinearProgramArrays
-from flowlex.formulations.engines import solve
+from flowlex.formulations.engines import runs_highs, solve
 from flowlex.formulations.lexicographic.levels import Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
@@ -161,7 +161,8 @@ class SearchState:
     def solve(self, program: LinearProgram, engine: EngineName | None = None) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
         options = self.search.options
-        if options.algorithm == "auto" and not program.is_mip and options.solver is None:
+        own = runs_highs(engine or self.search.engine, options)
+        if options.algorithm == "auto" and not program.is_mip and own:
             options = replace(options, algorithm="simplex")
         left = self._left(is_mip=program.is_mip)
         if left is not None and left <= 0.01:
@@ -176,9 +177,12 @@ class SearchState:
         return self.deadline - time.perf_counter() - kept
 
     def session(self, arrays: LinearProgramArrays) -> BoundedProgram | None:
-        """A program that HiGHS keeps before the deadline of all; None with other engines and algorithms."""
+        """A program that HiGHS keeps before the deadline of all; None where other solvers or algorithms are wanted.
+
+        Of engine ``pulp`` too: what PuLP would hand to HiGHS are the same arrays, anew for every level.
+        """
         options = self.search.options
-        if self.search.engine != "highs" or options.algorithm not in ("auto", "simplex"):
+        if not runs_highs(self.search.engine, options) or options.algorithm not in ("auto", "simplex"):
             return None
         return BoundedProgram(arrays, options, self._left)
 

@@ -220,7 +220,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     assert solution.gap is not None and solution.gap > 0
 
 
-@pytest.mark.parametrize(("engine", "proven"), [("pulp", 1), ("highs", 0), ("highs", 1), ("highs", 2)])
+@pytest.mark.parametrize(("engine", "proven"), [("pulp", 0), ("pulp", 1), ("highs", 1), ("pulp", 2)])
 def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: EngineName, proven: int) -> None:
     """Time that runs out after some programs leaves a schedule, its vector, and the levels proven until then."""
     from flowlex.formulations.sessions.bounded import BoundedProgram

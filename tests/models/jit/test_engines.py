@@ -1,0 +1,45 @@
+"""Which engines keep one program warm from level to level; the answer is the same whichever solves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulp
+import pytest
+
+from flowlex.formulations.outcome import EngineName, Outcome
+from flowlex.formulations.sessions.bounded import BoundedProgram
+from flowlex.instances.generators import generate
+from flowlex.models.jit.model import JitBandwidth
+
+
+@pytest.mark.parametrize(
+    ("engine", "solver", "warm"),
+    [
+        ("pulp", {}, True),
+        ("pulp", {"solver": "HiGHS"}, True),
+        ("highs", {}, True),
+        ("pulp", {"algorithm": "ipm"}, False),
+        ("pulp", {"solver": "PULP_CBC_CMD"}, False),
+        ("pulp", {"solver": pulp.PULP_CBC_CMD(msg=False)}, False),
+    ],
+)
+def test_whatever_ends_in_highs_is_warm(
+    monkeypatch: pytest.MonkeyPatch, engine: EngineName, solver: dict[str, Any], warm: bool
+) -> None:
+    """One program is kept from level to level where HiGHS solves; another solver or algorithm gets every program."""
+    if "CBC" in str(solver) and "PULP_CBC_CMD" not in pulp.listSolvers(onlyAvailable=True):
+        pytest.skip("PuLP has no CBC here")
+    whole, solves = BoundedProgram.solve, [0]
+
+    def counted(*arguments: Any) -> Outcome:
+        solves[0] += 1
+        return whole(*arguments)
+
+    monkeypatch.setattr(BoundedProgram, "solve", counted)
+    cluster = generate("jit-cluster", seed=1, jobs=4, machines=4, mix="LeNet", gflops=5000.0, copies=0)
+    solution = JitBandwidth(cluster, share=1.0, load="port").solve(engine, **solver)
+    assert (solves[0] > 0) is warm
+    assert solution.lateness == 104
+    assert solution.levels == {10: 6, 9: 7, 8: 8, 7: 10, 6: 10, 5: 13, 4: 16, 3: 20, 2: 25, 1: 29}
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
