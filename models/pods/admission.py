@@ -18,6 +18,7 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.models.pods.bounds.most import most_by_patterns
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
+from flowlex.models.pods.bounds.together import gangs_out, largest_sum
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
@@ -96,6 +97,7 @@ class Admitting:
         self.can = placeable[groups.of] & (self.levels.of >= 0)
         gang = self.view.rules.gang
         self.can &= ~((gang >= 0) & np.isin(gang, gang[~placeable[groups.of]]))  # all or none
+        self.can &= ~gangs_out(self.view, cards=builder.cards)
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
         self.better: Callable[..., None] = lambda first, *, often=False: None
@@ -177,7 +179,9 @@ class Admitting:
                 prices = self.bounds.most(level, found[:level], remaining(self.options, None, 10**7))
                 if prices is not None:
                     self.prices[level] = prices
-                    wanted = max(number, min(wanted, prices.most))
+                    on = self.can & (self.levels.of == level)
+                    whole = largest_sum(self.view.rules.gang[on], self.levels.worth[on], min(wanted, prices.most))
+                    wanted = max(number, whole)
             most.append(wanted)
         return most
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.cells import Choices, solve_by_cells
+from flowlex.models.pods.bounds.together import gangs_out, most_of_spreads
 from flowlex.models.pods.problem.classes import NodeClasses
 from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.measures import Measure
@@ -156,12 +158,12 @@ class Relaxation:
         """The bound of a level, given ``kept`` of those above, with its proof; None when there is none."""
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
-        use = self.level[self.group] <= level  # pods of later levels stay out
+        use = (self.level[self.group] <= level) & ~self._out[self.pod]  # pods of later levels stay out
         program, x = self._program(use, filled=True)
         for k, number in enumerate(kept):
             if number:
                 program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
-        names, share, free = shares(self.view, self.fixed)
+        names, share, free = shares(self.view, self.fixed, self._most_of_spreads)
         for r, left in enumerate(free.tolist()):
             program.constrain(f"rule_{r}", (x * share[r, self.pod[use]]).sum(), "<=", left)
         program.maximize(self._worth(x, use, level))
@@ -172,6 +174,14 @@ class Relaxation:
         rows = [program.constraint_blocks[f"rule_{r}"].rows for r in range(len(names))]
         paid = [float(np.abs(outcome.duals[row]).sum()) for row in rows]
         return replace(prices, rules=dict(zip(names, paid, strict=True)))
+
+    @cached_property
+    def _most_of_spreads(self) -> Floats:
+        return most_of_spreads(self.view, cards=self.cards)
+
+    @cached_property
+    def _out(self) -> Booleans:
+        return gangs_out(self.view, cards=self.cards)
 
     def _worth(self, x: Variables, use: Booleans, level: int) -> Expression:
         group = self.group[use]

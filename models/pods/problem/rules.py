@@ -48,19 +48,23 @@ def _slack(view: PodArrays) -> Integers:
     return slack
 
 
-def shares(view: PodArrays, fixed: Integers) -> tuple[list[str], Floats, Floats]:
-    """What no placement exceeds: names of quotas and of spreads with a most, (R, P) shares of them, (R,) what is free.
+def shares(view: PodArrays, fixed: Integers, most: Floats) -> tuple[list[str], Floats, Floats]:
+    """What no placement exceeds: names of quotas and of spreads, (R, P) shares of them, (R,) what is free.
 
-    A spread's domains are taken together; pods in ``fixed`` ((P,) nodes, -1: none) have their share already.
+    A spread's domains are taken together, ``most`` ((R,), infinite where unknown) is what they hold; pods in ``fixed``
+    ((P,) nodes, -1: none) have their share already.
     """
     rules, total = view.rules, np.zeros(len(view.rules.what))
     np.add.at(total, rules.of, _slack(view).astype(np.float64))
+    total = np.where(rules.what == SKEW, most, np.minimum(total, most))
     pod = np.repeat(np.arange(len(fixed)), np.diff(rules.start))
     home = view.running[pod]
     there = (home < 0) | (rules.domain[rules.topology[rules.rule], home] >= 0)  # who runs outside counts for nothing
     table = np.zeros((len(total), len(fixed)))
     table[rules.rule[there], pod[there]] = rules.amount[there]
-    kept = np.flatnonzero(np.isin(rules.what, (MOST, QUOTA)) & (total > 0))
+    kept = np.flatnonzero(np.isin(rules.what, (MOST, SKEW, QUOTA)) & (total > 0) & np.isfinite(total))
+    _, one = np.unique(np.array(rules.names)[kept], return_index=True)  # a spread's most and skew have one price
+    kept = kept[np.sort(one)]
     table = table[kept] / total[kept][:, None]
     return [rules.names[r] for r in kept], table, 1.0 - table[:, fixed >= 0].sum(axis=1)
 

@@ -24,6 +24,7 @@ from flowlex.validation.certificates.pods.holdings import holdings
 from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE
+from flowlex.validation.certificates.pods.wholes import Wholes
 
 __all__ = ["AdmissionProof", "most_by_prices"]
 
@@ -51,10 +52,13 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
     """No placement with at least ``kept`` of the levels above has more of this one; in whole units of its worth."""
     least_of, rent, all_of_it = *_paid(people, proof), Fraction(0)
     paid = {name: max(0.0, price) for name, price in proof.rules.items()}
-    shares = RuleBook(people.instance).shares(paid)
+    wholes = Wholes(people)
+    shares = RuleBook(people.instance).shares(paid, wholes.of_spread)
     parts: list[float] = [*paid.values()]
     sizes = parts.copy()  # of what is added and taken off, each rounded
     for k, level in enumerate(people.level):
+        if people.pod[k].gang in wholes.nowhere:
+            continue
         fees = [price * shares[name].get(people.pod[k].name, 0.0) for name, price in paid.items()]
         many, least = len(people.groups[k]), least_of[k] + math.fsum(fees)
         if level is None:

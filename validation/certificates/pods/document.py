@@ -34,6 +34,7 @@ from flowlex.validation.certificates.pods.sizes import (
     size_of,
     units_of,
 )
+from flowlex.validation.certificates.pods.wholes import Wholes
 from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
@@ -138,12 +139,14 @@ def _check_admission(
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
     kept: dict[str, Fraction] = {}
-    proven, lost = not wrong, people.lost()
+    wholes = Wholes(people)
+    proven, lost = not wrong, people.lost(wholes.nowhere)
     for i, k in enumerate(wanted):
         most, least = told[k][2] if k in told else Fraction(0), wanted[k] - lost.get(k, 0)
         name = f"most pods of priority {k}"
         if k in proof.admission:
             least = min(least, most_by_prices(people, k, kept, proof.admission[k]))
+        least = wholes.largest(k, least)
         can = placed[k]
         if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
             least, can = min(least, tried[0][i]), max(can, tried[0][i])

@@ -94,9 +94,14 @@ class Population:
             for pod in self.pod
         ]
 
-    def lost(self) -> dict[str, Fraction]:
-        """By level, the worth of pods that fit no node even if it is empty, and of the gangs that they are of."""
-        alone = {pod.gang for pods, able in zip(self.groups, self.able, strict=True) if not able for pod in pods}
+    def lost(self, gangs: Iterable[str] = ()) -> dict[str, Fraction]:
+        """By level, the worth of pods that fit no node even if it is empty, and of the gangs that they are of.
+
+        ``gangs`` are lost as well.
+        """
+        alone: set[str | None] = {*gangs}
+        for pods, able in zip(self.groups, self.able, strict=True):
+            alone |= set() if able else {pod.gang for pod in pods}
         lost: dict[str, Fraction] = {}
         for pods, able, level in zip(self.groups, self.able, self.level, strict=True):
             many = sum(not able or (pod.gang is not None and pod.gang in alone) for pod in pods)

@@ -6,7 +6,7 @@ What runs already may exceed a rule: then the limit is what runs (for a skew, ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -142,8 +142,10 @@ class RuleBook:
                     wrong.append(f"{queue.name} ({field})")
         return wrong
 
-    def shares(self, names: Iterable[str]) -> dict[str, dict[str, float]]:
+    def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
         """By name of a quota or a spread, the share of all that it allows by name of pod; these sum to 1 at most.
+
+        ``most`` knows how many pods of a spread its domains hold together.
 
         Pods that run in no domain of a spread take no part of it, since only there may they stay outside.
         """
@@ -152,11 +154,12 @@ class RuleBook:
         home = {node.name: node for node in nodes}
         for spread in self.instance.spreads:
             mine = self._sets.get(("spread", spread.name))
-            if mine is None or spread.most is None:
+            together = None if mine is None else most(spread.name)
+            if mine is None or (spread.most is None and together is None):
                 continue
             ran = Counter(_domain(each, spread.over) for each in mine.homes)
             domains = {_domain(node, spread.over) for node in nodes} - {None}
-            whole = sum(max(spread.most, ran[d]) for d in domains)
+            whole = together if together is not None else sum(max(spread.most or 0, ran[d]) for d in domains)
             inside = [p for p in mine.pods if (at := pods[p].node) is None or _domain(home[at], spread.over) in domains]
             if whole:
                 found[f"spread {spread.name!r}"] = {pods[p].name: 1 / whole for p in inside}
