@@ -1,6 +1,7 @@
 """A program over pods and nodes in an MPS file, solved by OR-Tools CP-SAT or by plain HiGHS, in a process of its own.
 
-Run as ``python benchmarks/pods_peers.py FILE.mps SECONDS cp-sat|highs``; prints JSON: answer, bound, seconds.
+Run as ``python benchmarks/pods_peers.py FILE.mps SECONDS cp-sat|highs``; prints JSON: values of the columns, in order
+(null without an answer), bound, seconds.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import sys
 import time
 
 
-def cp_sat(path: str, seconds: float) -> tuple[float | None, float | None]:
-    """Answer and bound of CP-SAT, which scales the coefficients to integers."""
+def cp_sat(path: str, seconds: float) -> tuple[list[float] | None, float | None]:
+    """Values and bound of CP-SAT, which scales the coefficients to integers; the bound is that of what it scaled."""
     from ortools.linear_solver.python import model_builder
 
     model = model_builder.Model()
@@ -19,14 +20,16 @@ def cp_sat(path: str, seconds: float) -> tuple[float | None, float | None]:
         raise ValueError(f"{path} is not read")
     solver = model_builder.Solver("sat")
     solver.set_time_limit_in_seconds(seconds)
-    solver.set_solver_specific_parameters("mip_var_scaling:10000")  # else continuous variables become whole numbers
+    # The largest load has no upper bound: without the second, it is not scaled and becomes a whole number of percent.
+    solver.set_solver_specific_parameters("mip_var_scaling:10000 mip_scale_large_domain:true")
     status = solver.solve(model)
-    found = status in (model_builder.SolveStatus.OPTIMAL, model_builder.SolveStatus.FEASIBLE)
-    return (solver.objective_value if found else None), solver.best_objective_bound
+    if status not in (model_builder.SolveStatus.OPTIMAL, model_builder.SolveStatus.FEASIBLE):
+        return None, None
+    return [solver.value(model.var_from_index(k)) for k in range(model.num_variables)], solver.best_objective_bound
 
 
-def highs(path: str, seconds: float) -> tuple[float | None, float | None]:
-    """Answer and bound of HiGHS with its defaults."""
+def highs(path: str, seconds: float) -> tuple[list[float] | None, float | None]:
+    """Values and bound of HiGHS with its defaults."""
     import highspy
 
     solver = highspy.Highs()
@@ -35,11 +38,10 @@ def highs(path: str, seconds: float) -> tuple[float | None, float | None]:
     solver.readModel(path)
     solver.run()
     info = solver.getInfo()
-    found = info.primal_solution_status == 2
-    return (info.objective_function_value if found else None), info.mip_dual_bound
+    return (list(solver.getSolution().col_value) if info.primal_solution_status == 2 else None), info.mip_dual_bound
 
 
 if __name__ == "__main__":
     started = time.perf_counter()
-    answer, bound = {"cp-sat": cp_sat, "highs": highs}[sys.argv[3]](sys.argv[1], float(sys.argv[2]))
-    print(json.dumps({"answer": answer, "bound": bound, "seconds": time.perf_counter() - started}))
+    values, bound = {"cp-sat": cp_sat, "highs": highs}[sys.argv[3]](sys.argv[1], float(sys.argv[2]))
+    print(json.dumps({"values": values, "bound": bound, "seconds": time.perf_counter() - started}))

@@ -28,14 +28,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.holdings import holdings
 from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
-from flowlex.validation.certificates.pods.sizes import TOLERANCE
+from flowlex.validation.certificates.pods.sizes import TOLERANCE, shape_of
 
 __all__ = ["Piece", "least_balance"]
 
@@ -164,37 +166,51 @@ def _none_below(people: Population, measure: str, piece: Piece, placed: Mapping[
     if size > _NODES:
         return False
     price, move = people.by_group(piece.pods or {}), max(0.0, piece.move)
-    kinds = sorted(holdings(people), key=lambda nodes: nodes.many)
+    kinds = holdings(people)
     ends = (price, move, law, piece.low, piece.high, piece.mean)
     best = [nodes.best(*ends, 1e-9, _STEPS) for nodes in kinds]
     fixed = [people.least_cost(price, placed, people.able), -move * people.budget, _mean_part(piece, size)]
     spare = total - _sum([*fixed, *(-nodes.many * each for nodes, each in zip(kinds, best, strict=True))])
     if not math.isfinite(spare):
         return False
-    listed = []
+    alike, groups, there = _to_place(people, price, placed)
+    listed: list[list[NDArray[Any]]] = []
     for nodes, each in zip(kinds, best, strict=True):
-        found = nodes.near(*ends, each - spare - 1e-9)
+        found = nodes.near(alike, *ends, each - spare - 1e-9)
         if found is None:
             return False
         counts, load, earned = found
         excess = np.maximum(each - earned, 0.0)
         rise = np.argsort(excess, kind="stable")
-        listed.append([part[rise] for part in (counts, load, excess, counts @ nodes.moves())])
+        listed.append([part[rise] for part in (counts, load, excess, counts @ nodes.moves(alike))])
+    order = sorted(range(len(kinds)), key=lambda k: len(listed[k][1]))  # the fewest first
+    pattern = tuple(np.concatenate(parts) for parts in zip(*(listed[k] for k in order), strict=True))
+    first = np.cumsum([0, *(len(listed[k][1]) for k in order)])
+    of_node = np.repeat(np.arange(len(kinds)), [kinds[k].many for k in order])
+    return bool(none_below(law, total, spare + 1e-9, pattern, first, of_node, groups, there, people.budget, _CHOICES))
+
+
+def _to_place(
+    people: Population, price: list[float], placed: Mapping[str, Fraction]
+) -> tuple[list[list[int]], tuple[NDArray[Any], ...], NDArray[np.float64]]:
+    """Groups that nothing tells apart any more; many, must, level and worth of each; what is placed of every level.
+
+    Where all of a level that fits is placed, its pods are placed whatever they count for, so that equal pods of such
+    levels are one.
+    """
     ranks = sorted({(each.rank, each.key) for each in people.level if each is not None})
     keys = [key for _, key in ranks]
-    levels = [-1 if each is None else keys.index(each.key) for each in people.level]
-    worth = [0.0 if each is None else float(each.worth / people.unit[each.key]) for each in people.level]
-    held = [people.held(k) for k in range(len(people.groups))]
-    whole = [placed.get(key, Fraction(0)) == _all_of(people, key) for key in keys]
-    out = [stays or not able for stays, able in zip(held, people.able, strict=True)]
-    must = [not away and (level < 0 or whole[level]) for level, away in zip(levels, out, strict=True)]
-    pods = [0 if away else len(each) for away, each in zip(out, people.groups, strict=True)]
-    pattern = tuple(np.concatenate(parts) for parts in zip(*listed, strict=True))
-    first = np.cumsum([0, *(len(found[1]) for found in listed)])
-    of_node = np.repeat(np.arange(len(kinds)), [nodes.many for nodes in kinds])
-    groups = (np.array(pods, np.int64), np.array(must, np.bool_), np.array(levels, np.int64), np.array(worth))
-    there = np.array([float(placed.get(key, Fraction(0)) / people.unit[key]) for key in keys], np.float64)
-    return bool(none_below(law, total, spare + 1e-9, pattern, first, of_node, groups, there, people.budget, _CHOICES))
+    whole = {key: placed.get(key, Fraction(0)) == _all_of(people, key) for key in keys}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for k, (pod, level) in enumerate(zip(people.pod, people.level, strict=True)):
+        if people.able[k] and not people.held(k):
+            free = level is not None and not whole[level.key]
+            what = (keys.index(level.key), float(level.worth / people.unit[level.key])) if level and free else (-1, 0.0)
+            alike.setdefault((shape_of(pod), pod.node, pod.move_cost, price[k], what), []).append(k)
+    level_of, worth = np.array([key[-1] for key in alike], np.float64).reshape(-1, 2).T
+    many = np.array([sum(len(people.groups[k]) for k in of) for of in alike.values()], np.int64)
+    there = [0.0 if whole[key] else float(placed.get(key, Fraction(0)) / people.unit[key]) for key in keys]
+    return [*alike.values()], (many, level_of < 0, level_of.astype(np.int64), worth), np.array(there, np.float64)
 
 
 def _all_of(people: Population, key: str) -> Fraction:

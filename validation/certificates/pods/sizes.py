@@ -25,6 +25,7 @@ __all__ = [
     "machine_kind",
     "need_of",
     "rates_of",
+    "shape_of",
     "size_of",
     "units_of",
 ]
@@ -87,10 +88,14 @@ def machine_kind(node: PodNode) -> tuple[object, ...]:
 
 def kind_of(pod: Pod) -> tuple[object, ...]:
     """Equal for pods that nothing tells apart but their names."""
-    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.priority, pod.value)
-    wishes = (frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
     rules = (pod.gpu_compute, pod.gang, frozenset(pod.spreads), pod.queue)
-    return (*sizes, *wishes, *rules, pod.node, pod.move_cost, pod.preempt_cost)
+    return (*shape_of(pod), pod.priority, pod.value, *rules, pod.node, pod.move_cost, pod.preempt_cost)
+
+
+def shape_of(pod: Pod) -> tuple[object, ...]:
+    """What a pod asks for, whatever its importance, its rules, and where it runs."""
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
+    return (*sizes, frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
 
 
 @dataclass(frozen=True)

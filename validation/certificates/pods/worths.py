@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-from flowlex.validation.certificates.pods.sizes import Level, level_of, machine_kind, need_of, size_of
+from flowlex.validation.certificates.pods.sizes import Level, level_of, machine_kind, need_of, shape_of, size_of
 
 __all__ = ["QueueShares", "levels_of"]
 
@@ -65,17 +65,11 @@ def _worths(instance: PodInstance, options: Mapping[str, Any]) -> list[Fraction]
         largest = max(size_of(node.card_gb) for node in instance.nodes) or Fraction(1)
         parts = [size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / largest for pod in instance.pods]
         return [part * pod.gpu_cards for part, pod in zip(parts, instance.pods, strict=True)]
-    shapes, many = {_shape(pod): pod for pod in instance.pods}, Counter(_shape(pod) for pod in instance.pods)
+    shapes, many = {shape_of(pod): pod for pod in instance.pods}, Counter(shape_of(pod) for pod in instance.pods)
     nodes = {machine_kind(node): node for node in instance.nodes if node.cards}.values()
     machines = [_Machine(node, [(pod, many[key]) for key, pod in shapes.items()]) for node in nodes]
     known = {key: _less_stranded(pod, machines, len(instance.pods)) for key, pod in shapes.items()}
-    return [known[_shape(pod)] for pod in instance.pods]
-
-
-def _shape(pod: Pod) -> tuple[object, ...]:
-    """What a pod asks for, whatever its importance."""
-    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
-    return (*sizes, frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
+    return [known[shape_of(pod)] for pod in instance.pods]
 
 
 def _less_stranded(pod: Pod, machines: Sequence[_Machine], whole: int) -> Fraction:
