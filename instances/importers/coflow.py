@@ -19,6 +19,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
@@ -99,10 +101,8 @@ def parse_coflow_trace(
     first
         Read only this many coflows (the whole trace has some 700 000 transfers); all when None.
     """
-    if not (slack >= 1 and math.isfinite(slack)):
-        raise InstanceError(f"slack must be at least 1 (got {slack})")
-    if not (rate_mbps > 0 and slot_s > 0 and (unit_mb is None or unit_mb > 0) and (first is None or first >= 0)):
-        raise InstanceError("rate_mbps, slot_s and unit_mb must be positive, first not negative")
+    unit = min(1.0, rate_mbps / 8 * slot_s) if unit_mb is None else unit_mb
+    _check(slack=slack, rate_mbps=rate_mbps, slot_s=slot_s, unit_mb=unit, first=first or 0)
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     if not lines:
         raise InstanceError("the trace is empty")
@@ -111,16 +111,34 @@ def parse_coflow_trace(
         raise InstanceError(f"the first line announces {count} coflows, {len(lines) - 1} follow; is the file cut off?")
     coflows = [_coflow(number, words) for number, words in lines[1:]]
     base = _port_base(coflows, ports, [number for number, _ in lines[1:]])
-    unit = min(1.0, rate_mbps / 8 * slot_s) if unit_mb is None else unit_mb
-    jobs = tuple(_job(coflow, ports, base, rate_mbps / 8, slack, slot_s, unit) for coflow in coflows[:first])
-    return JitInstance(
-        name=name,
-        comment="coflow trace; transfers within a port are left out",
-        machines=tuple(Machine(name=f"p{k}", out_mbps=rate_mbps, in_mbps=rate_mbps) for k in range(base, ports + base)),
-        jobs=jobs,
-        slot_s=slot_s,
-        unit_mb=unit,
-    )
+    try:
+        jobs = tuple(_job(coflow, ports, base, rate_mbps / 8, slack, slot_s, unit) for coflow in coflows[:first])
+        machines = (Machine(name=f"p{k}", out_mbps=rate_mbps, in_mbps=rate_mbps) for k in range(base, ports + base))
+        return JitInstance(
+            name=name,
+            comment="coflow trace; transfers within a port are left out",
+            machines=tuple(machines),
+            jobs=jobs,
+            slot_s=slot_s,
+            unit_mb=unit,
+        )
+    except ValidationError as error:
+        raise InstanceError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    except OverflowError as error:
+        raise InstanceError(
+            f"sizes in units of {unit:g} MB, or times in slots of {slot_s:g} s at {rate_mbps:g} Mbit/s, are beyond all "
+            "numbers; use a larger unit_mb, slot_s or rate_mbps"
+        ) from error
+
+
+def _check(slack: float, first: int, **positive: float) -> None:
+    if not (slack >= 1 and math.isfinite(slack)):
+        raise InstanceError(f"slack must be at least 1 (got {slack})")
+    if first < 0:
+        raise InstanceError(f"first must not be negative (got {first})")
+    for name, value in positive.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise InstanceError(f"{name} must be a positive number (got {value})")
 
 
 def _header(number: int, words: list[str]) -> tuple[int, int]:

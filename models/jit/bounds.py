@@ -8,6 +8,9 @@ coflows is in `flowlex.models.jit.proportional`. Cost grows with distinct window
 
 from __future__ import annotations
 
+import heapq
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +20,7 @@ from flowlex.formulations.balanced_load import greatest_intensity
 from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
 
-__all__ = ["PortBound", "port_bound"]
+__all__ = ["PortBound", "least_lateness", "port_bound"]
 
 #: Windows are widened to whole nanoseconds and sizes cut to whole bytes, so that the bound stays one.
 _NANO = 10**9
@@ -59,28 +62,80 @@ def port_bound(instance: JitInstance, lat: Rule = "critical") -> PortBound:
     >>> bound.port, round(bound.least, 3), round(bound.even, 3)
     ('m3 in', 0.385, 0.61)
     """
-    arrays, machines = instance.arrays, len(instance.machines)
+    arrays = instance.arrays
     latest = latest_arrival_times(instance, lat).latest_s
-    begin = np.floor(arrays.start_s * _NANO).astype(np.int64)
-    end = np.maximum(np.ceil(latest * _NANO).astype(np.int64), begin + 1)
-    size = np.floor(arrays.size_mb * 10**6).astype(np.int64)
+    begin, end, size = _whole(instance, latest)
     density = arrays.size_mb / np.maximum(latest - arrays.start_s, 1e-9)
     best = PortBound(0.0, "", 0.0, 0.0, 0.0)
     even = 0.0
+    for port, rate, members in _ports(instance):
+        a, b, amount = greatest_intensity(*_merged(begin[members], end[members], size[members]))
+        share = amount / 10**6 / ((b - a) / _NANO) / rate
+        if share > best.least:
+            best = PortBound(share, port, a / _NANO, b / _NANO, 0.0)
+        even = max(even, _peak(begin[members], end[members], density[members]) / rate)
+    return PortBound(best.least, best.port, best.begin_s, best.end_s, even)
+
+
+def least_lateness(instance: JitInstance, lat: Rule = "critical") -> float:
+    """Seconds by which some transfer must be late in every schedule of all transfers; 0 where none must.
+
+    The earliest latest arrival first, interrupted by what has become ready, has the least largest lateness of all ways
+    to use one port (Jackson 1955; Horn 1974); a schedule uses all ports at once, so the largest of them is a bound.
+
+    Examples
+    --------
+    >>> from flowlex.instances import generate
+    >>> least_lateness(generate("jit-figure4"), "paper")
+    0.0
+    """
+    begin, end, size = _whole(instance, latest_arrival_times(instance, lat).latest_s)
+    worst = 0.0
+    for _, rate, members in _ports(instance):
+        worst = max(worst, _earliest_first(*_merged(begin[members], end[members], size[members]), rate * 10**6 / _NANO))
+    return math.floor(worst) / _NANO
+
+
+def _earliest_first(begin: Integers, end: Integers, size: Integers, rate: float) -> float:
+    """Largest lateness of one port, nanoseconds; ``rate`` in bytes a nanosecond."""
+    order, count = np.argsort(begin, kind="stable").tolist(), len(begin)
+    waiting: list[tuple[int, float]] = []
+    now, worst, k = 0.0, 0.0, 0
+    while k < count or waiting:
+        if not waiting:
+            now = max(now, float(begin[order[k]]))
+        while k < count and begin[order[k]] <= now:
+            heapq.heappush(waiting, (int(end[order[k]]), int(size[order[k]]) / rate))
+            k += 1
+        due, left = heapq.heappop(waiting)
+        until = float(begin[order[k]]) if k < count else np.inf
+        if now + left > until:
+            heapq.heappush(waiting, (due, left - (until - now)))
+            now = until
+        else:
+            now += left
+            worst = max(worst, now - due)
+    return worst
+
+
+def _whole(instance: JitInstance, latest: Floats) -> tuple[Integers, Integers, Integers]:
+    """Windows in nanoseconds, never narrower than they are, and sizes in bytes, never larger."""
+    arrays = instance.arrays
+    begin = np.floor(arrays.start_s * _NANO).astype(np.int64)
+    end = np.maximum(np.ceil(latest * _NANO).astype(np.int64), begin + 1)
+    return begin, end, np.floor(arrays.size_mb * 10**6).astype(np.int64)
+
+
+def _ports(instance: JitInstance) -> Iterator[tuple[str, float, Integers]]:
+    """Name, MB a second and transfers of every port that is used."""
+    arrays = instance.arrays
     for side, ports in (("out", arrays.sender), ("in", arrays.receiver)):
         order = np.argsort(ports, kind="stable")
-        cuts = np.searchsorted(ports[order], np.arange(machines + 1))
+        cuts = np.searchsorted(ports[order], np.arange(len(instance.machines) + 1))
         for k, machine in enumerate(instance.machines):
             members = order[cuts[k] : cuts[k + 1]]
-            if not len(members):
-                continue
-            rate = (machine.out_mbps if side == "out" else machine.in_mbps) / 8
-            a, b, amount = greatest_intensity(*_merged(begin[members], end[members], size[members]))
-            share = amount / 10**6 / ((b - a) / _NANO) / rate
-            if share > best.least:
-                best = PortBound(share, f"{machine.name} {side}", a / _NANO, b / _NANO, 0.0)
-            even = max(even, _peak(begin[members], end[members], density[members]) / rate)
-    return PortBound(best.least, best.port, best.begin_s, best.end_s, even)
+            if len(members):
+                yield f"{machine.name} {side}", (machine.out_mbps if side == "out" else machine.in_mbps) / 8, members
 
 
 def _merged(begin: Integers, end: Integers, size: Integers) -> tuple[Integers, Integers, Integers]:

@@ -5,11 +5,18 @@ number per group and interval between neighbouring window ends says everything, 
 least largest load. Any schedule needs at least `flowlex.models.jit.bounds.port_bound`; where the two meet, this one is
 optimal among all schedules. Rates are those of a fluid: no slots and units.
 
+The program starts from rates that multiplicative weights have relieved (Arora, Hazan, Kale 2012): spread evenly, the
+coflows of an hour overfill a port by a third, and a dozen programs pass before a mixture of their answers fits.
+
+Where windows cannot be kept, ``windows="elastic"`` moves all ends by the least that some port must be late
+(`flowlex.models.jit.bounds.least_lateness`), and gives every interval the time that its fullest port needs.
+
 Going in step is the MADD rule of coflow scheduling (Chowdhury, Zhong, Stoica, Varys, 2014); the program is ours.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,13 +28,17 @@ from flowlex.formulations.outcome import Status
 from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import ModelError
-from flowlex.models.jit.bounds import PortBound, port_bound
+from flowlex.models.jit.bounds import PortBound, least_lateness, port_bound
+from flowlex.models.jit.grid import Windows
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
 
 __all__ = ["ProportionalPlan", "proportional_plan"]
 
 #: Ports of every interval that become rows at once.
 ROWS_ADDED = 6
+#: Steps of multiplicative weights before the first program (the coflows of an hour: 1.35 to 0.95), and the weight
+#: of a port that is full beside one that is not.
+RELIEVED, SHARPNESS = 24, 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,22 +48,28 @@ class ProportionalPlan:
     Attributes
     ----------
     bound
-        What every schedule needs.
+        What every schedule that keeps all windows needs.
+    latest_s
+        (F,) latest arrival of every transfer.
     group
         (F,) group of every transfer.
     edges
         (T + 1,) seconds between which rates are constant.
     row, cell, share
         (E,) group, interval, and part of the group that is sent in it.
+    must_late_s
+        Seconds by which every schedule has some transfer late, where windows are elastic.
     """
 
     instance: JitInstance = field(repr=False)
     bound: PortBound
+    latest_s: Floats = field(repr=False)
     group: Integers
     edges: Floats
     row: Integers
     cell: Integers
     share: Floats
+    must_late_s: float = 0.0
 
     @cached_property
     def loads(self) -> Floats:
@@ -73,24 +90,40 @@ class ProportionalPlan:
         """How far it may be from the best schedule, relative to itself; rounding aside, 0 is a proof."""
         return max(0.0, 1 - self.bound.least / self.largest) if self.largest else 0.0
 
-    def violations(self, lat: Rule = "critical") -> dict[str, float]:
-        """What is wrong with it, recomputed: parts not sent, seconds sent outside of windows; zeros when right."""
-        arrays, latest = self.instance.arrays, latest_arrival_times(self.instance, lat).latest_s
-        sent = np.bincount(self.row, weights=self.share, minlength=int(self.group.max(initial=-1)) + 1)
-        first, last = np.full(len(sent), np.inf), np.zeros(len(sent))
+    @cached_property
+    def late_s(self) -> Floats:
+        """(F,) seconds by which transfers end after their latest arrivals; zeros where windows are kept."""
+        last = np.zeros(int(self.group.max(initial=-1)) + 1)
         used = self.share > 0
-        np.minimum.at(first, self.row[used], self.edges[self.cell[used]])
         np.maximum.at(last, self.row[used], self.edges[self.cell[used] + 1])
-        early, late = arrays.start_s - first[self.group], last[self.group] - latest
+        return np.asarray(np.maximum(last[self.group] - self.latest_s, 0.0))
+
+    def paced(self) -> ProportionalPlan:
+        """The same parts, one interval after the other, each as long as its fullest port needs: no load is above 1."""
+        need, edges = np.diff(self.edges) * self.loads.max(axis=0, initial=0.0), self.edges.copy()
+        for k, seconds in enumerate(need.tolist()):
+            edges[k + 1] = max(edges[k + 1], edges[k] + seconds)
+        return replace(self, edges=edges)
+
+    def violations(self) -> dict[str, float]:
+        """What is wrong with it, recomputed: parts not sent, seconds sent outside of windows; zeros when right."""
+        arrays = self.instance.arrays
+        sent = np.bincount(self.row, weights=self.share, minlength=int(self.group.max(initial=-1)) + 1)
+        first, used = np.full(len(sent), np.inf), self.share > 0
+        np.minimum.at(first, self.row[used], self.edges[self.cell[used]])
+        early = (arrays.start_s - first[self.group]).max(initial=0.0)
         return {
             "part_not_sent": float(np.abs(sent - 1).max(initial=0.0)),
             "negative_part": float(-self.share.min(initial=0.0)),
-            "seconds_outside": float(max(early.max(initial=0.0), late.max(initial=0.0))),
+            "seconds_outside": float(max(early, self.late_s.max(initial=0.0))),
         }
 
 
 def proportional_plan(
-    instance: JitInstance, lat: Rule = "critical", time_limit_s: float | None = None
+    instance: JitInstance,
+    lat: Rule = "critical",
+    time_limit_s: float | None = None,
+    windows: Windows = "strict",
 ) -> ProportionalPlan:
     """The least largest load with every job's transfers of one window in step (see the module).
 
@@ -98,24 +131,36 @@ def proportional_plan(
     ----------
     time_limit_s
         The best schedule so far is the answer then.
+    windows
+        ``elastic``: where windows cannot be kept, or nothing in step keeps them, transfers are late (``late_s``; how
+        late some must be is ``must_late_s``), and no load is above 1.
 
     Raises
     ------
     ModelError
         A transfer has no time.
+
+    Examples
+    --------
+    >>> from flowlex.instances import generate
+    >>> plan = proportional_plan(generate("jit-figure4"), windows="elastic")
+    >>> round(plan.largest, 3), float(plan.late_s.max()), plan.must_late_s
+    (1.0, 3.0, 3.0)
     """
     arrays, latest = instance.arrays, latest_arrival_times(instance, lat).latest_s
     if (latest <= arrays.start_s).any():
         raise ModelError(f"transfer {instance.transfer_names[int((latest <= arrays.start_s).argmax())]!r} has no time")
-    key = np.stack([arrays.job.astype(np.float64), arrays.start_s, latest], axis=1)
-    windows, group = np.unique(key, axis=0, return_inverse=True)
+    late = least_lateness(instance, lat) if windows == "elastic" else 0.0
+    key = np.stack([arrays.job.astype(np.float64), arrays.start_s, latest + late], axis=1)
+    ends, group = np.unique(key, axis=0, return_inverse=True)
     group = group.ravel()
-    edges = np.unique(windows[:, 1:])
-    first, last = np.searchsorted(edges, windows[:, 1]), np.searchsorted(edges, windows[:, 2])
-    row = np.repeat(np.arange(len(windows)), last - first)
+    edges = np.unique(ends[:, 1:])
+    first, last = np.searchsorted(edges, ends[:, 1]), np.searchsorted(edges, ends[:, 2])
+    row = np.repeat(np.arange(len(ends)), last - first)
     cell = np.arange(len(row)) - np.repeat(np.cumsum(last - first) - (last - first), last - first) + first[row]
-    plan = ProportionalPlan(instance, port_bound(instance, lat), group, edges, row, cell, np.zeros(0))
-    return _least_largest(plan, time_limit_s) if len(row) else plan
+    plan = ProportionalPlan(instance, port_bound(instance, lat), latest, group, edges, row, cell, np.zeros(0), late)
+    found = _least_largest(plan, time_limit_s) if len(row) else plan
+    return found.paced() if windows == "elastic" else found
 
 
 def _least_largest(plan: ProportionalPlan, time_limit_s: float | None) -> ProportionalPlan:
@@ -123,16 +168,15 @@ def _least_largest(plan: ProportionalPlan, time_limit_s: float | None) -> Propor
 
     Every answer is a schedule, and so is all between two: when time runs out there is one, and `gap` says how good.
     """
-    deadline = None if time_limit_s is None else time.perf_counter() + time_limit_s
-    length = np.diff(plan.edges)[plan.cell]
-    best = replace(plan, share=length / np.bincount(plan.row, weights=length)[plan.row])
-    loads = best.loads
+    deadline = math.inf if time_limit_s is None else time.perf_counter() + time_limit_s
     program = _Program(plan)
+    best = program.relieved(deadline)
+    loads = best.loads
     while True:
         # Of every interval the fullest ports; each answer that is not the last breaks a new one.
         program.add(np.argsort(-loads, axis=0)[:ROWS_ADDED])
-        left = None if deadline is None else deadline - time.perf_counter()
-        if left is not None and left <= 0:
+        left = deadline - time.perf_counter()
+        if left <= 0:
             return best
         answer = program.session.solve(time_limit_s=left)
         if answer.status is not Status.OPTIMAL or answer.values is None:
@@ -188,6 +232,24 @@ class _Program:
         order = np.argsort(plan.row, kind="stable")
         for columns in np.split(order, np.flatnonzero(np.diff(plan.row[order])) + 1):
             self.session.add_row(1.0, 1.0, columns.tolist(), [1.0] * len(columns))
+
+    def relieved(self, deadline: float) -> ProportionalPlan:
+        """Spread evenly, then less and less where ports are full: a price grows exponentially with a load."""
+        plan, volume = self.plan, self.volume
+        share = self.length[plan.cell]
+        found, least = plan, math.inf
+        for step in range(RELIEVED):
+            share = share / np.bincount(plan.row, weights=share)[plan.row]
+            part = np.zeros((volume.shape[1], len(self.length)))
+            part[plan.row, plan.cell] = share
+            loads = volume @ part / self.length
+            if (most := float(loads.max())) < least:
+                found, least = replace(plan, share=share), most
+            if time.perf_counter() > deadline or not most:
+                break
+            price = (volume.T @ (np.exp(SHARPNESS * (loads / most - 1)) / self.length))[plan.row, plan.cell]
+            share = share * np.exp(-price / price.max() / (1 + step / RELIEVED))
+        return found
 
     def add(self, ports: Integers) -> None:
         """Rows of (n, T) ports in every interval, where they are new: no load is above the largest."""

@@ -80,3 +80,21 @@ def test_a_trace_can_be_planned() -> None:
 def test_bad_traces(text: str, message: str) -> None:
     with pytest.raises(InstanceError, match=message):
         parse_coflow_trace(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"slack": 0.5}, r"slack must be at least 1 \(got 0.5\)"),
+        ({"first": -1}, r"first must not be negative \(got -1\)"),
+        ({"unit_mb": 0.0}, r"unit_mb must be a positive number \(got 0.0\)"),
+        ({"rate_mbps": float("inf")}, r"rate_mbps must be a positive number \(got inf\)"),
+        ({"unit_mb": 1e-15}, r"all sizes together are .* units of 1e-15 MB; .*use a larger unit_mb"),
+        ({"unit_mb": 1e-320}, "are beyond all numbers; use a larger unit_mb"),
+        ({"unit_mb": 1e300}, "at most 1e\\+12 slots are kept apart"),
+        ({"slack": 1e300}, "at most 1e\\+12 slots are kept apart"),
+    ],
+)
+def test_settings_that_make_no_instance(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(InstanceError, match=message):
+        parse_coflow_trace(TRACE, **settings)  # type: ignore[arg-type]

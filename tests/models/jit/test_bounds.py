@@ -13,7 +13,7 @@ from flowlex.instances import generate
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.base import ModelError
-from flowlex.models.jit.bounds import port_bound
+from flowlex.models.jit.bounds import least_lateness, port_bound
 from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.proportional import proportional_plan
@@ -61,6 +61,37 @@ def test_a_port_that_must_carry_more_than_it_can() -> None:
     assert bound.least == pytest.approx(1.5) and bound.even == pytest.approx(1.5) and bound.gap == pytest.approx(0)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_how_late_some_transfer_must_be(seed: int) -> None:
+    """What starts from a and is due by b needs so long at a port: the rest beyond b - a is late, tried for all a, b.
+
+    The plan in step is at least as late, keeps every port within its rate, and sends everything once it is ready.
+    """
+    instance = generate("jit-random", seed=seed, machines=3, jobs=4, transfers=4, slots=2, capacity=3)
+    assert isinstance(instance, JitInstance)
+    arrays, latest = instance.arrays, latest_arrival_times(instance).latest_s
+    late = 0.0
+    for ports, side in ((arrays.sender, "out_mbps"), (arrays.receiver, "in_mbps")):
+        for machine, a, b in product(range(3), arrays.start_s, latest):
+            inside = (ports == machine) & (arrays.start_s >= a) & (latest <= b)
+            needed = arrays.size_mb[inside].sum() / (getattr(instance.machines[machine], side) / 8)
+            late = max(late, needed - (b - a)) if inside.any() else late
+    assert least_lateness(instance) == pytest.approx(late, abs=1e-7)
+    plan = proportional_plan(instance, windows="elastic")
+    assert plan.must_late_s == least_lateness(instance)
+    assert plan.late_s.max() >= late - 1e-7
+    assert plan.largest <= 1 + 1e-9
+    wrong = plan.violations()
+    assert wrong["part_not_sent"] < 1e-9 and wrong["negative_part"] == 0
+    assert wrong["seconds_outside"] == plan.late_s.max()
+    begin = np.full(len(latest), np.inf)
+    used = plan.share > 0
+    np.minimum.at(begin, plan.row[used], plan.edges[plan.cell[used]])
+    assert (begin[plan.group] >= arrays.start_s).all()
+    if not late and proportional_plan(instance).largest <= 1:
+        assert plan.late_s.max() <= 1e-9
+
+
 @pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
 def test_coflows_of_facebook() -> None:
     """With deadlines at twice the bottleneck time, a coflow alone needs half of it; stopped, it is planned."""
@@ -71,6 +102,9 @@ def test_coflows_of_facebook() -> None:
     plan = proportional_plan(instance, time_limit_s=1e-9)
     assert all(value < 1e-9 for value in plan.violations().values())
     assert plan.bound.least <= plan.largest <= plan.bound.even + 1e-9
+    late = proportional_plan(read_coflow_trace(TRACE, first=40, slack=1.0), windows="elastic", time_limit_s=1e-9)
+    assert late.largest <= 1 + 1e-9
+    assert 0 < late.must_late_s <= late.late_s.max()
 
 
 def test_nothing_to_send_needs_nothing() -> None:
