@@ -78,7 +78,8 @@ class ProportionalPlan:
         part = np.zeros((volume.shape[1], len(self.edges) - 1))
         np.add.at(part, (self.row, self.cell), self.share)
         rate = np.array([m.out_mbps for m in machines] + [m.in_mbps for m in machines]) / 8
-        return np.asarray(volume @ part / np.diff(self.edges) / rate[:, None])
+        sent, seconds = volume @ part / rate[:, None], np.diff(self.edges)
+        return np.divide(sent, seconds, out=np.zeros_like(sent), where=seconds > 0)  # paced ones may be empty
 
     @property
     def largest(self) -> float:
