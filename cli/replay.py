@@ -16,6 +16,7 @@ from flowlex.cli.report_steps import print_steps
 if TYPE_CHECKING:
     from flowlex.instances.events import EventLog
     from flowlex.models.flow.goals import Goal
+    from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["replay"]
 
@@ -60,14 +61,10 @@ def replay(
     moves: Annotated[int | None, typer.Option("--moves", min=0, help="For pods: moves per arrival at most.")] = None,
 ) -> None:
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from flowlex.cli.replay_transfers import replay_transfers
     from flowlex.instances import events as ev
     from flowlex.instances.jit_events import Network
     from flowlex.models.flow.goals import preset
-    from flowlex.models.flow.live.replay import replay_events
-    from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 
     if _is_pods(log):
         _replay_pods(log, policy or "fgd", moves or 0, seed)
@@ -78,15 +75,11 @@ def replay(
     if restore is not None and not typed(context, "goals"):
         chosen = None  # those of the state
     options: dict[str, Any] = {"engine": engine, "cost_limit": cost_limit, "lexicographic": lexicographic}
-    if restore is not None and options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
-        raise typer.BadParameter("--restore takes engine, cost limit and order from the state; leave them out")
-    scheduler = None if restore is None else load_scheduler(restore, chosen, certify=certify)
     if scale is not None:
         options["scale"] = scale
     if step_limit_s is not None:
-        if scheduler is not None:
-            raise typer.BadParameter("is kept by the state; leave it out", param_hint="--step-limit-s")
         options["solver"] = {"time_limit_s": step_limit_s}
+    scheduler = None if restore is None else _restored(restore, chosen, options, certify=certify)
     stream = _events(log, steps=steps, events=events, seed=seed, until=until)
     first = next(iter(stream), None)
     if isinstance(stream, ev.EventLog) and first is None and stream.damage is not None:
@@ -100,28 +93,44 @@ def replay(
         note(f"Log: {write_log}")
     if isinstance(first, Network):
         replay_transfers(context, stream, parse_settings(settings))
-        _whole(stream)
-        return
+    else:
+        title = f"Replay of {log} ({'goals of the state' if chosen is None else goals}, {engine})"
+        given = {"scheduler": scheduler, **(options if scheduler is None else {})}
+        _replay_flow(title, stream, chosen or (), save, batch=batch, certify=certify, **given)
+    _whole(stream)
+
+
+def _restored(state: Path, goals: tuple[Goal, ...] | None, options: dict[str, Any], *, certify: bool) -> FlowScheduler:
+    """The scheduler of a saved state, which keeps its own options: those of the command must be the default ones."""
+    from flowlex.models.flow.live.snapshot import load_scheduler
+
+    if options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
+        kept = "engine, cost limit, scale, order and step limit"
+        raise typer.BadParameter(f"--restore takes {kept} from the state; leave them out")
+    return load_scheduler(state, goals, certify=certify)
+
+
+def _replay_flow(
+    title: str, stream: EventLog | list[Any], goals: tuple[Goal, ...], save: Path | None, **options: Any
+) -> None:
+    """Let a live flow scheduler take the events; show what it did, and save its state."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from flowlex.models.flow.live.replay import replay_events
+    from flowlex.models.flow.live.snapshot import save_scheduler
+
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     started = time.perf_counter()
     with Progress(*columns, console=out, transient=True) as progress:
         bar = progress.add_task("events", total=len(stream) if isinstance(stream, list) else None)
-        report = replay_events(
-            progress.track(stream, task_id=bar),
-            chosen or (),
-            batch=batch,
-            scheduler=scheduler,
-            certify=certify,
-            **(options if scheduler is None else {}),
-        )
+        report = replay_events(progress.track(stream, task_id=bar), goals, **options)
     facts: dict[str, Any] = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
-    out.print(facts_table(f"Replay of {log} ({'goals of the state' if chosen is None else goals}, {engine})", facts))
+    out.print(facts_table(title, facts))
     print_steps(report.histogram(), report.refused)
     if save is not None:
         save_scheduler(report.scheduler, save)
         note(f"State: {save}")
-    _whole(stream)
 
 
 def _whole(stream: EventLog | list[Any]) -> None:

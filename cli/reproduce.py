@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ from flowlex.cli.options import SchedulerOption, check_scheduler
 from flowlex.cli.output import complain, console, note, rows_table
 from flowlex.cli.pool import Finished, PoolError
 from flowlex.cli.solve import with_progress
-from flowlex.cli.spread import entered
+from flowlex.cli.spread import Cluster, entered
+from flowlex.instances.storage import write_atomically
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.base import Experiment
 from flowlex.simulation.report import Measured, rows_of, variants, write_report
@@ -52,6 +55,8 @@ def reproduce(
 
     An interrupted run goes on with --resume; --write makes the report of what there is by then. The report may be
     measured in pieces (``flowlex reproduce gpu-users -o DIR``): what DIR holds of other experiments stays and is in it.
+    The report says what measuring took: seconds of processor by experiment, and wall time, processes and cores of the
+    last command (effort.json).
 
     Exit code 0: everything was measured; 1: some experiments failed; 2: wrong usage.
     """
@@ -66,18 +71,15 @@ def reproduce(
         return
     check_scheduler(scheduler, jobs)
     sweep = sweep and not quick
-    together = _Measurements(_runs([each for each in found if not each.alone], quick, seeds, sweep), quick)
-    alone = _Measurements(_runs([each for each in found if each.alone], quick, seeds, sweep), quick)
     finished: list[Finished] = []
-    options = {"engine": "network", "time_limit_s": None, "quick": quick}
+    began = time.time()
     try:
         with ExitStack() as stack:
             cluster = entered(stack, scheduler)
-            for work, most, where in ((together, jobs, cluster), (alone, 1, None)):
-                with Journal(output) as journal:
-                    keys = list(work.keys)
-                    batch = Batch(keys, options, journal=journal, jobs=most, resume=resume, work=work, cluster=where)
-                    finished += with_progress(batch, "measuring")
+            for alone in (False, True):
+                runs = _runs([each for each in found if each.alone is alone], quick, seeds, sweep)
+                where = (1, None) if alone else (jobs, cluster)
+                finished += _measure(_Measurements(runs, quick), output, where, resume=resume)
     except (JournalError, PoolError) as error:
         complain(str(error))
         raise typer.Exit(2) from error
@@ -86,8 +88,29 @@ def reproduce(
         raise typer.Exit(130) from None
     good = sum(item.record["status"] == "measured" for item in finished)
     if good:
+        if scheduler is None:
+            _note_effort(output, [item for item in finished if item.task], jobs, began)
         _show(output, experiments(), _held(output, quick), quick=quick, rows=found)
     raise typer.Exit(0 if good == len(finished) else 1)
+
+
+def _measure(
+    work: _Measurements, folder: Path, where: tuple[int, Cluster | None], *, resume: bool
+) -> Iterator[Finished]:
+    """All measurements, by so many processes here or by a cluster; each is written down as it ends."""
+    options = {"engine": "network", "time_limit_s": None, "quick": work.quick}
+    with Journal(folder) as journal:
+        keys, (jobs, cluster) = list(work.keys), where
+        batch = Batch(keys, options, journal=journal, jobs=jobs, resume=resume, work=work, cluster=cluster)
+        yield from with_progress(batch, "measuring")
+
+
+def _note_effort(folder: Path, finished: Sequence[Finished], jobs: int, began: float) -> None:
+    """Write down what this command took, unless all was there before."""
+    if finished:
+        effort = {"runs": len(finished), "wall_s": round(time.time() - began, 1), "processes": jobs}
+        effort["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        write_atomically(folder / "effort.json", json.dumps(effort).encode() + b"\n")
 
 
 def _held(folder: Path, quick: bool) -> list[dict[str, Any]]:
@@ -98,6 +121,14 @@ def _held(folder: Path, quick: bool) -> list[dict[str, Any]]:
         return [record for record in measured if record["options"]["quick"] is quick]
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{folder} holds no measurements ({error})", param_hint="--output") from error
+
+
+def _effort(folder: Path) -> dict[str, Any] | None:
+    """What the last command that measured something took; None where nobody wrote it down."""
+    try:
+        return dict(json.loads((folder / "effort.json").read_text()))
+    except (OSError, ValueError):
+        return None
 
 
 def _show(
@@ -111,7 +142,7 @@ def _show(
     """Write the report, and print its rows (or those of some of its experiments)."""
     results = {each: sorted(_measured(each, good), key=lambda one: (str(one.given), one.seed)) for each in found}
     results = {each: mine for each, mine in results.items() if mine}
-    counts = write_report(folder, results, quick=quick)
+    counts = write_report(folder, results, quick=quick, effort=_effort(folder))
     lines = [
         (row.experiment.name, row.statement.says, row.statement.theirs, row.ours, row.verdict)
         for each, mine in results.items()
@@ -141,7 +172,8 @@ class _One:
 
 
 def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: bool) -> Iterator[_One]:
-    for each in chosen:
+    """What there is to measure; runs that take long begin first, so that several processes end together."""
+    for each in sorted(chosen, key=lambda each: -each.takes_s):
         most = seeds if seeds is not None else each.quick_seeds if quick else each.seeds
         for given in variants(each)[: None if sweep else 1]:
             for seed in range(min(most, each.sweep_seeds) if given else most):
@@ -186,4 +218,4 @@ def _measured(each: Experiment, records: Sequence[dict[str, Any]]) -> Iterator[M
     for record in records:
         if record["name"] == each.name:
             numbers = {name: value for name, value in record["metrics"].items() if value is not None}
-            yield Measured(each.name, record["seed"], record["given"], numbers)
+            yield Measured(each.name, record["seed"], record["given"], numbers, record.get("processor_s"))

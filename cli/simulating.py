@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,10 +78,17 @@ def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
 
     (experiment,) = (each for each in experiments(task["paper"]) if each.name == task["experiment"])
     record |= {"name": experiment.name, "kind": "experiment", "model": experiment.paper}
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), _processor_s()
     given = json.loads(task["given"])
     with ExitStack() as stack:
         handed = {need: stack.enter_context(NEEDS[need].give()) for need in experiment.needs}
         numbers = dict(experiment.measure(task["seed"], task["quick"], **given, **handed))
     record["seconds"]["solve"] = time.perf_counter() - started
     record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": plain(numbers)}
+    record["processor_s"] = _processor_s() - busy
+
+
+def _processor_s() -> float:
+    """Processor seconds of this process and of those that it started and that have ended."""
+    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)

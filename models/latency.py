@@ -44,9 +44,14 @@ class Replayed:
 
 
 def histogram(milliseconds: Sequence[float], bins: int = 12) -> list[tuple[float, float, int]]:
-    """(from ms, to ms, steps) on a logarithmic scale; empty without steps."""
+    """(from ms, to ms, steps) on a logarithmic scale, no more rows than steps; empty without steps.
+
+    >>> [(low, steps) for low, _, steps in histogram([8.0])]
+    [(0.0, 1)]
+    """
     if not milliseconds:
         return []
+    bins = min(bins, len(milliseconds))
     low, high = max(min(milliseconds), 1e-3), max(milliseconds)
     edges = np.geomspace(low, max(high, low * 1.001), bins + 1)
     edges[0], edges[-1] = 0.0, max(edges[-1], high * 1.0000001)

@@ -22,12 +22,16 @@ __all__ = ["Measured", "Row", "figure_svg", "rows_of", "variants", "write_report
 
 @dataclass(frozen=True)
 class Measured:
-    """Numbers of one experiment with one seed; ``given`` are the open parameters that differ from the default."""
+    """Numbers of one experiment with one seed; ``given`` are the open parameters that differ from the default.
+
+    ``processor_s`` are the seconds of a processor that measuring took; None where nobody wrote them down.
+    """
 
     experiment: str
     seed: int
     given: Mapping[str, Any]
     numbers: Mapping[str, float]
+    processor_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,25 @@ def _lines(ax: Axes, curves: Curves, runs: Sequence[Mapping[str, float]]) -> Non
     ax.legend(fontsize=6)
 
 
-def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]], *, quick: bool) -> dict[str, int]:
+def write_report(
+    folder: Path,
+    results: Mapping[Experiment, Sequence[Measured]],
+    *,
+    quick: bool,
+    effort: Mapping[str, Any] | None = None,
+) -> dict[str, int]:
     """Write report.md, report.html, report.csv (a row per statement), measured.csv (a row per seed), a SVG each.
+
+    Parameters
+    ----------
+    folder
+        Where to; it exists.
+    results
+        What was measured, by experiment.
+    quick
+        Whether at small sizes.
+    effort
+        What the last command took: ``runs``, ``wall_s``, ``processes``, ``cores``; None where nobody wrote it down.
 
     Returns
     -------
@@ -171,6 +192,7 @@ def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]],
         f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
         f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
         "n: seeds that were measured; `flowlex reproduce` takes ten of most experiments, and all sweeps.",
+        _took(results, effort),
     ]
     if quick:
         intro.append("**Quick report**: few seeds, small sizes; it shows that everything runs, not what holds.")
@@ -194,10 +216,29 @@ def write_report(folder: Path, results: Mapping[Experiment, Sequence[Measured]],
         if len(sweep[1]) > 1:
             markdown += ["Sweep over what the paper leaves open:", _markdown(*sweep)]
             page += ["<p>Sweep over what the paper leaves open:</p>", _table(*sweep)]
+    took = ("experiment", "runs", "processor (s)", "longest (s)"), [_line(each, results[each]) for each in results]
+    markdown += ["## What measuring took", _markdown(*took)]
+    page += ["<h2>What measuring took</h2>", _table(*took)]
     _write_csv(folder, rows, results)
     write_atomically(folder / "report.md", ("\n\n".join(markdown) + "\n").encode())
     write_atomically(folder / "report.html", (_PAGE.format(body="\n".join(page))).encode())
     return dict(counts)
+
+
+def _took(results: Mapping[Experiment, Sequence[Measured]], effort: Mapping[str, Any] | None) -> str:
+    """What measuring took, in all and by the last command."""
+    runs = [one for found in results.values() for one in found]
+    known = [one.processor_s for one in runs if one.processor_s is not None]
+    text = f"{len(runs)} runs; {len(known)} of them say what they took: {sum(known):.0f} s of a processor."
+    if effort is not None:
+        by = f"{effort['processes']} processes on {effort['cores']} cores" if effort["processes"] > 1 else "one process"
+        text += f" The last command made {effort['runs']} of them in {effort['wall_s'] / 60:.1f} minutes with {by}."
+    return text
+
+
+def _line(experiment: Experiment, found: Sequence[Measured]) -> list[str]:
+    known = [one.processor_s for one in found if one.processor_s is not None]
+    return [experiment.name, str(len(found)), *([f"{sum(known):.1f}", f"{max(known):.1f}"] if known else ["-", "-"])]
 
 
 def _cells(row: Row) -> list[str]:

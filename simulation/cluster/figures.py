@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -73,58 +73,65 @@ def figures(log: RunLog) -> dict[str, float]:
     time; ``utilisation`` the part of DT that tasks held of the resource that they held most; ``uncertified_rounds``
     those whose optimum was believed, not certified.
     """
+    counts = Counter(record["event"] for record in log.records)
+    rounds = list(log.of("round"))
+    return {
+        **_of_tasks(log),
+        "jobs": float(counts["finish"]),
+        "given_up": float(counts["give-up"]),
+        **_of_reads(log),
+        "stops": float(counts["stop"]),
+        "lost_s": sum((record["lost_s"] for record in log.of("stop")), 0.0),
+        "rounds": float(counts["round"]),
+        "uncertified_rounds": float(sum(not record.get("proven", True) for record in rounds)),
+        "too_late": float(counts["too-late"]),
+        "decision_s": sum((record["seconds"] for record in rounds), 0.0),
+    }
+
+
+def _of_tasks(log: RunLog) -> dict[str, float]:
+    """Times of tasks, and what they held."""
     ready: dict[str, float] = {}
-    started: dict[str, float] = {}
-    units: dict[str, dict[str, int]] = {}
+    started: dict[str, tuple[float, dict[str, int]]] = {}
     held: defaultdict[str, float] = defaultdict(float)
     waits, runs, logs = [], [], []
-    first, counts = math.inf, dict.fromkeys(("finish", "give-up", "stop", "lost", "round", "too-late"), 0)
-    decision_s, lost_s, unproven = 0.0, 0.0, 0
-    for record in log.records:
-        event, at_s = record["event"], record["at_s"]
-        if event in counts:
-            counts[event] += 1
+    first = math.inf
+    last = log.records[-1]["at_s"] if log.records else 0.0
+    for record in log.of("ready", "start", "end", "stop"):
+        event, at_s, task = record["event"], record["at_s"], record["task"]
         if event == "ready":
-            ready.setdefault(record["task"], at_s)
+            ready.setdefault(task, at_s)
         elif event == "start":
             first = min(first, at_s)
-            started[record["task"]] = at_s
-            units[record["task"]] = record["units"]
-        elif event in ("end", "stop"):
-            begun = started.pop(record["task"])
-            _hold(held, units.pop(record["task"]), at_s - begun)
-            lost_s += record.get("lost_s", 0.0)
+            started[task] = at_s, record["units"]
+        else:
+            begun, units = started.pop(task)
+            _hold(held, units, at_s - begun)
             if event == "end":
-                arrived = ready.pop(record["task"])
+                arrived = ready.pop(task)
                 waits.append(begun - arrived)
                 runs.append(at_s - arrived)
                 logs.append(math.log(max(record["ideal_s"], 1e-9) / max(at_s - arrived, 1e-9)))
-        elif event == "round":
-            decision_s += record["seconds"]
-            unproven += not record.get("proven", True)
-    last = log.records[-1]["at_s"] if log.records else 0.0
-    for name, begun in started.items():
-        _hold(held, units[name], last - begun)
-    moved = megabytes(log)
-    all_mb = sum(moved.values())
+    for begun, units in started.values():
+        _hold(held, units, last - begun)
     total_s = last - first if first < math.inf else 0.0
     return {
         "total_s": total_s,
         "tasks": float(len(runs)),
-        "jobs": float(counts["finish"]),
-        "given_up": float(counts["give-up"]),
         "wait_s": _mean(waits),
         "run_s": _mean(runs),
         "snp": math.exp(_mean(logs)),
         "utilisation": max(held[name] / much for name, much in log.header["units"].items()) / (total_s or 1.0),
+    }
+
+
+def _of_reads(log: RunLog) -> dict[str, float]:
+    """GB read by level, and the parts of all."""
+    moved = megabytes(log)
+    all_mb = sum(moved.values())
+    return {
         **{f"{level}_gb": mb / 1000.0 for level, mb in moved.items()},
         **{f"{level}_share": mb / all_mb if all_mb else 0.0 for level, mb in moved.items()},
-        "stops": float(counts["stop"]),
-        "lost_s": lost_s,
-        "rounds": float(counts["round"]),
-        "uncertified_rounds": float(unproven),
-        "too_late": float(counts["too-late"]),
-        "decision_s": decision_s,
     }
 
 

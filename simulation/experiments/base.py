@@ -158,6 +158,9 @@ class Experiment:
         How many seeds the full and the quick report take; a sweep takes ``sweep_seeds`` (none when quick).
     alone
         Runs on its own, because it measures seconds of this machine.
+    takes_s
+        About how many seconds of a processor one run takes at full size; runs that take long begin first, so that
+        several processes end together.
     curves
         Pictures beside the statements' own.
     tables
@@ -179,6 +182,7 @@ class Experiment:
     quick_seeds: int = 3
     sweep_seeds: int = 3
     alone: bool = False
+    takes_s: float = 5.0
     curves: tuple[Curves, ...] = ()
     tables: tuple[Table, ...] = ()
     needs: tuple[str, ...] = ()

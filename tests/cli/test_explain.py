@@ -52,6 +52,7 @@ def test_rules_are_in_the_log_the_state_and_the_reason(run, tmp_path):
     log.write_text('{"event": "set_slots", "machine": "m0", "slots": 2}')
     again = run("replay", str(log), "--restore", str(state))
     assert again.exit_code == 0 and "running_at_end" in again.output, again.output
-    assert "is kept by the state" in run("replay", str(log), "--restore", str(state), "--step-limit-s", "1").output
+    for option in ("--step-limit-s", "--scale"):
+        assert "from the state" in run("replay", str(log), "--restore", str(state), option, "1").output
     log.write_text('{"event": "tie"}')
     assert "tie gives no rules; state gangs, spreads or affinities" in run("replay", str(log)).output
