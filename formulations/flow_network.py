@@ -375,7 +375,7 @@ def _integers(value: ArrayLike, count: int | None, what: str) -> Integers:
     if integers.ndim > 1 or (count is not None and integers.ndim and len(integers) != count):
         wanted = "one number or a vector" if count is None else f"one number or {count}"
         raise ValueError(f"{what}: expected {wanted}, got shape {integers.shape}")
-    return integers if count is None else np.broadcast_to(integers, (count,))
+    return integers if count is None or integers.ndim else np.broadcast_to(integers, (count,))
 
 
 def _check_integral(array: NDArray[Any], what: str) -> None:

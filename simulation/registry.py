@@ -119,7 +119,7 @@ def make_policy(of: str, choice: PolicyChoice) -> Any:
     Raises
     ------
     InstanceError
-        Unknown name or parameter, or a value that is not of the parameter's type.
+        Unknown name or parameter, or values that the policy does not take.
     """
     simulator(of)
     name = choice.name
@@ -130,7 +130,11 @@ def make_policy(of: str, choice: PolicyChoice) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else "."
         reason = f"the {of} simulator has no policy {name!r}{hint} It has: {', '.join(known)}"
         raise InstanceError(reason, place="policies")
-    return factory(**checked(factory, choice.parameters, f"policy {name!r}"))
+    values = checked(factory, choice.parameters, f"policy {name!r}")
+    try:
+        return factory(**values)
+    except ValueError as error:  # what the policy itself refuses, such as two values that contradict each other
+        raise InstanceError(str(error), place=f"policy {name!r}") from error
 
 
 def checked(factory: Callable[..., Any], given: Mapping[str, Any], place: str) -> dict[str, Any]:

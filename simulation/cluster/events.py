@@ -29,7 +29,7 @@ def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
     priority = {job.name: job.priority for job in workload.jobs}
     yield ev.Cluster(instance=FlowInstance(name=workload.name, machines=tuple(machines.values())))
     known: set[str] = set()
-    for number, record in enumerate(log.of("ready", "end", "stop", "down", "up", "round")):
+    for number, record in enumerate(log.of("ready", "end", "stop", "withdraw", "down", "up", "round")):
         at_s, event = record["at_s"], record["event"]
         if event == "ready" and record["task"] not in known:
             name = record["task"]
@@ -48,7 +48,7 @@ def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
         elif event == "end":
             known.remove(record["task"])
             yield ev.Finish(at_s=at_s, task=record["task"])
-        elif event == "stop" and record["why"] in ("failed", "data lost", "given up"):
+        elif event == "withdraw" or (event == "stop" and record["why"] in ("failed", "data lost", "given up")):
             known.remove(record["task"])
             yield ev.Cancel(at_s=at_s, task=record["task"])
         elif event in ("down", "up"):

@@ -50,7 +50,7 @@ def _steps(log: RunLog, up: str, down: tuple[str, ...]) -> tuple[np.ndarray, np.
 
 def plot_queue(log: RunLog, ax: Axes) -> Axes:
     """Tasks that could run and wait, over time."""
-    ax.step(*_steps(log, "ready", ("start",)), where="post", color=BLUE)
+    ax.step(*_steps(log, "ready", ("start", "withdraw")), where="post", color=BLUE)
     ax.set(xlabel="time (s)", ylabel="waiting tasks")
     return ax
 

@@ -73,7 +73,8 @@ class Rounds:
     def _decide(self) -> None:
         state, self.count = self.state, self.count + 1
         state.now_s = self.kernel.now_s
-        waiting, running = sum(1 for _ in state.waiting()), sum(1 for _ in state.running())
+        waiting = sum(len(job.waiting) for job in state.jobs.values())
+        running = sum(len(job.running) for job in state.jobs.values())
         if not waiting and not running and not state.news:
             return
         try:

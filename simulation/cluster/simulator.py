@@ -187,7 +187,9 @@ class ClusterRun:
     def _give_up(self, job: LiveJob) -> None:
         for task in list(job.running):
             self._halt(task, "given up")
-        job.waiting.clear()
+            self.state.news.append(("failed", task))
+        for task in list(job.waiting):
+            self._withdraw(task)
         self._finish(job, "give-up")
 
     # Tasks -----------------------------------------------------------------------------------------------------
@@ -195,6 +197,12 @@ class ClusterRun:
         task.job.waiting[task] = None
         self.state.news.append(("ready", task))
         self.log.add(self.state.now_s, "ready", task=task.name, job=task.job.name)
+
+    def _withdraw(self, task: LiveTask) -> None:
+        """A waiting task cannot start any more: what it needs is lost, or its job is given up."""
+        del task.job.waiting[task]
+        self.state.news.append(("withdrawn", task))
+        self.log.add(self.state.now_s, "withdraw", task=task.name, job=task.job.name)
 
     def _may_run(self, task: LiveTask) -> None:
         """A task is ready when nothing is missing, and it neither runs nor has ended."""
@@ -218,8 +226,7 @@ class ClusterRun:
         task.job.running[task] = None
         task.place, task.started_s = place, self.state.now_s
         place.tasks[task] = None
-        for name, much in task.task.demand.items():
-            place.free[name] -= much
+        place.hold(task)
         self.log.add(
             self.state.now_s,
             "start",
@@ -250,8 +257,7 @@ class ClusterRun:
         assert place is not None
         task.place = task.computing = None
         del place.tasks[task], task.job.running[task]
-        for name, much in task.task.demand.items():
-            place.free[name] += much
+        place.hold(task, -1)
         planned = self.computing.pop(task, None)
         if planned is not None:
             planned.cancel()
@@ -277,11 +283,11 @@ class ClusterRun:
 
     def _fail(self, task: LiveTask) -> None:
         self._halt(task, "failed")
+        self.state.news.append(("failed", task))
         task.failures += 1
         if task.failures >= self.parameters.most_attempts:
             self._give_up(task.job)
         else:
-            self.state.news.append(("failed", task))
             self._may_run(task)
 
     def _end(self, task: LiveTask) -> None:
@@ -329,7 +335,8 @@ class ClusterRun:
             if other.place is not None and other in self.reading.fetches:
                 self._halt(other, "data lost")
                 self.state.news.append(("failed", other))
-            other.job.waiting.pop(other, None)
+            if other in other.job.waiting:
+                self._withdraw(other)
         self._may_run(task)
 
     def _up(self, node: LiveNode) -> None:

@@ -24,10 +24,11 @@ __all__ = [
     "reads_of",
 ]
 
-#: What has happened since a policy last decided: a task can start now, has ended, was stopped by a failure; a node
-#: failed or returned; a job came or ended.
+#: What has happened since a policy last decided: a task can start now, has ended, was stopped by a failure, or waits no
+#: more since its data are lost or its job is given up; a node failed or returned; a job came or ended.
 News = tuple[
-    Literal["ready", "ended", "failed", "down", "up", "submitted", "finished"], "LiveTask | LiveNode | LiveJob"
+    Literal["ready", "ended", "failed", "withdrawn", "down", "up", "submitted", "finished"],
+    "LiveTask | LiveNode | LiveJob",
 ]
 
 
@@ -148,23 +149,32 @@ class LivePlace:
     ----------
     free
         Amount by resource that nobody holds.
+    open
+        Whether anything is free.
     tasks
         Who runs there.
     """
 
-    __slots__ = ("free", "name", "node", "number", "place", "tasks")
+    __slots__ = ("free", "name", "node", "number", "open", "place", "tasks")
 
     def __init__(self, place: Place, node: LiveNode, number: int) -> None:
         self.number: int
         self.node: LiveNode
         self.place, self.node, self.number, self.name = place, node, number, place.name
         self.free: dict[str, int] = dict(place.capacity)
+        self.open: bool = any(self.free.values())
         self.tasks: dict[LiveTask, None] = {}
 
     def fits(self, task: LiveTask) -> bool:
         """Whether the task's demand is free here."""
         free = self.free
         return all(free.get(name, 0) >= much for name, much in task.task.demand.items())
+
+    def hold(self, task: LiveTask, times: int = 1) -> None:
+        """Take the task's demand, or with ``times=-1`` give it back."""
+        for name, much in task.task.demand.items():
+            self.free[name] = self.free.get(name, 0) - times * much
+        self.open = any(self.free.values())
 
     def __repr__(self) -> str:
         return f"<place {self.name}>"
@@ -294,7 +304,7 @@ class State:
 
     def waiting(self) -> Iterator[LiveTask]:
         """Tasks that may start now, job by job."""
-        return (task for job in self.jobs.values() for task in job.waiting)
+        return (task for job in self.jobs.values() if job.waiting for task in job.waiting)
 
     def running(self) -> Iterator[LiveTask]:
         """Tasks that hold a place, job by job."""
@@ -302,20 +312,18 @@ class State:
 
     def open_places(self) -> list[LivePlace]:
         """Places that are up and have something free."""
-        return [place for place in self.places if place.node.up and any(place.free.values())]
+        return [place for place in self.places if place.open and place.node.up]
 
     def start(self, task: LiveTask, place: LivePlace) -> Start:
         """Make the action, and count the demand as taken for the rest of this decision."""
-        for name, much in task.task.demand.items():
-            place.free[name] = place.free.get(name, 0) - much
+        place.hold(task)
         self.tried.append(Start(task, place))
         return Start(task, place)
 
     def stop(self, task: LiveTask) -> Stop:
         """Make the action, and count its demand as free for the rest of this decision."""
         if task.place is not None:
-            for name, much in task.task.demand.items():
-                task.place.free[name] += much
+            task.place.hold(task, -1)
             self.tried.append(Stop(task))
         return Stop(task)
 
@@ -324,9 +332,7 @@ class State:
         for action in self.tried:
             place = action.place if isinstance(action, Start) else action.task.place
             assert place is not None
-            sign = 1 if isinstance(action, Start) else -1
-            for name, much in action.task.task.demand.items():
-                place.free[name] += sign * much
+            place.hold(action.task, -1 if isinstance(action, Start) else 1)
         self.tried.clear()
 
     def seconds(self, task: LiveTask) -> list[float]:

@@ -118,6 +118,7 @@ EXPERIMENTS = (
         day,
         {"load": (0.9, 1.2)},
         seeds=2,
+        takes_s=60,
         quick_seeds=1,
         sweep_seeds=1,
         alone=True,
@@ -141,6 +142,7 @@ EXPERIMENTS = (
             Statement("ours_full", "the same, FGD with one move for an arrival that fits nowhere", "-", "%", None, ""),
         ),
         openb_protocol,
+        takes_s=12,
         quick_seeds=1,
         curves=(
             Curves(
@@ -162,6 +164,7 @@ EXPERIMENTS = (
         ),
         training,
         {"load": (0.8, 0.5, 1.2), "round_s": (360.0, 60.0, 1200.0)},
+        takes_s=1,
         quick_seeds=1,
         sweep_seeds=3,
     ),

@@ -150,7 +150,7 @@ def cost(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]:
 
 
 _POSITIVE = (0.0, math.inf)
-_GROWTH = "from 5 000 to 10 000 machines with twice as many tasks; seconds of a busy machine, few seeds"
+_GROWTH = "from 5 000 to 10 000 machines with twice as many tasks; seconds of one machine"
 _SCORES = "our queue scores all machines per task with NumPy"
 _COST = "the paper's is of a whole system that also sends and receives; ours is deciding alone"
 _WHOLE = "peak of a process that holds the interpreter, the cluster's description and one scheduler"
@@ -188,8 +188,9 @@ EXPERIMENTS = (
         ),
         fair,
         {"block_mb": (1024.0, 256.0, 4096.0), "batch_s": (60.0, 10.0, 300.0), "replicas": (3, 1)},
+        takes_s=3,
         quick_seeds=2,
-        sweep_seeds=2,
+        sweep_seeds=3,
         tables=(
             Table(
                 "All policies",
@@ -231,6 +232,7 @@ EXPERIMENTS = (
         ),
         images,
         {"slow": (4.0, 2.0, 8.0)},
+        takes_s=0.5,
         quick_seeds=3,
         sweep_seeds=3,
     ),
@@ -280,8 +282,9 @@ EXPERIMENTS = (
         ),
         priority,
         {"round_s": (0.5, 2.0), "query_s": (1.0, 5.0), "batch_s": (60.0, 20.0, 180.0)},
+        takes_s=6,
         quick_seeds=2,
-        sweep_seeds=2,
+        sweep_seeds=3,
         tables=(
             Table(
                 "Delay of queries",
@@ -345,7 +348,7 @@ EXPERIMENTS = (
         ),
         latency,
         {"events": (100, 10)},
-        seeds=3,
+        takes_s=15,
         quick_seeds=1,
         sweep_seeds=1,
         alone=True,
@@ -383,9 +386,8 @@ EXPERIMENTS = (
         ),
         cost,
         {"events": (100, 10)},
-        seeds=3,
+        takes_s=12,
         quick_seeds=1,
         sweep_seeds=1,
-        alone=True,
     ),
 )

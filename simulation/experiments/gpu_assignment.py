@@ -200,8 +200,9 @@ EXPERIMENTS = (
         ),
         alone,
         {**_OPEN, "round_s": (2.0, 0.0, 5.0)},
+        takes_s=2,
         quick_seeds=2,
-        sweep_seeds=2,
+        sweep_seeds=3,
         tables=(
             Table(
                 "Table 1 (theirs in brackets)",
@@ -311,8 +312,9 @@ EXPERIMENTS = (
         ),
         shared,
         {**_OPEN, "parts": (6, 1), "patience": (1.0, 0.2, 5.0)},
+        takes_s=14,
         quick_seeds=2,
-        sweep_seeds=2,
+        sweep_seeds=3,
         tables=tuple(
             Table(
                 f"All policies, aggregation {aggregation}",
@@ -346,9 +348,8 @@ EXPERIMENTS = (
         ),
         users,
         {**_OPEN, "inside": ("fifo", "fair")},
-        seeds=10,
         quick_seeds=2,
-        sweep_seeds=1,
+        sweep_seeds=3,
     ),
     Experiment(
         "gpu-rounds",
@@ -381,7 +382,7 @@ EXPERIMENTS = (
             ),
         ),
         rounds,
-        seeds=3,
+        takes_s=10,
         quick_seeds=1,
         alone=True,
     ),

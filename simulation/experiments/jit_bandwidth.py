@@ -309,6 +309,7 @@ EXPERIMENTS = (
             {"share_of": "bytes", "gflops": 1000.0, "copies": 3.0},
             {"share_of": "bytes", "gflops": 1000.0, "copies": 3.0, "tensorflow": "one"},
         ),
+        takes_s=70,
         quick_seeds=1,
         sweep_seeds=1,
         tables=(
@@ -341,6 +342,7 @@ EXPERIMENTS = (
         alpha,
         {"share_of": ("transfers", "bytes"), "gflops": (50.0, 1000.0)},
         seeds=5,
+        takes_s=40,
         quick_seeds=1,
         sweep_seeds=2,
         curves=(
@@ -363,6 +365,7 @@ EXPERIMENTS = (
         wait,
         {"share": (0.4, 0.7, 1.0), "units": (10, 100, 1000), "share_of": ("transfers", "bytes")},
         also=({"share": 1.0, "units": 1000},),
+        takes_s=3,
         quick_seeds=1,
     ),
     Experiment(
@@ -373,6 +376,7 @@ EXPERIMENTS = (
         plan_time,
         {"load": ("pair", "port"), "share": (0.4, 1.0)},
         seeds=3,
+        takes_s=25,
         quick_seeds=1,
         sweep_seeds=1,
         alone=True,

@@ -258,8 +258,9 @@ EXPERIMENTS = (
         served,
         {"drift": (0.01, 0.0, 0.1), "interval_s": (10.0, 60.0)},
         seeds=5,
+        takes_s=10,
         quick_seeds=1,
-        sweep_seeds=1,
+        sweep_seeds=2,
         curves=(
             Curves(
                 "Seconds until the last node is done, by run",
@@ -322,6 +323,7 @@ EXPERIMENTS = (
             "interval_s": (10.0, 60.0),
         },
         seeds=20,
+        takes_s=0.3,
         quick_seeds=5,
         sweep_seeds=5,
         tables=(
@@ -356,6 +358,7 @@ EXPERIMENTS = (
         ),
         changes,
         seeds=20,
+        takes_s=0.5,
         quick_seeds=5,
     ),
     Experiment(
@@ -383,6 +386,7 @@ EXPERIMENTS = (
         reading,
         {"drift": (0.02, 0.005, 0.1), "collect_s": (0.5, 0.05)},
         seeds=10,
+        takes_s=0.1,
         quick_seeds=3,
         sweep_seeds=3,
     ),

@@ -151,6 +151,7 @@ EXPERIMENTS = (
                 {"used_{}": "used of all", "spread_{}": "deviation over nodes"},
             ),
         ),
+        takes_s=0.5,
         quick_seeds=2,
         sweep_seeds=10,
     ),
@@ -190,6 +191,7 @@ EXPERIMENTS = (
         ),
         convergence,
         {"generator": ("pods-scale", "kubeflow-testbed")},
+        takes_s=1.5,
         quick_seeds=2,
         sweep_seeds=10,
         curves=(
@@ -225,6 +227,7 @@ EXPERIMENTS = (
         ),
         queue,
         {"load": (1.3, 0.9, 2.0)},
+        takes_s=11,
         quick_seeds=1,
         sweep_seeds=3,
         curves=(

@@ -30,8 +30,10 @@ def test_an_instance_then_its_log(run, tmp_path):
     assert "p99_step_ms" in result.output and "####" in result.output
     assert load_scheduler(state, PRESETS["quincy"]).steps == 5
     assert len(EventLog(log).require_whole()) == 26
-    again = run(log, "--goals", "quincy", "--batch", 7)
+    again = run(log, "--goals", "quincy", "--batch", 26)
     assert again.exit_code == 0
+    rows = [line for line in again.output.splitlines() if " .. " in line]
+    assert len(rows) <= 5 and rows[0].split()[-2:] == ["1", 50 * "#"]  # no rows of steps that were not
     lines = log.read_text().splitlines()
     log.write_text("\n".join([*lines[:10], "{oops", *lines[10:]]))
     broken = run(log)

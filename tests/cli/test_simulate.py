@@ -12,12 +12,10 @@ from typer.testing import CliRunner, Result
 
 from flowlex import generate
 from flowlex.cli.app import app
+from flowlex.cli.reproduce import _runs
 from flowlex.instances.files import write_instance
-from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table, Verdict
+from flowlex.simulation.experiments import experiments
 from flowlex.simulation.log import RunLog
-from flowlex.simulation.report import Measured, figure_svg, rows_of, variants, write_report
-from flowlex.simulation.statistics import Estimate
 
 SCENARIO = {
     "kind": "scenario",
@@ -167,90 +165,11 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
 
 
 # The reproduction --------------------------------------------------------------------------------------------------
-def tiny(**more: object) -> Experiment:
-    statements = (
-        Statement("a", "a is about 2", "2", "s", Rule.near(2.0, 1.0), "because"),
-        Statement("b", "b | c", "?", "", None, "shown"),
-        Statement("never", "not measured", "1", "", Rule.near(1.0, 0.0), ""),
-    )
-    return Experiment("tiny", "paper", "A tiny one", statements, lambda seed, quick: {}, **more)
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
-        ([1.9, 2.0, 2.1], Verdict.REPRODUCED),
-        ([3.9, 4.0, 4.1], Verdict.DIRECTION),
-        ([0.5, 2.0, 3.5], Verdict.NOT),  # the mean is theirs, but nobody knows
-        ([0.4, 0.5, 0.6], Verdict.NOT),
-        ([2.0], Verdict.REPRODUCED),
-    ],
-)
-def test_verdicts_follow_their_rule(values, verdict):
-    assert Rule.near(2.0, 1.0).judge(Estimate.of(values)) == verdict
-
-
-def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
-    table = Table("By policy", {"a": "first", "b": "second", "z": "none"}, {"{}": "number"}, {"b": "1.5"})
-    experiment = tiny(open={"x": (1, 2)}, also=({"x": 3, "y": 4},), tables=(table,))
-    assert variants(experiment) == [{}, {"x": 2}, {"x": 3, "y": 4}]
-    found = [Measured("tiny", s, g, {"a": 2.0 + s / 10, "b": 1.0}) for g in ({}, {"x": 2}) for s in range(3)]
-    assert [row.verdict for row in rows_of(experiment, found)] == ["reproduced", "shown", "not measured"]
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        counts = write_report(tmp_path / folder, {experiment: found}, quick=False)
-    assert counts == {"reproduced": 1, "shown": 1, "not measured": 1}
-    names = {path.name for path in (tmp_path / "one").iterdir()}
-    assert names == {"report.md", "report.html", "report.csv", "measured.csv", "tiny.svg"}
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    page = (tmp_path / "one" / "report.html").read_text()
-    assert "<svg" in page and "http://" not in page.split("<svg")[0] and "x = 2" in page
-    text = (tmp_path / "one" / "report.md").read_text()
-    assert "b \\| c" in text
-    assert text.split("By policy:")[1].split("\n")[2:7] == [
-        "|  | number |",
-        "| --- | --- |",
-        "| first | 2.1 ± 0.25 |",
-        "| second | 1 ± 0 (1.5) |",
-        "| none | - |",
-    ]
-
-
-def test_experiments_have_names_of_their_own_and_belong_to_their_papers():
-    found = experiments()
-    assert len({each.name for each in found}) == len(found)
-    assert {each.paper for each in found} <= set(papers())
-    for each in found:
-        assert len({(s.figure, s.says) for s in each.statements}) == len(each.statements), each.name
-        assert all(values for values in each.open.values())
-
-
 def test_an_unknown_paper_is_named(tmp_path):
     assert (
         "no paper and no experiment is named 'gpus'; did you mean 'gpu-users'? Papers: "
         in flowlex("reproduce", "gpus", "-o", tmp_path, code=2).stderr
     )
-
-
-def test_the_report_in_the_documentation_is_of_these_statements():
-    kept = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "report.csv"
-    rows = list(csv.DictReader(kept.open()))
-    shown = {row["experiment"] for row in rows}
-    now = [(e.name, s.figure, s.says, s.theirs) for e in experiments() if e.name in shown for s in e.statements]
-    assert [(row["experiment"], row["figure"], row["statement"], row["theirs"]) for row in rows] == now
-    assert {each.name for each in experiments("gpu_assignment", "flow_scheduling")} <= shown
-
-
-@pytest.mark.timeout(900)
-def test_the_quick_report_measures_every_statement(tmp_path):
-    """Four papers, once each; `flowlex reproduce --quick` is this with all papers and two or three seeds."""
-    pytest.importorskip("uvicorn")  # one experiment needs the running service
-    chosen = ("gpu_assignment", "flow_scheduling", "load_partition", "pod_placement")
-    flowlex("reproduce", *chosen, "--quick", "--seeds", 1, "-o", tmp_path / "report")
-    rows = list(csv.DictReader((tmp_path / "report" / "report.csv").open()))
-    assert len(rows) == sum(len(each.statements) for each in experiments(*chosen))
-    assert [row["statement"] for row in rows if row["verdict"] == "not measured"] == []
 
 
 def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
@@ -268,17 +187,36 @@ def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
     assert "holds no measurements" in flowlex("reproduce", "--write", "-o", tmp_path / "none", code=2).stderr
 
 
+def test_a_killed_report_goes_on_and_says_what_it_took(tmp_path, start, wait_for, children, alive):
+    out, chosen = tmp_path / "out", ("load-evaluations", "load-changes", "--quick", "-j", 2)
+    process = start("reproduce", *map(str, chosen), "-o", out)
+    results = out / "results.jsonl"
+    wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") >= 2)
+    workers = children(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    wait_for(lambda: not any(map(alive, workers)))
+    done = results.read_bytes().count(b"\n")
+    again = flowlex("reproduce", *chosen, "-o", out, "--resume")
+    assert f"{done} of 10 were done before" in again.stderr or done == 10
+    records = [json.loads(line) for line in results.read_text().splitlines()]
+    assert len({(one["name"], one["seed"]) for one in records}) == len(records) == 10
+    text = (out / "report.md").read_text()
+    assert f"10 runs; 10 of them say what they took: {sum(one['processor_s'] for one in records):.0f} s" in text
+    if done < 10:
+        assert f"The last command made {10 - done} of them in" in text and "2 processes on" in text
+    took = (out / "effort.json").read_bytes() if done < 10 else b""
+    assert "10 of 10 were done before" in flowlex("reproduce", *chosen, "-o", out, "--resume").stderr
+    assert done == 10 or (out / "effort.json").read_bytes() == took  # nothing was measured: that of before stands
+
+
+def test_what_takes_long_begins_first():
+    runs = [run.experiment.takes_s for run in _runs(experiments(), quick=False, seeds=1, sweep=False)]
+    assert runs == sorted(runs, reverse=True) and runs[0] > runs[-1]
+
+
 def test_what_an_experiment_needs_and_is_not_here_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("FLOWLEX_OPENB", str(tmp_path / "nowhere"))
     listed = flowlex("reproduce", "beyond", "--list")
     assert "openb-protocol is left out; set FLOWLEX_OPENB to the folder" in " ".join(listed.stderr.split())
     assert "google-day" in listed.stdout and "openb-protocol" not in listed.stdout
-
-
-def test_curves_are_drawn_over_what_their_numbers_say():
-    curves = Curves("t", "x", "y", {"wait": "w"})
-    assert curves.points("wait", {"wait@3": 1.0, "wait@10": 2.0, "waits@1": 5.0, "wait": 4.0}) == {3.0: 1.0, 10.0: 2.0}
-    found = [Measured("tiny", s, {}, {"a": 2.0, "b": 1.0, "wait@1": 1.0 * s, "wait@2": 2.0}) for s in range(3)]
-    with_curves, without = (figure_svg(tiny(curves=each), found) for each in ((curves,), ()))
-    assert ">t<" in with_curves and ">t<" not in without
-    assert figure_svg(tiny(), [Measured("tiny", 0, {"x": 2}, {"a": 2.0})]) == ""  # nothing at the defaults

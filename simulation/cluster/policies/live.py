@@ -109,14 +109,14 @@ class _OfResource:
                 assert isinstance(thing, LiveTask)
                 if self._known.pop(thing.name, None) is not None:
                     scheduler.finish(thing.name)
-            elif what == "failed":
+            elif what in ("failed", "withdrawn"):
                 assert isinstance(thing, LiveTask)
                 self._forget(scheduler, thing)
             elif what in ("down", "up"):
                 assert isinstance(thing, LiveNode)
                 self._node(scheduler, thing)
-        waiting = {job: [task for task in job.waiting if self._is_new(task)] for job in state.jobs.values()}
-        for job, tasks in waiting.items():
+        for job in state.jobs.values():
+            tasks = [task for task in job.waiting if self._is_new(task)] if job.waiting else ()
             if tasks:
                 self._waves += 1
                 self._known.update((task.name, task) for task in tasks)

@@ -74,7 +74,7 @@ class Queue(Policy):
                 full.add(demand)  # what did not fit once does not fit later in this round
                 continue
             yield state.start(task, place)
-            if not any(place.free.values()):
+            if not place.open:
                 places.remove(place)
 
     def _place(self, state: State, task: LiveTask, places: list[LivePlace]) -> LivePlace | None:
@@ -149,7 +149,7 @@ class PriorityQueue(Queue):
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
         """By priority of the job (smaller first); the sort keeps the order of arrival."""
-        jobs = sorted(state.jobs.values(), key=lambda job: job.job.priority)
+        jobs = sorted((job for job in state.jobs.values() if job.waiting), key=lambda job: job.job.priority)
         return (task for job in jobs for task in list(job.waiting))
 
     def decide(self, state: State) -> Iterable[Action]:

@@ -14,9 +14,11 @@ from flowlex import generate
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.scenario import Decision, PolicyChoice
+from flowlex.models.flow.goals import preset
+from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy as Fairness
-from flowlex.simulation.cluster import simulate_cluster
+from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.figures import figures, job_spans, megabytes, stays
 from flowlex.simulation.cluster.policies.gpu import round_instance
 from flowlex.simulation.cluster.sharing import max_min_rates, require_max_min
@@ -267,6 +269,26 @@ def test_every_policy_on_random_scenarios(name, resource, seed, round_s, think):
     check(work, logs[0])
     spans = job_spans(logs[0])
     assert len(spans) == len(work.jobs) and figures(logs[0])["utilisation"] <= 1.0 + 1e-9
+
+
+def test_jobs_are_given_up_and_data_lost_while_tasks_wait():
+    """A policy that remembers who waits is told of those that wait no more; each leaves the queue just once."""
+    ends: Counter[str] = Counter()
+    for seed in (5, 27, 28):
+        work = generate("cluster-random", seed=seed, outages=0.5, resource="slot")
+        log = simulate_cluster(work, made("FlowScheduler"), seed=seed, fail=0.6, most_attempts=2, certify=0)
+        waiting: set[str] = set()
+        for record in log.of("ready", "start", "withdraw"):
+            if record["event"] == "ready":
+                assert record["task"] not in waiting
+                waiting.add(record["task"])
+            else:
+                waiting.remove(record["task"])
+        mine = Counter(record["event"] for record in log.of("give-up", "finish", "withdraw"))
+        assert not waiting and mine["give-up"] + mine["finish"] == len(work.jobs)
+        assert not replay_events(list(SIMULATOR.events(work, log)), preset("borg"), certify=False).refused
+        ends += mine
+    assert min(ends["give-up"], ends["finish"], ends["withdraw"]) > 0
 
 
 # One round is the model's optimum ----------------------------------------------------------------------------------
