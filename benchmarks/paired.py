@@ -1,11 +1,14 @@
-"""Is today slower than another commit? The same problems in two trees, by turns, in processes of their own.
+"""Is today slower than before the package got its present shape? The same problems in both, by turns.
 
-    git worktree add --detach /tmp/before 2ff3111
-    python -m benchmarks.paired /tmp/before
+    python -m benchmarks paired
+    python -m benchmarks.paired --before COMMIT_OR_FOLDER --only GPU --calls 9
 
-Each case runs in both trees alternately (before, now, before, now, ...), so that a busy machine slows both alike. A
-figure is the median of the processor seconds of a call, after one call that compiles and fills caches. Objectives must
-be equal in both trees.
+The older package (by default of the last commit before the families, 2ff3111) comes out of this repository's history.
+Both are loaded once, in processes of their own, and asked by turns: before, now, before, now, ... A figure is the
+median of the processor seconds of a call from an instance without any cached views, after one call that compiles and
+fills caches; a ratio compares calls that follow each other. The parts of a call are apart, because a certificate proves
+more today: then, that the flow is optimal for the network that the model built; now, that the answer is for the
+instance. Reading an answer prepares that: it states the prices, cuts and stages that the certificate rests on.
 """
 
 from __future__ import annotations
@@ -16,37 +19,59 @@ import os
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from itertools import product
 from pathlib import Path
 
-import pandas as pd
+__all__ = ["BEFORE", "cases", "main", "paired", "tables"]
 
-__all__ = ["CASES", "main", "paired"]
-
+#: The last commit before families and `src/`.
+BEFORE = "2ff3111"
 _HERE = Path(__file__).resolve().parents[1]
-#: Python that makes `call`, which returns the objective of one solve; it must run in both trees.
+_ROOMS = ("instances", "formulations", "validation", "models", "cli", "telemetry")
+_PARTS = ("build", "solve", "read", "certificate")
+
+#: Python that makes ``call``, which solves once and returns the seconds of the parts and an answer; for both trees.
 _SOLVE = """
 from flowlex.instances.generators import generate
 from flowlex.models.registry import model_for
-first = generate({generator!r}, **{settings!r})
+text = generate({generator!r}, **{settings!r}).model_dump_json()
+kind = type(generate({generator!r}, **{settings!r}))
 def call():
-    # A copy without cached views: from the instance object to the certified answer.
-    instance = first.model_copy()
-    instance.__dict__.pop("arrays", None)
-    return float(model_for(instance, **{options!r}).solve({engine!r}).objective)
+    instance, started = kind.model_validate_json(text), time.process_time()
+    model = model_for(instance, **{options!r})
+    made = time.process_time() - started
+    reading, interpret = [0.0], type(model)._interpret
+    def timed(self, run):
+        started = time.process_time()
+        try:
+            return interpret(self, run)
+        finally:
+            reading[0] += time.process_time() - started
+    type(model)._interpret = timed
+    try:
+        solution = model.solve({engine!r})
+    finally:
+        type(model)._interpret = interpret
+    spent = solution.seconds
+    return [made + spent.compile, spent.solve, reading[0], spent.check - reading[0]], float(solution.objective)
 """
 _LIVE = """
 import numpy as np
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 try:
     from flowlex.models.flow.live.scheduler import FlowScheduler
-    from flowlex.models.flow.goals import Continuity, DataLocality, Placement
+    from flowlex.models.flow import goals
 except ImportError:
     from flowlex.models.flow_scheduler import FlowScheduler
-    from flowlex.models.goals import Continuity, DataLocality, Placement
+    from flowlex.models import goals
 instance = flow_scale(**{settings!r})
-goals = (Placement(), DataLocality(), Continuity(base=10, rate=10))
-scheduler = FlowScheduler(instance, goals, wait_cost=20_000, cost_limit=100_000, task_limit=500_000)
+chosen = goals.preset({preset!r}) if isinstance({preset!r}, str) else tuple(getattr(goals, n)() for n in {preset!r})
+scheduler = FlowScheduler(instance, chosen, cost_limit=100_000, task_limit=500_000, **{options!r})
 scheduler.step(1.0)
 rng, names, made = np.random.default_rng(1), [task.name for task in instance.tasks], 0
 def call():
@@ -57,92 +82,207 @@ def call():
         made += 1
         scheduler.submit(job)
         names.append(job.tasks[0].name)
-    return float(scheduler.step(scheduler.state.now_s + 1.0).running)
+    delta = scheduler.step(scheduler.state.now_s + 1.0)
+    return [delta.seconds[part] for part in ("events", "solve", "read", "check")], float(delta.running)
 """
-_TIMED = """
-import json, sys, time
-seconds, answers = [], []
-for k in range(int(sys.argv[1]) + 1):
-    started = time.process_time()
-    answers.append(call())
-    seconds.append(time.process_time() - started)
-print(json.dumps({"seconds": seconds[1:], "answers": answers}))
+_START = """
+import subprocess, resource
+def call():
+    started = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *{command!r}], check=True, capture_output=True)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = ended.ru_utime + ended.ru_stime - started.ru_utime - started.ru_stime
+    return [0.0, spent, 0.0, 0.0], 0.0
 """
+_ASKED = """
+import gc, json, sys, time
+time.perf_counter = time.process_time  # both packages look at this clock
+{code}
+for line in sys.stdin:
+    gc.collect()
+    print("paired", json.dumps(call()), flush=True)
+"""
+
+
+def cases(*, quick: bool = False) -> dict[str, str]:
+    """Python that defines ``call``, by the name of the case."""
+    return {**_gpu_cases(quick), **_flow_cases(quick), **_live_cases(quick), **({} if quick else _start_cases())}
 
 
 def _solved(generator: str, engine: str, settings: dict[str, object], **options: object) -> str:
     return _SOLVE.format(generator=generator, engine=engine, settings=settings, options=options)
 
 
-CASES: dict[str, str] = {
-    "GPU, testbed, network": _solved("gpu-testbed", "network", {}),
-    **{f"GPU, 2000 GPUs, {engine}": _solved("gpu-scale", engine, {}) for engine in ("network", "highs", "pulp")},
-    "min-cost flow, 180 000 arcs, network": _solved(
-        "network-random", "network", {"nodes": 20_000, "arcs": 180_000, "seed": 1}
-    ),
-    "flow scheduling, 1000 machines, network": _solved("flow-scale", "network", {"machines": 1000, "tasks": 2000}),
-    "flow scheduling, quincy by phases": _solved(
-        "flow-scale", "network", {"machines": 300, "tasks": 600}, preset="quincy", method="phases"
-    ),
-    "live, 10 events": _LIVE.format(settings={"machines": 2000, "tasks": 4000}, events=5),
-    "live, 100 events": _LIVE.format(settings={"machines": 2000, "tasks": 4000}, events=50),
-}
+def _gpu_cases(quick: bool) -> dict[str, str]:
+    clusters: dict[str, tuple[str, dict[str, object]]] = {"testbed": ("gpu-testbed", {})}
+    if not quick:
+        small = {"gpus": 200, "jobs": 20, "tasks": 400, "running": 0.2}
+        clusters["200 GPUs"] = "gpu-scale", small
+        clusters["200 GPUs, unequal memory"] = "gpu-scale", {**small, "mixed_memory": True}
+        clusters["2000 GPUs"] = "gpu-scale", {}
+        clusters["2000 GPUs, unequal memory"] = "gpu-scale", {"mixed_memory": True}
+    return {
+        f"GPU, {where}, {policy}, {engine}": _solved(generator, engine, settings, policy=policy)
+        for (where, (generator, settings)), policy, engine in product(
+            clusters.items(), ("FSP", "FS", "FSU"), ("network", "highs", "pulp")
+        )
+    }
 
 
-def _tree(folder: Path, made: Path) -> Path:
-    """A folder from which Python imports the package of a tree, whether or not it has ``src``."""
-    if (folder / "src").is_dir():
-        return folder / "src"
-    package = made / "flowlex"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    for room in ("instances", "formulations", "validation", "models", "cli", "telemetry"):
-        (package / room).symlink_to(folder.resolve() / room)
-    return made
+def _flow_cases(quick: bool) -> dict[str, str]:
+    def scale(machines: int) -> dict[str, object]:
+        return {"machines": machines, "tasks": 2 * machines}
+
+    presets = ("quincy", "borg", "alsched", "load_spread", "random", "none")
+    chosen: list[tuple[int, str, str, dict[str, object]]] = [
+        *((100, preset, engine, {}) for preset, engine in product(presets, ("network", "highs", "pulp"))),
+        *((1000, preset, "network", {}) for preset in presets),
+        *((1000, "quincy", engine, {}) for engine in ("highs", "pulp")),
+        (10_000, "quincy", "network", {}),
+        *(
+            (machines, preset, "network", {"method": "phases"})
+            for machines, preset in product((300, 1000), presets[:2])
+        ),
+        (300, "borg", "network", {"lexicographic": True}),
+    ]
+    if quick:
+        chosen = [(50, "quincy", "network", {}), (50, "quincy", "network", {"method": "phases"})]
+    return {
+        ", ".join([f"flow, {machines} machines, {preset}", *map(str, options.values()), engine]).replace(
+            "True", "strict order"
+        ): _solved("flow-scale", engine, scale(machines), preset=preset, **options)
+        for machines, preset, engine, options in chosen
+    }
 
 
-def _run(code: str, path: Path, calls: int) -> tuple[list[float], list[float]]:
-    environment = {**os.environ, "PYTHONPATH": str(path)}
-    command = [sys.executable, "-c", code + _TIMED, str(calls)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["seconds"], found["answers"]
+def _live_cases(quick: bool) -> dict[str, str]:
+    sizes = ((200, (10,)),) if quick else ((2000, (10, 100)), (10_000, (10, 100)))
+    shapes: dict[str, tuple[object, dict[str, object]]] = {"quincy": ("quincy", {"wait_cost": 20_000})}
+    if not quick:
+        shapes["priorities, placement"] = ("Priority", "Placement"), {}
+        shapes["shares"] = ("FairShares", "Placement"), {"wait_cost": 20_000}
+    return {
+        f"live, {machines} machines, {shape}, {2 * (number // 2)} events": _LIVE.format(
+            settings={"machines": machines, "tasks": 2 * machines}, preset=goals, options=options, events=number // 2
+        )
+        for (machines, events), (shape, (goals, options)) in product(sizes, shapes.items())
+        for number in events
+    }
 
 
-def paired(before: Path, *, rounds: int = 3, calls: int = 5, only: str = "") -> pd.DataFrame:
-    """Median processor seconds per case in both trees, their ratio, and whether the answers are equal."""
-    rows = []
+def _start_cases() -> dict[str, str]:
+    family = "from flowlex.models.registry import model_class; model_class({!r})"
+    command = "import sys; sys.argv[1:] = [{!r}]; from flowlex.cli import main; main()"
+    code = {f"import of {kind}": family.format(kind) for kind in ("gpu-assignment", "flow-scheduling")}
+    code |= {f"flowlex {word}": command.format(word) for word in ("--help", "library")}
+    return {f"start, {name}": _START.format(command=["-c", line]) for name, line in code.items()}
+
+
+@contextmanager
+def _tree(before: str) -> Iterator[Path]:
+    """A folder from which Python imports the package of a commit or of another checkout."""
     with tempfile.TemporaryDirectory() as folder:
-        trees = {"before": _tree(before, Path(folder)), "now": _HERE / "src"}
-        for name, code in CASES.items():
-            if only not in name:
-                continue
-            seconds: dict[str, list[float]] = {"before": [], "now": []}
-            answers: dict[str, list[float]] = {}
-            for _ in range(rounds):
-                for which, path in trees.items():
-                    timed, answers[which] = _run(code, path, calls)
-                    seconds[which] += timed
-            medians = {which: statistics.median(values) for which, values in seconds.items()}
-            worst = {f"{which}, worst": max(values) for which, values in seconds.items()}
-            same = answers["before"] == answers["now"]
-            rows.append(
-                {"case": name, **medians, "now / before": medians["now"] / medians["before"], **worst, "equal": same}
-            )
-    return pd.DataFrame(rows).set_index("case").round(4)
+        tree, made = Path(before), Path(folder)
+        if not tree.is_dir():
+            tree = made / "tree"
+            packed = subprocess.run(["git", "archive", before], cwd=_HERE, capture_output=True, check=False)
+            if packed.returncode:
+                reason = packed.stderr.decode(errors="replace").strip()
+                raise RuntimeError(f"this needs commit {before} from the repository's history: {reason}")
+            with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+                archive.extractall(tree, filter="data")
+        if (tree / "src").is_dir():
+            yield tree / "src"
+            return
+        package = made / "flowlex"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        for room in _ROOMS:
+            (package / room).symlink_to(tree.resolve() / room)
+        yield made
+
+
+class _Side:
+    """One tree's process, which answers one call at a time."""
+
+    def __init__(self, code: str, path: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(path), "PYTHONWARNINGS": "ignore"}
+        command = [sys.executable, "-c", _ASKED.format(code=code)]
+        pipe = subprocess.PIPE
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=pipe, stdout=pipe, stderr=self.errors, text=True, bufsize=1
+        )
+
+    def call(self) -> tuple[list[float], float]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("paired "):
+                seconds, answer = json.loads(line.removeprefix("paired "))
+                return seconds, answer
+        self.errors.seek(0)
+        raise RuntimeError(self.errors.read()[-2000:])
+
+    def close(self) -> None:
+        self.process.communicate()
+        self.errors.close()
+
+
+def paired(name: str, code: str, trees: tuple[Path, Path], *, calls: int) -> dict[str, object]:
+    """One case in both trees: seconds without and with the certificate, their ratios, ratios of the parts."""
+    sides = [_Side(code, tree) for tree in trees]
+    try:
+        found = [[side.call() for side in sides] for _ in range(calls + 1)][1:]
+    finally:
+        for side in sides:
+            side.close()
+    before, now = ([call[k][0] for call in found] for k in range(2))
+    plain = [[sum(parts[:3]) for parts in side] for side in (before, now)]
+    whole = [[sum(parts) for parts in side] for side in (before, now)]
+    row: dict[str, object] = {"case": name}
+    for what, (first, second) in {"": plain, "certified ": whole}.items():
+        row[f"{what}before ms"] = round(1e3 * statistics.median(first), 2)
+        row[f"{what}now ms"] = round(1e3 * statistics.median(second), 2)
+        row[f"{what}ratio"] = _ratio(first, second)
+    quarters = statistics.quantiles([b / max(a, 1e-9) for a, b in zip(*plain, strict=True)], n=4)
+    row["quarter to three"] = f"{quarters[0]:.2f} - {quarters[2]:.2f}"
+    for k, part in enumerate(_PARTS):
+        spent = [statistics.median(parts[k] for parts in side) for side in (before, now)]
+        row[part] = f"{1e3 * spent[0]:.3g} - {1e3 * spent[1]:.3g}"
+    row["equal"] = all(abs(a[1] - b[1]) <= 1e-9 * max(1, abs(a[1])) for a, b in found)
+    return row
+
+
+def _ratio(before: list[float], now: list[float]) -> float:
+    return round(statistics.median(b / max(a, 1e-9) for a, b in zip(before, now, strict=True)), 3)
+
+
+def tables(*, quick: bool = False) -> list[tuple[str, list[dict[str, object]]]]:
+    """The table, against the last commit before the families."""
+    return [
+        ("Now against before, processor milliseconds by turns", _rows(BEFORE, quick=quick, calls=2 if quick else 9))
+    ]
+
+
+def _rows(before: str, *, quick: bool = False, calls: int = 9, only: str = "") -> list[dict[str, object]]:
+    with _tree(before) as path:
+        trees = path, _HERE / "src"
+        return [paired(name, code, trees, calls=calls) for name, code in cases(quick=quick).items() if only in name]
 
 
 def main() -> None:
-    """Print the table."""
+    """Print rows as they come."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("before", type=Path, help="another checkout of this repository")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("--before", default=BEFORE, help="a commit of this repository, or the folder of a checkout")
+    parser.add_argument("--calls", type=int, default=9)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     given = parser.parse_args()
-    print(paired(given.before, rounds=given.rounds, calls=given.calls, only=given.only).to_string())
+    with _tree(given.before) as path:
+        for name, code in cases().items():
+            if given.only in name:
+                print(json.dumps(paired(name, code, (path, _HERE / "src"), calls=given.calls)), flush=True)
 
 
 if __name__ == "__main__":

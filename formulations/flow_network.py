@@ -27,7 +27,14 @@ from numpy.typing import ArrayLike, NDArray
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Variables
-from flowlex.formulations.linear_program import Labels, LinearProgram, block_names, check_declared, check_labels
+from flowlex.formulations.linear_program import (
+    Labels,
+    LinearProgram,
+    block_labels,
+    block_names,
+    check_declared,
+    check_labels,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -291,8 +298,11 @@ class NetworkBuilder:
         check_declared(self.name, "nodes", name, self.rows)
         check_labels(name, count, labels)
         block = Block(name, self.node_count, count, labels)
-        numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
-        distinct = len(np.unique(labels)) if numbers else len(set(block.names())) if labels is not None else count
+        distinct = count
+        if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+            distinct = len(np.unique(labels))
+        elif labels is not None:
+            distinct = len(set(block_labels(count, labels)))
         if distinct < count:
             raise ValueError(f"{self.name}: two nodes named {name!r} have one label; a node's name says which it is")
         start = block.start
@@ -320,7 +330,7 @@ class NetworkBuilder:
         )
         if len(tails) != len(heads) and 1 not in (len(tails), len(heads)):
             raise ValueError(f"{name}: {len(tails)} tails and {len(heads)} heads; give as many, or one of either")
-        ends = np.broadcast_arrays(tails, heads)
+        ends = (tails, heads) if len(tails) == len(heads) else np.broadcast_arrays(tails, heads)
         count = len(ends[0])
         check_labels(name, count, labels)
         bounds = [

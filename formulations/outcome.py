@@ -111,9 +111,8 @@ class SolveOptions:
 
     def changed(self) -> list[str]:
         """Names of the options that differ from their defaults."""
-        default = SolveOptions()
-        compared = (name for name, each in self.__dataclass_fields__.items() if each.compare)
-        return [name for name in compared if getattr(self, name) != getattr(default, name)]
+        compared = ((name, each.default) for name, each in self.__dataclass_fields__.items() if each.compare)
+        return [name for name, default in compared if getattr(self, name) != default]
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ import os
 import signal
 import time
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from multiprocessing.connection import Connection, Pipe
 from typing import NoReturn
 
 import numpy as np
 import pylmcf
 
-from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.arrays import Booleans, Integers, frozen
 from flowlex.formulations.engines.magnitudes import check_magnitudes, finite_upper
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
@@ -73,7 +74,7 @@ class NormalForm:
         supply = network.supply.copy()
         np.subtract.at(supply, network.tail, base)
         np.add.at(supply, network.head, base)
-        number = np.random.default_rng(0).permutation(network.node_count)
+        number = _spread(network.node_count)
         tail = number[np.where(reverse, network.head, network.tail)]
         head = number[np.where(reverse, network.tail, network.head)]
         numbered = np.empty_like(supply)
@@ -107,6 +108,12 @@ class NormalForm:
         normal = np.zeros(self.network.arc_count, np.int64)
         normal[self.order] = result
         return np.where(self.reverse, self.upper - normal, self.network.lower + normal)
+
+
+@lru_cache(maxsize=8)  # the same model is often solved again and again
+def _spread(count: int) -> Integers:
+    """(count,) a permutation, always the same."""
+    return frozen(np.random.default_rng(0).permutation(count))
 
 
 def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
@@ -156,13 +163,13 @@ def _solve(network: FlowNetwork) -> Outcome:
 
         answer = solve_assignment(network)
         if answer is not None:
-            return _optimum(network, *answer, "shortest augmenting paths", started)
+            return _optimum(network, *answer, network.reduced_costs(answer[1]), "shortest augmenting paths", started)
     if network.arc_count >= _MARKET:
         from flowlex.formulations.engines.auction import solve_by_auction
 
         answer = solve_by_auction(network)
         if answer is not None:
-            return _optimum(network, *answer, "auction", started)
+            return _optimum(network, *answer, network.reduced_costs(answer[1]), "auction", started)
     normal = NormalForm.of(network)
     if not len(normal.order):
         return _without_arcs(network, normal, started)
@@ -205,13 +212,15 @@ def _outcome(
         priced = _solve(replace(network, cost=reduced))
         assert priced.values is not None and priced.duals is not None
         flow, potentials = priced.values, potentials + priced.duals
-    return _optimum(network, flow, potentials, "network simplex", started)
+        reduced = network.reduced_costs(potentials)
+    return _optimum(network, flow, potentials, reduced, "network simplex", started)
 
 
-def _optimum(network: FlowNetwork, flow: Integers, potentials: Integers, algorithm: str, started: float) -> Outcome:
-    objective, reduced = network.total_cost(flow), network.reduced_costs(potentials)
-    answer = Outcome(Status.OPTIMAL, "network", objective, objective, flow, potentials, reduced, algorithm)
-    return replace(answer, seconds=time.perf_counter() - started)
+def _optimum(
+    network: FlowNetwork, flow: Integers, potentials: Integers, reduced: Integers, algorithm: str, started: float
+) -> Outcome:
+    cost, took = network.total_cost(flow), time.perf_counter() - started
+    return Outcome(Status.OPTIMAL, "network", cost, cost, flow, potentials, reduced, algorithm, seconds=took)
 
 
 def infeasible_cut(network: FlowNetwork) -> Booleans | None:
