@@ -7,6 +7,9 @@ failure that it finds is printed as an `@example` line, which the test then keep
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -23,6 +26,14 @@ MORE = 20
 
 #: Seconds before a test is stopped (`timeout` in pyproject.toml for all others).
 NOTEBOOK_S, SLOW_S = 600, 1800
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> Iterator[None]:
+    """Leave what pytest and imports hold out of later collections: a live scheduler collects whenever it is made."""
+    gc.collect()
+    gc.freeze()
+    yield
 
 
 @pytest.hookimpl(trylast=True)  # after Hypothesis has marked its tests
