@@ -27,14 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Variables
-from flowlex.formulations.linear_program import (
-    Labels,
-    LinearProgram,
-    block_labels,
-    block_names,
-    check_declared,
-    check_labels,
-)
+from flowlex.formulations.linear_program import Labels, LinearProgram, block_labels, check_declared, check_labels
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -62,7 +55,7 @@ class Block:
 
     def names(self) -> list[str]:
         """One name per member, ``name[label]``."""
-        return block_names(self.name, self.count, self.labels)
+        return [f"{self.name}[{label}]" for label in block_labels(self.count, self.labels)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,12 +291,8 @@ class NetworkBuilder:
         check_declared(self.name, "nodes", name, self.rows)
         check_labels(name, count, labels)
         block = Block(name, self.node_count, count, labels)
-        distinct = count
-        if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
-            distinct = len(np.unique(labels))
-        elif labels is not None:
-            distinct = len(set(block_labels(count, labels)))
-        if distinct < count:
+        numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
+        if labels is not None and len(np.unique(labels) if numbers else set(block_labels(count, labels))) < count:
             raise ValueError(f"{self.name}: two nodes named {name!r} have one label; a node's name says which it is")
         start = block.start
         self._node_blocks[name] = block

@@ -356,7 +356,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         at = self._machines(run)
         pairs = zip(self.instance.tasks, at.tolist(), strict=True)
         machine_of = {task.name: self.instance.machines[m].name for task, m in pairs if m >= 0}
-        views = task_views(self.instance)
+        views = self.schedule.views
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(self.instance.jobs, self.schedule.shares, strict=True)}
         bonds = Bonds() if self.tied is None else self.tied.bonds

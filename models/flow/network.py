@@ -59,6 +59,8 @@ class ScheduleNetwork:
         Job, and capacity, of each arc through which running tasks of a job with a limit stop.
     shares
         (J, 2) least and most running tasks of each job.
+    views
+        Every task as goals see it.
     cycle
         Bound on the ordinary cost of any simple residual cycle.
     """
@@ -73,6 +75,7 @@ class ScheduleNetwork:
     groups: tuple[Spot | Block, ...]
     gates: Integers
     shares: Integers
+    views: list[TaskView]
     cycle: int
     top_level: int
 
@@ -84,22 +87,18 @@ class ScheduleNetwork:
 
 def task_views(instance: FlowInstance) -> list[TaskView]:
     """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
-    together = Counter(job.different_machines for job in instance.jobs for _ in job.tasks)
-    return [
-        TaskView(
-            task,
-            job.name,
-            job.priority,
-            None if task.running is None else task.running.machine,
-            0.0 if task.running is None else task.running.elapsed_s,
-            task.costs,
-            job.different_machines if job.different_machines and together[job.different_machines] > 1 else "",
-            job.preempt_cost,
-            job.preemptions_per_hour is not None,
-        )
-        for job in instance.jobs
-        for task in job.tasks
-    ]
+    together: Counter[str | None] = Counter()
+    for job in instance.jobs:
+        together[job.different_machines] += len(job.tasks)
+    views = []
+    for job in instance.jobs:
+        name, priority, rule = job.name, job.priority, job.different_machines
+        apart, price = rule if rule and together[rule] > 1 else "", job.preempt_cost
+        limited = job.preemptions_per_hour is not None
+        for task in job.tasks:
+            machine, elapsed_s = (None, 0.0) if task.running is None else (task.running.machine, task.running.elapsed_s)
+            views.append(TaskView(task, name, priority, machine, elapsed_s, task.costs, apart, price, limited))
+    return views
 
 
 def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
@@ -140,7 +139,7 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot |
         for capacity, cost in rules.slot_costs(member):
             sinks.add(index, 0, capacity, cost)
     bounds = job_bounds(instance, rules, views, cluster)
-    return _Pieces(runs, via, offers, singles, steps, jobs, waits, sinks, bounds, gates), tuple(group_at)
+    return _Pieces(views, runs, via, offers, singles, steps, jobs, waits, sinks, bounds, gates), tuple(group_at)
 
 
 def _reaches(
@@ -229,6 +228,7 @@ class _Arcs:
 
 @dataclass(frozen=True)
 class _Pieces:
+    views: list[TaskView]
     runs: _Arcs
     via: _Arcs
     offers: _Arcs
@@ -302,6 +302,7 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
         groups,
         p.gates[:, :2],
         bounds,
+        p.views,
         cycle_bound(network, network.cost),
         int(level.max(initial=0)),
     )

@@ -19,7 +19,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.lexicographic.network import Stage
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Dual
-from flowlex.models.flow.network import ScheduleNetwork, cycle_bound, task_views
+from flowlex.models.flow.network import ScheduleNetwork, cycle_bound
 
 __all__ = ["Prices", "bounds_of", "combined_stages", "document_of", "duals_of", "prices_of"]
 
@@ -127,7 +127,7 @@ def duals_of(
     first = network.node_blocks["preempted"].start if len(schedule.gates) else network.node_count
     gates = [prices.preempt.get(int(schedule.gates[h - first, 0]), 0) if h >= first else 0 for h in heads]
     task = []
-    for index, view in enumerate(task_views(instance)):
+    for index, view in enumerate(schedule.views):
         m = at.get(machine_of.get(view.task.name, ""), -1)
         waits = prices.job[job[view.job]] + gates[index]
         price = waits if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)

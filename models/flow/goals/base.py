@@ -117,10 +117,10 @@ class ClusterView:
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
         self.last = None
-        for tag in self.tags.get(machine.name, frozenset()) - machine.tags:
+        tags = machine.tags
+        for tag in self.tags.get(machine.name, tags) - tags:
             del self.by_tag[tag][machine.name]
-        self.machines[machine.name] = machine
-        tags = self.tags[machine.name] = machine.tags
+        self.machines[machine.name], self.tags[machine.name] = machine, tags
         for tag in tags:
             self.by_tag.setdefault(tag, {})[machine.name] = None
         self.spots[machine.name] = Spot(tags, frozenset())
