@@ -72,6 +72,40 @@ def _total(mode, loads):
 
 
 @njit(cache=True)
+def _reach(pattern, start, kind):
+    """(N + 1, G) the most of each group on the nodes from one on."""
+    reach = np.zeros((len(kind) + 1, pattern.shape[1]), np.int64)
+    for n in range(len(kind) - 1, -1, -1):
+        top = np.zeros(pattern.shape[1], np.int64)
+        for m in range(start[kind[n]], start[kind[n] + 1]):
+            top = np.maximum(top, pattern[m])
+        reach[n] = reach[n + 1] + top
+    return reach
+
+
+@njit(cache=True)
+def _usable(pattern, left, most):
+    """Whether a pattern takes no more of any group than is left, and leaves at most so many."""
+    for g in range(len(left)):
+        rest = left[g] - pattern[g]
+        if rest < 0 or rest > most[g]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _meets(placed, worth, quota):
+    """Whether the placed pods of every quota are worth it."""
+    for q in range(len(quota)):
+        total = 0.0
+        for g in range(len(placed)):
+            total += worth[q, g] * placed[g]
+        if total != quota[q]:
+            return False
+    return True
+
+
+@njit(cache=True)
 def cover(mode, pattern, load, excess, moves, start, kind, least, most, worth, quota, budget, slack, value, limit):
     """The most even choice of a pattern for every node that places what has to be placed; depth first.
 
@@ -101,27 +135,14 @@ def cover(mode, pattern, load, excess, moves, start, kind, least, most, worth, q
         Whether all was tried.
     """
     nodes, groups = len(kind), len(most)
-    reach = np.zeros((nodes + 1, groups), np.int64)  # the most of each group on the nodes from one on
-    for n in range(nodes - 1, -1, -1):
-        reach[n] = reach[n + 1]
-        top = np.zeros(groups, np.int64)
-        for m in range(start[kind[n]], start[kind[n] + 1]):
-            top = np.maximum(top, pattern[m])
-        reach[n] += top
     at, best = np.full(nodes + 1, -1), np.full(nodes, -1)
     left, loads = np.zeros((nodes + 1, groups), np.int64), np.zeros(nodes)
     spent, moved = np.zeros(nodes + 1), np.zeros(nodes + 1)
     left[0] = most
-    spare, steps, n = most - least, 0, 0
+    spare, steps, n = most - least + _reach(pattern, start, kind), 0, 0
     while n >= 0:
         if n == nodes:
-            met = True
-            for q in range(len(quota)):
-                placed = 0.0
-                for g in range(groups):
-                    placed += worth[q, g] * (most[g] - left[n, g])
-                met &= placed == quota[q]
-            if met:
+            if _meets(most - left[n], worth, quota):
                 total = _total(mode, loads)
                 if total < value:
                     slack -= value - total
@@ -142,12 +163,7 @@ def cover(mode, pattern, load, excess, moves, start, kind, least, most, worth, q
             if spent[n] + excess[m] > slack:
                 at[n] = start[kind[n] + 1]
                 break
-            found = moved[n] + moves[m] <= budget
-            for g in range(groups if found else 0):
-                rest = left[n, g] - pattern[m, g]
-                if rest < 0 or rest > spare[g] + reach[n + 1, g]:
-                    found = False
-                    break
+            found = moved[n] + moves[m] <= budget and _usable(pattern[m], left[n], spare[n + 1])
             if found:
                 break
             at[n] += 1

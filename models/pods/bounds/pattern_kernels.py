@@ -136,6 +136,32 @@ def fit_into(shape, left):
 
 
 @njit(cache=True)
+def _ratios(shape, profit, rank):
+    """(H + 1,) first profit per load of the shapes as they are entered."""
+    ratio = np.zeros(len(rank) + 1)
+    for d in range(len(rank)):
+        h = rank[d]
+        ratio[d] = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
+    return ratio
+
+
+@njit(cache=True)
+def _most(shape, here, large):
+    """How many pods of a shape are tried first: what fits, by cards as well where each wants more than half of one."""
+    many = fit_into(shape, here)
+    return min(many, max(0, int(np.floor((here[3] + EPSILON) / shape[3])))) if large else many
+
+
+@njit(cache=True)
+def _take(shape, here, after, n, earned, large):
+    """Write to ``after`` what is left, the load, and the profit with ``n`` more pods of a shape that earn so much."""
+    after[0], after[1] = here[0] - n * shape[0], here[1] - n * shape[1]
+    after[2] = here[2] - n * shape[2] * shape[3]
+    after[3] = here[3] - (n * shape[3] if large else 0.0)
+    after[4], after[5] = here[4] + n * shape[4], here[5] + earned
+
+
+@njit(cache=True)
 def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
     """Find the pattern of most profit less cost.
 
@@ -173,10 +199,7 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     kinds = len(rank)
     counts, best_counts = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
     need, many = shape[:, 2].copy(), shape[:, 3].astype(np.int64)
-    ratio = np.zeros(kinds + 1)
-    for d in range(kinds):
-        h = rank[d]
-        ratio[d] = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
+    ratio, large = _ratios(shape, profit, rank), (shape[:, 2] > size / 2 + EPSILON) & (cards > 0)
     # left[d]: cores, memory, GPU memory, large cards, load, profit before the shape of depth d is chosen.
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
@@ -210,20 +233,13 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
             if above <= relaxed + tolerance:
                 depth, descend = depth - 1, False
                 continue
-            counts[h] = fit_into(shape[h], here)
-            if cards and shape[h, 2] > size / 2 + EPSILON:
-                counts[h] = min(counts[h], max(0, int(np.floor((here[3] + EPSILON) / shape[h, 3]))))
+            counts[h] = _most(shape[h], here, large[h])
         else:
             counts[h] -= 1
             if counts[h] < 0:
                 counts[h] = 0
                 depth -= 1
                 continue
-        n = counts[h]
-        after = left[depth + 1]
-        after[0], after[1] = here[0] - n * shape[h, 0], here[1] - n * shape[h, 1]
-        after[2] = here[2] - n * shape[h, 2] * shape[h, 3]
-        after[3] = here[3] - (n * shape[h, 3] if cards and shape[h, 2] > size / 2 + EPSILON else 0.0)
-        after[4], after[5] = here[4] + n * shape[h, 4], here[5] + profit[h, n]
+        _take(shape[h], here, left[depth + 1], counts[h], profit[h, counts[h]], large[h])
         depth, descend = depth + 1, True
     return relaxed + tolerance, value, best_counts, kept, steps

@@ -79,6 +79,37 @@ def _uneven(law, loads):
 
 
 @njit(cache=True)
+def _later(counts, first, nodes):
+    """(N + 1, K) the most of each group that patterns on the nodes from one on place."""
+    later = np.zeros((len(nodes) + 1, counts.shape[1]), np.int64)
+    for n in range(len(nodes) - 1, -1, -1):
+        for g in range(counts.shape[1]):
+            later[n, g] = later[n + 1, g] + counts[first[nodes[n]] : first[nodes[n] + 1], g].max()
+    return later
+
+
+@njit(cache=True)
+def _fits(counts, left, later, must):
+    """Whether a pattern's pods are left, and what has to be placed after it can be."""
+    for g in range(len(left)):
+        rest = left[g] - counts[g]
+        if rest < 0 or (must[g] and rest > later[g]):
+            return False
+    return True
+
+
+@njit(cache=True)
+def _places(left, pods, placed):
+    """Whether what is not left is the worth to be placed of every level."""
+    many, _, level, worth = pods
+    got = np.zeros(len(placed))
+    for g in range(len(many)):
+        if level[g] >= 0:
+            got[level[g]] += worth[g] * (many[g] - left[g])
+    return (got == placed).all()
+
+
+@njit(cache=True)
 def none_below(law, total, spare, pattern, first, nodes, pods, placed, budget, limit):
     """Whether it is shown that no choice of a pattern for each node has a sum below ``total``.
 
@@ -96,23 +127,15 @@ def none_below(law, total, spare, pattern, first, nodes, pods, placed, budget, l
         (L,) worth to be placed.
     """
     counts, load, excess, moved = pattern
-    many, must, level, worth = pods
-    size, groups, steps = len(nodes), len(many), 0
+    many, must, _, _ = pods
+    size, groups, steps, depth = len(nodes), len(many), 0, 0
     on, load_of = np.full(size + 1, -1), np.zeros(size)
     left, used, spent = np.zeros((size + 1, groups), np.int64), np.zeros(size + 1), np.zeros(size + 1)
-    later = np.zeros((size + 1, groups), np.int64)
-    for n in range(size - 1, -1, -1):
-        for g in range(groups):
-            later[n, g] = later[n + 1, g] + counts[first[nodes[n]] : first[nodes[n] + 1], g].max()
+    later = _later(counts, first, nodes)
     left[0] = many
-    depth = 0
     while depth >= 0:
         if depth == size:
-            got = np.zeros(len(placed))
-            for g in range(groups):
-                if level[g] >= 0:
-                    got[level[g]] += worth[g] * (many[g] - left[depth, g])
-            if (got == placed).all() and _uneven(law, load_of) < total:
+            if _places(left[depth], pods, placed) and _uneven(law, load_of) < total:
                 return False
             depth -= 1
             continue
@@ -129,13 +152,7 @@ def none_below(law, total, spare, pattern, first, nodes, pods, placed, budget, l
             if used[depth] + excess[m] > spare:
                 on[depth] = first[kind + 1]  # those that follow are no better
                 break
-            good = spent[depth] + moved[m] <= budget
-            for g in range(groups):
-                rest = left[depth, g] - counts[m, g]
-                if rest < 0 or (must[g] and rest > later[depth + 1, g]):
-                    good = False
-                    break
-            if good:
+            if spent[depth] + moved[m] <= budget and _fits(counts[m], left[depth], later[depth + 1], must):
                 break
             on[depth] += 1
         if on[depth] == first[kind + 1]:

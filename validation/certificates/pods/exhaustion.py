@@ -106,82 +106,107 @@ def all_ways(
     """
     if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(most):
         return None
-    cards, budget = bool(options.get("cards", True)), size_of(float(options.get("move_budget", 0.0)))
-    levels, fair = levels_of(instance, options), options.get("admission") == "fair"
-    shares = QueueShares(instance, options)
-    ranks = sorted({each.rank for each in levels if each is not None})
-    free = [[size_of(n.cpu_cores), size_of(n.memory_gb)] for n in instance.nodes]
-    gpu = [[size_of(n.card_gb)] * n.cards if cards else [size_of(n.card_gb) * n.cards] for n in instance.nodes]
-    full = [list(each) for each in gpu]
-    compute = [[Fraction(1)] * n.cards if cards else [Fraction(n.cards)] for n in instance.nodes]
-    best: list[Any] = [[Fraction(-1)] * len(ranks), math.inf, []]
-    steps, book, given, where = 0, RuleBook(instance), where, [-1] * len(instance.pods)
-    own = [Fraction(0)] * len(ranks)
-    for level, n in zip(levels, given, strict=False):
-        if level is not None and n >= 0:
-            own[ranks.index(level.rank)] += level.worth
+    search = _AllWays(instance, options, where, 4 * most)
+    search.go(0, [Fraction(0)] * len(search.ranks), Fraction(0))
+    if search.steps > search.limit or search.value == math.inf:
+        return None
+    return search.counts, search.value
 
-    def rank(counts: list[Fraction], at: Sequence[int]) -> list[Fraction]:
-        """What is compared: the levels, or sorted shares, the pods of no queue, and whether it is the given answer."""
-        if not fair:
-            return counts
-        rest = [many for many, level in zip(counts, ranks, strict=True) if level[0]]
-        return [*shares.ordered(at), *rest, Fraction(counts == own)]
 
-    def used() -> float:
-        cpu = [size_of(n.cpu_cores) - f[0] for n, f in zip(instance.nodes, free, strict=True)]
-        memory = [size_of(n.memory_gb) - f[1] for n, f in zip(instance.nodes, free, strict=True)]
-        held = [[a - b for a, b in zip(whole, left, strict=True)] for whole, left in zip(full, gpu, strict=True)]
-        return balance_of(loads_of(instance, cpu, memory, held), str(options.get("balance", "deviation")))
+class _AllWays:
+    """Pod after pod on every node and its cards, or waiting; what is free is taken and given back."""
 
-    def ways(pod: Pod, n: int) -> list[tuple[int, ...]]:
-        node = instance.nodes[n]
-        if not pod.wants_gpu:
-            return [()]
-        need, part = need_of(pod, node), size_of(pod.gpu_compute)
-        if not cards:
-            many = pod.gpu_cards
-            return [(0,)] if node.cards and gpu[n][0] >= need * many and compute[n][0] >= part * many else []
-        able = [k for k, left in enumerate(gpu[n]) if left >= need and compute[n][k] >= part]
-        return list(combinations(able, pod.gpu_cards))
+    def __init__(self, instance: PodInstance, options: Mapping[str, Any], given: Sequence[int], limit: int) -> None:
+        self.instance, self.cards = instance, bool(options.get("cards", True))
+        self.measure = str(options.get("balance", "deviation"))
+        self.budget = size_of(float(options.get("move_budget", 0.0)))
+        self.levels, self.fair = levels_of(instance, options), options.get("admission") == "fair"
+        self.shares, self.book = QueueShares(instance, options), RuleBook(instance)
+        self.ranks = sorted({each.rank for each in self.levels if each is not None})
+        nodes, cards = instance.nodes, self.cards
+        self.free = [[size_of(n.cpu_cores), size_of(n.memory_gb)] for n in nodes]
+        self.gpu = [[size_of(n.card_gb)] * n.cards if cards else [size_of(n.card_gb) * n.cards] for n in nodes]
+        self.full = [list(each) for each in self.gpu]
+        self.compute = [[Fraction(1)] * n.cards if cards else [Fraction(n.cards)] for n in nodes]
+        self.size = [(size_of(pod.cpu_cores), size_of(pod.memory_gb)) for pod in instance.pods]
+        self.where = [-1] * len(instance.pods)
+        self.own = [Fraction(0)] * len(self.ranks)
+        for level, n in zip(self.levels, given, strict=False):
+            if level is not None and n >= 0:
+                self.own[self.ranks.index(level.rank)] += level.worth
+        self.best, self.value, self.counts = [Fraction(-1)] * len(self.ranks), math.inf, list[Fraction]()
+        self.steps, self.limit = 0, limit
 
-    def go(p: int, counts: list[Fraction], spent: Fraction) -> None:
-        nonlocal steps
-        steps += 1
-        if steps > 4 * most:
+    def go(self, p: int, counts: list[Fraction], spent: Fraction) -> None:
+        """All ways for the pods from one on, with what the levels have and what moves have cost before."""
+        self.steps += 1
+        if self.steps > self.limit:
             return
-        if p == len(instance.pods):
-            if (now := rank(counts, where)) >= best[0] and (not book or book.holds(where)):
-                value = used()
-                if now > best[0] or value < best[1]:
-                    best[:] = [now, value, counts]
+        if p == len(self.instance.pods):
+            self._offer(counts)
             return
-        pod, level = instance.pods[p], levels[p]
-        for n, node in enumerate(instance.nodes):
+        pod, level = self.instance.pods[p], self.levels[p]
+        for n, node in enumerate(self.instance.nodes):
             moved = pod.node is not None and node.name != pod.node
             more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
-            if (moved and pod.move_cost is None) or more > budget or not fits_wishes(pod, node):
+            if (moved and pod.move_cost is None) or more > self.budget or not fits_wishes(pod, node):
                 continue
-            if free[n][0] < size_of(pod.cpu_cores) or free[n][1] < size_of(pod.memory_gb):
-                continue
-            need = need_of(pod, node) * (1 if cards else pod.gpu_cards)
-            part = size_of(pod.gpu_compute) * (1 if cards else pod.gpu_cards)
-            for on in ways(pod, n):
-                free[n] = [free[n][0] - size_of(pod.cpu_cores), free[n][1] - size_of(pod.memory_gb)]
-                for k in on:
-                    gpu[n][k] -= need
-                    compute[n][k] -= part
-                new, where[p] = list(counts), n
+            for on in self._ways(p, n):
+                self._take(p, n, on, 1)
+                new, self.where[p] = list(counts), n
                 if level is not None:
-                    new[ranks.index(level.rank)] += level.worth
-                go(p + 1, new, more)
-                for k in on:
-                    gpu[n][k] += need
-                    compute[n][k] += part
-                free[n] = [free[n][0] + size_of(pod.cpu_cores), free[n][1] + size_of(pod.memory_gb)]
-        where[p] = -1
+                    new[self.ranks.index(level.rank)] += level.worth
+                self.go(p + 1, new, more)
+                self._take(p, n, on, -1)
+        self.where[p] = -1
         if level is not None:
-            go(p + 1, counts, spent)
+            self.go(p + 1, counts, spent)
 
-    go(0, [Fraction(0)] * len(ranks), Fraction(0))
-    return None if steps > 4 * most or best[1] == math.inf else (best[2], best[1])
+    def _offer(self, counts: list[Fraction]) -> None:
+        """Take a placement that admits more, or as much and more evenly."""
+        if (now := self._rank(counts)) >= self.best and (not self.book or self.book.holds(self.where)):
+            value = self._balance()
+            if now > self.best or value < self.value:
+                self.best, self.value, self.counts = now, value, counts
+
+    def _rank(self, counts: list[Fraction]) -> list[Fraction]:
+        """What is compared: the levels, or sorted shares, the pods of no queue, and whether it is the given answer."""
+        if not self.fair:
+            return counts
+        rest = [many for many, level in zip(counts, self.ranks, strict=True) if level[0]]
+        return [*self.shares.ordered(self.where), *rest, Fraction(counts == self.own)]
+
+    def _balance(self) -> float:
+        pairs = [*zip(self.instance.nodes, self.free, strict=True)]
+        cpu, memory = [size_of(n.cpu_cores) - f[0] for n, f in pairs], [size_of(n.memory_gb) - f[1] for n, f in pairs]
+        held = [[a - b for a, b in zip(*each, strict=True)] for each in zip(self.full, self.gpu, strict=True)]
+        return balance_of(loads_of(self.instance, cpu, memory, held), self.measure)
+
+    def _ways(self, p: int, n: int) -> list[tuple[int, ...]]:
+        """Cards for a pod on a node; none where it does not fit."""
+        pod, (cpu, memory) = self.instance.pods[p], self.size[p]
+        if self.free[n][0] < cpu or self.free[n][1] < memory:
+            return []
+        if not pod.wants_gpu:
+            return [()]
+        need, part = self._asks(pod, n)
+        gpu = zip(self.gpu[n], self.compute[n], strict=True)
+        able = [k for k, (left, compute) in enumerate(gpu) if left >= need and compute >= part]
+        if not self.cards:
+            return [(0,)] if self.instance.nodes[n].cards and able else []
+        return list(combinations(able, pod.gpu_cards))
+
+    def _asks(self, pod: Pod, n: int) -> tuple[Fraction, Fraction]:
+        """GB and compute on each card, or on all of the node's where they are not told apart."""
+        times = 1 if self.cards else pod.gpu_cards
+        return need_of(pod, self.instance.nodes[n]) * times, size_of(pod.gpu_compute) * times
+
+    def _take(self, p: int, n: int, on: tuple[int, ...], sign: int) -> None:
+        """Take what a pod asks for (1), or give it back (-1)."""
+        cpu, memory = self.size[p]
+        self.free[n][0] -= sign * cpu
+        self.free[n][1] -= sign * memory
+        need, part = self._asks(self.instance.pods[p], n) if on else (0, 0)
+        for k in on:
+            self.gpu[n][k] -= sign * need
+            self.compute[n][k] -= sign * part

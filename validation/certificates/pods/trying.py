@@ -78,6 +78,17 @@ def _ahead(placed, best, found, value):
 
 
 @njit(cache=True)
+def _later(level, worth, levels):
+    """(P + 1, L) worth of each level of the pods from one on."""
+    left = np.zeros((len(level) + 1, levels), np.int64)
+    for p in range(len(level) - 1, -1, -1):
+        left[p] = left[p + 1]
+        if level[p] >= 0:
+            left[p, level[p]] += worth[p]
+    return left
+
+
+@njit(cache=True)
 def try_all(size, need, many, may, cost, must, level, worth, like, load, room, card, ways, number, budget, mode, limit):
     """The lexicographically most worth by level, the best balance with it, and whether all was tried.
 
@@ -97,11 +108,7 @@ def try_all(size, need, many, may, cost, must, level, worth, like, load, room, c
         See `choices_of_cards`.
     """
     pods, nodes, levels = len(many), len(room), level.max() + 1 if len(level) else 0
-    left = np.zeros((pods + 1, levels), np.int64)
-    for p in range(pods - 1, -1, -1):
-        left[p] = left[p + 1]
-        if level[p] >= 0:
-            left[p, level[p]] += worth[p]
+    left = _later(level, worth, levels)
     placed, best = np.zeros(levels, np.int64), np.full(levels, -1)
     loads, value, spent, steps, p = np.zeros(nodes), np.inf, 0, 0, 0
     node, way, before = np.zeros(pods + 1, np.int64), np.zeros(pods + 1, np.int64), np.zeros(pods + 1)
