@@ -43,11 +43,13 @@ def compare(
     tictac: Literal["fifo", "fair"] = "fifo",
     tensorflow: Literal["all", "one"] = "all",
     share_of: ShareOf = "transfers",
+    share: float = 0.4,
+    every_s: float | None = None,
     machines: int = 20,
 ) -> Mapping[str, float]:
-    """All four policies on one workload."""
+    """All four policies on one workload; JIT plans at every job's first transfer, or at fixed intervals."""
     instance = training_jobs(seed, quick, machines, load, gflops, copies, placement)
-    jit = JustInTime(share_of=share_of)
+    jit = JustInTime(share=share, share_of=share_of, every_s=every_s)
     chosen = {
         "tensorflow": TensorFlow(tensorflow),
         "sincronia": Sincronia(),
@@ -298,6 +300,8 @@ EXPERIMENTS = (
         compare,
         {
             "share_of": ("transfers", "bytes"),
+            "share": (0.4, 0.1, 0.7, 1.0),
+            "every_s": (None, 0.5, 2.0),
             "gflops": (50.0, 1000.0, 200.0),
             "tensorflow": ("all", "one"),
             "tictac": ("fifo", "fair"),

@@ -9,7 +9,7 @@ from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.jit import JitInstance
 from flowlex.instances.jit_events import events_of
 from flowlex.simulation.log import RunLog
-from flowlex.simulation.network import just_in_time, policies
+from flowlex.simulation.network import in_step, just_in_time, policies
 from flowlex.simulation.network.plots import PLOTS
 from flowlex.simulation.network.record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
@@ -24,6 +24,7 @@ __all__ = [
     "NetworkState",
     "Rates",
     "Traffic",
+    "in_step",
     "just_in_time",
     "policies",
     "simulate_traffic",

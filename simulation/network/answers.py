@@ -45,15 +45,15 @@ class Carried:
         if isinstance(answer, Instruction):
             if not np.array_equal(np.sort(answer.order), groups):
                 refuse(_disorder(answer.order, groups))
-            return cls(answer.kind, answer.order, answer.marks, _NOBODY, _NOTHING, nothing.held)
+            _refuse_early(answer.until_s, now_s, refuse)
+            return cls(answer.kind, answer.order, answer.marks, _NOBODY, _NOTHING, nothing.held, answer.until_s)
         if not isinstance(answer, Rates):
             refuse(f"it answered {answer!r:.80}; answer Rates or an instruction like state.in_order(...)")
         if net.numbers[PAIRS]:
             refuse("it answered Rates, but its grouping is 'pair', which serves only state.fair()")
         transfers, rates = _numbers(answer, refuse)
         _refuse_transfers(transfers, rates, traffic, net, refuse)
-        if not answer.until_s > now_s:
-            refuse(f"it wants to be asked again at {answer.until_s} s, which is not later")
+        _refuse_early(answer.until_s, now_s, refuse)
         held = nothing.held.copy()
         held[np.asarray(answer.held, dtype=np.int64)] = True
         return cls(RATES, _NOBODY, _NOTHING, transfers, rates, held, float(answer.until_s))
@@ -64,6 +64,11 @@ class Carried:
             there = net.place[self.transfers] >= 0
             set_rates(net, self.transfers[there], self.rates[there])
         return np.asarray(self.order[net.alive[self.order] > 0])
+
+
+def _refuse_early(until_s: float, now_s: float, refuse: Refuse) -> None:
+    if not until_s > now_s:
+        refuse(f"it wants to be asked again at {until_s} s, which is not later")
 
 
 def _numbers(answer: Rates, refuse: Refuse) -> tuple[Ints, Floats]:

@@ -2,7 +2,7 @@
 
 Transfers are served in *groups*: a policy chooses whether a group is a coflow, a single transfer, or all transfers on
 one pair of machines (which a max-min fair network serves equally). A group has an *entry* per port it uses, first its
-sending ports. The transfers of a group that leave by one port form the *row* of that entry; those on their way stand
+sending ports. The transfers of a group that use an entry's port form the *row* of that entry; those on their way stand
 at its beginning.
 
 Transfers of a pair are all served at one rate, so only the next to end matters: the row is a heap by ``left``, which
@@ -21,9 +21,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from flowlex.formulations.compiled import njit
-from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.network.traffic import Ints, Traffic
 
-__all__ = ["Grouping", "Net", "add", "finish", "make_net"]
+__all__ = ["Grouping", "Net", "add", "common", "finish", "flip", "make_net", "words"]
 
 Grouping: TypeAlias = Literal["coflow", "transfer", "pair"]
 
@@ -42,8 +42,9 @@ class Net(NamedTuple):
     group: Any  # (F,)
     out_at: Any  # (F,) entries of its ports in its group
     in_at: Any  # (F,)
-    place: Any  # (F,) where it stands in `row`
-    row: Any  # (F,)
+    place: Any  # (F,) where it stands in the row of its sending port, -1 where it is not on its way
+    place_in: Any  # (F,) where it stands in the row of its receiving port (not for pairs)
+    row: Any  # (2 F,) transfers by entry
     first: Any  # (G + 1,) entries of each group
     split: Any  # (G,) the first entry of a receiving port
     served: Any  # (G,) pairs only: MB that each transfer has had
@@ -52,6 +53,9 @@ class Net(NamedTuple):
     pace: Any  # (G,) seconds in which a paced group will end
     paced: Any  # (G,) groups whose transfers are paced to end together, as many as counted
     fresh: Any  # (G,) whether a transfer may have come since the group was last paced
+    bits: Any  # (G, 2, W) its sending and its receiving ports with something to send, a bit each
+    listed: Any  # (F,) transfers by group, inside it in the order a policy gave; what has ended drops out now and then
+    span: Any  # (G, 2) where a group's list begins and ends
     port: Any  # (P,)
     load: Any  # (P,) MB still to be sent through the port, over the scale (not for pairs)
     count: Any  # (P,) transfers on their way
@@ -72,25 +76,54 @@ NOW, BIN = range(2)
 MOST_NUMBERS = 4_000_000
 
 
+class _Layout(NamedTuple):
+    """Where groups, entries and rows stand; see `Net`."""
+
+    group: Any
+    groups: int
+    out_at: Any
+    in_at: Any
+    first: Any
+    split: Any
+    port: Any
+    start: Any
+
+
+def _grouped(traffic: Traffic, grouping: Grouping) -> tuple[Ints, int]:
+    """(F,) group of each transfer, and how many groups there are."""
+    if grouping == "coflow":
+        return traffic.coflow.copy(), len(traffic.coflow_names)
+    if grouping == "transfer":
+        return np.arange(traffic.count), traffic.count
+    keys = (traffic.sender * len(traffic.machines) + traffic.receiver) * 2 + traffic.copy
+    kinds, group = np.unique(keys, return_inverse=True)
+    return group, len(kinds)
+
+
+def _lay_out(traffic: Traffic, grouping: Grouping) -> _Layout:
+    """An entry, with a row, for every port of every group, sending ports first."""
+    ports, count = 2 * len(traffic.machines), traffic.count
+    group, groups = _grouped(traffic, grouping)
+    sides = (traffic.sender, traffic.receiver + ports // 2)
+    entries, at = np.unique(np.concatenate([group * ports + side for side in sides]), return_inverse=True)
+    row_ends = np.cumsum(np.bincount(at, minlength=len(entries)))
+    return _Layout(
+        group=group,
+        groups=groups,
+        out_at=at[:count],
+        in_at=at[count:],
+        first=np.searchsorted(entries, np.arange(groups + 1) * ports),
+        split=np.searchsorted(entries, np.arange(groups) * ports + ports // 2),
+        port=entries % ports,
+        start=np.concatenate([[0], row_ends])[:-1],
+    )
+
+
 def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
     """The network before anything has arrived."""
     machines, count = len(traffic.machines), traffic.count
-    if grouping == "coflow":
-        group = traffic.coflow.copy()
-        groups = len(traffic.coflow_names)
-    elif grouping == "transfer":
-        group, groups = np.arange(count), count
-    else:
-        keys = (traffic.sender * machines + traffic.receiver) * 2 + traffic.copy
-        kinds, group = np.unique(keys, return_inverse=True)
-        groups = len(kinds)
-    sides = (traffic.sender, traffic.receiver + machines)
-    keys = np.concatenate([group * 2 * machines + side for side in sides])
-    entries, at = np.unique(keys, return_inverse=True)
-    first = np.searchsorted(entries, np.arange(groups + 1) * 2 * machines)
-    split = np.searchsorted(entries, np.arange(groups) * 2 * machines + machines)
-    out_at, in_at = at[:count], at[count:]
-    start = np.concatenate([[0], np.cumsum(np.bincount(out_at, minlength=len(entries)))])[:-1]
+    at = _lay_out(traffic, grouping)
+    groups, entries = at.groups, len(at.port)
     bins = int(np.clip(MOST_NUMBERS // (8 * machines), 32, 2048)) * 2  # even, so that neighbours can be joined
     rates = groups if grouping == "pair" else count
     return Net(
@@ -102,23 +135,27 @@ def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
         end=np.full(count, np.nan),
         feeds=traffic.feeds.copy(),
         missing=np.bincount(traffic.feeds[traffic.feeds >= 0], minlength=len(traffic.seconds)),
-        group=group,
-        out_at=out_at,
-        in_at=in_at,
+        group=at.group,
+        out_at=at.out_at,
+        in_at=at.in_at,
         place=np.full(count, -1),
-        row=np.full(count, -1),
-        first=first,
-        split=split,
+        place_in=np.full(count, -1),
+        row=np.full(2 * count, -1),
+        first=at.first,
+        split=at.split,
         served=np.zeros(groups),
         alive=np.zeros(groups, np.int64),
         scale=np.ones(groups),
         pace=np.full(groups, np.inf),
         paced=np.zeros(groups, np.int64),
         fresh=np.zeros(groups, np.bool_),
-        port=entries % (2 * machines),
-        load=np.zeros(len(entries)),
-        count=np.zeros(len(entries), np.int64),
-        start=start,
+        bits=np.zeros((groups, 2, words(machines)), np.int64),
+        listed=np.full(count, -1),
+        span=np.zeros((groups, 2), np.int64),
+        port=at.port,
+        load=np.zeros(entries),
+        count=np.zeros(entries, np.int64),
+        start=at.start,
         rate=np.zeros(rates),
         running=np.zeros(rates, np.int64),
         ended=np.zeros(count, np.int64),
@@ -127,6 +164,28 @@ def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
         numbers=np.array([0, 0, 0, 0, -1, grouping == "pair"], np.int64),
         clock=np.array([0.0, bin_s]),
     )
+
+
+def words(machines: int) -> int:
+    """Words of 64 bits for a bit of every machine."""
+    return (machines + 63) // 64
+
+
+@njit(cache=True)
+def flip(bits, p, machines):
+    """Change the bit of a port, in ``bits[side, word]``."""
+    side = 0 if p < machines else 1
+    k = p - side * machines
+    bits[side, k // 64] ^= np.int64(1) << np.int64(k % 64)
+
+
+@njit(cache=True)
+def common(first, second):
+    """Whether two sets of ports of one side, as words of bits, have one in common."""
+    both = np.int64(0)
+    for w in range(len(first)):
+        both |= first[w] & second[w]
+    return both != 0
 
 
 @njit(cache=True)
@@ -169,6 +228,8 @@ def add(net, transfers):
         g, out, into = net.group[f], net.out_at[f], net.in_at[f]
         at = net.start[out] + net.count[out]
         for entry in (out, into):
+            if not net.count[entry]:
+                flip(net.bits[g], net.port[entry], len(net.rate_of_port) // 2)
             net.count[entry] += 1
             net.load[entry] += net.size[f] / net.scale[g]
         net.alive[g] += 1
@@ -179,6 +240,8 @@ def add(net, transfers):
         else:
             net.left[f] = net.size[f] / net.scale[g]
             _put(net, f, at)
+            net.place_in[f] = net.start[into] + net.count[into] - 1
+            net.row[net.place_in[f]] = f
 
 
 @njit(cache=True)
@@ -190,12 +253,17 @@ def finish(net, f, now):
     for entry in (out, into):
         net.count[entry] -= 1
         net.load[entry] = net.load[entry] - net.left[f] if net.count[entry] else 0.0
+        if not net.count[entry]:
+            flip(net.bits[g], net.port[entry], len(net.rate_of_port) // 2)
     net.alive[g] -= 1
     if net.numbers[PAIRS]:
         if moved != f:
             _sink(net, moved, at, net.start[out], last)
-    elif moved != f:
+    else:
         _put(net, moved, at)
+        last_in = net.row[net.start[into] + net.count[into]]
+        net.place_in[last_in] = net.place_in[f]
+        net.row[net.place_in[f]] = last_in
     if not net.alive[g]:
         net.served[g], net.scale[g] = 0.0, 1.0
     net.place[f] = -1

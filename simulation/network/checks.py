@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.compiled import njit
-from flowlex.simulation.network.arrays import OFFENDER, PACED, PAIRS, RUNNING
+from flowlex.simulation.network.arrays import OFFENDER, PACED, PAIRS, RUNNING, common, flip
 
 __all__ = ["FULL", "IDLE", "RATE", "UNFAIR", "check"]
 
@@ -35,7 +35,7 @@ def check(net, groups, held, conserving, fair, thorough):
     conserving, fair
         Whether no port may be left idle that a transfer could use; whether rates must be max-min fair.
     thorough
-        Whether to look at every transfer of a paced group, not at its loads by port.
+        Whether to look at every transfer of a paced group, not at its loads by port, and at the ports of every group.
     """
     ports = len(net.rate_of_port)
     net.used[:] = 0.0
@@ -65,7 +65,13 @@ def check(net, groups, held, conserving, fair, thorough):
             return FULL
     full = total >= net.rate_of_port * (1 - CLOSE)
     if conserving and not fair:  # a transfer with a full port is not idle
+        spare = np.zeros((2, net.bits.shape[2]), np.int64)
+        for p in range(ports):
+            if not full[p]:
+                flip(spare, p, ports // 2)
         for g in groups:
+            if not thorough and not (common(net.bits[g, 0], spare[0]) and common(net.bits[g, 1], spare[1])):
+                continue
             f = _idle(net, g, full, held)
             if f >= 0:
                 net.numbers[OFFENDER] = f

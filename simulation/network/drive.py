@@ -13,12 +13,26 @@ import numpy as np
 from flowlex.formulations.compiled import njit
 from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, PACED, PAIRS, RUNNING, finish
 from flowlex.simulation.network.checks import check
-from flowlex.simulation.network.sharing import backfill, fair_coflow, fair_pairs, reserve
+from flowlex.simulation.network.sharing import backfill, backfill_listed, fair_coflow, fair_pairs, open_ports, reserve
 
-__all__ = ["ASK", "FAIR", "GREEDY", "MADD", "RATES", "SEBF", "SPLIT", "STUCK", "bottlenecks", "drive", "set_rates"]
+__all__ = [
+    "ASK",
+    "FAIR",
+    "GREEDY",
+    "LISTED",
+    "MADD",
+    "RATES",
+    "SEBF",
+    "SPLIT",
+    "STUCK",
+    "bottlenecks",
+    "drive",
+    "set_rates",
+]
 
-#: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD (SEBF: orders anew), fair inside.
-RATES, FAIR, GREEDY, MADD, SEBF, SPLIT = range(6)
+#: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD (SEBF: orders anew), fair inside, greedy
+#: by the group's list; each group paced to end at its mark.
+RATES, FAIR, GREEDY, MADD, SEBF, SPLIT, LISTED, PACE = range(8)
 #: Why the loop was left, besides failed checks: the policy is to be asked; nothing moves and nothing will.
 ASK, STUCK = 0, 9
 #: What ends within a nanosecond ends together.
@@ -59,23 +73,33 @@ def _clear(net):
 
 
 @njit(cache=True)
-def _share(net, kind, order):
+def _share(net, kind, order, marks):
     """Carry out an instruction."""
     if kind == RATES:
         return
     _clear(net)
+    if kind == PACE:
+        for g in order:
+            if marks[g] < np.inf:
+                net.pace[g] = max(marks[g] - net.clock[NOW], TOGETHER_S)
+                net.paced[net.numbers[PACED]] = g
+                net.numbers[PACED] += 1
+        return
     free = net.rate_of_port.copy()
     if kind == FAIR:
         fair_pairs(net, order, free)
         return
+    has_room = open_ports(net, free)
     if kind in (MADD, SEBF):
         for g in order:
-            reserve(net, g, free)
+            reserve(net, g, free, has_room)
     for g in order:
         if kind == SPLIT:
-            fair_coflow(net, g, free)
+            fair_coflow(net, g, free, has_room)
+        elif kind == LISTED:
+            backfill_listed(net, g, free, has_room)
         else:
-            backfill(net, g, free)
+            backfill(net, g, free, has_room)
 
 
 @njit(cache=True)
@@ -191,7 +215,9 @@ def _next_mark(net, marks):
     """Seconds until a coflow has sent what the policy wants to be told of."""
     rate = np.zeros(len(net.alive))
     for k in range(net.numbers[RUNNING]):
-        rate[net.group[net.running[k]]] += net.rate[net.running[k]]
+        g = net.group[net.running[k]]
+        if marks[g] < np.inf:
+            rate[g] += net.rate[net.running[k]]
     step = np.inf
     for g in range(len(marks)):
         if rate[g] > 0.0 and marks[g] < np.inf:
@@ -215,7 +241,7 @@ def drive(net, kind, order, groups, until, marks, held, conserving, fair, every)
     until
         When something else happens.
     marks
-        (G,) MB left of a group at which to stop, or empty.
+        (G,) MB left of a group at which to stop, or empty; for PACE, when it would end at its pace.
     held, conserving, fair
         See `check`.
     every
@@ -226,15 +252,16 @@ def drive(net, kind, order, groups, until, marks, held, conserving, fair, every)
     while True:
         if kind == SEBF:
             order = order[np.argsort(bottlenecks(net, order), kind="mergesort")]
-        _share(net, kind, order)
+        _share(net, kind, order, marks)
         wrong = check(net, groups, held, conserving, fair, thorough)
         thorough = False
         if wrong:
             return wrong
         room = until - net.clock[NOW]
-        step = _next_end(net)
-        if len(marks):
-            step = min(step, _next_mark(net, marks))
+        step, mark = _next_end(net), np.inf
+        if len(marks) and kind != PACE:
+            mark = _next_mark(net, marks)
+            step = min(step, mark)
         if step >= room:
             if until == np.inf:
                 return STUCK
@@ -242,7 +269,7 @@ def drive(net, kind, order, groups, until, marks, held, conserving, fair, every)
             net.clock[NOW] = until
             return ASK
         _pass(net, step)
-        if len(marks) or _must_ask(net, kind, every):
+        if mark <= step + TOGETHER_S or _must_ask(net, kind, every):
             return ASK
         groups = _with_something(net, groups)
         order = groups if kind == FAIR else _with_something(net, order)

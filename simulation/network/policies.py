@@ -149,8 +149,6 @@ class TicTac:
         With ``fifo``, file copies have their turn by arrival (``fifo``) or after all jobs (``behind``).
     """
 
-    grouping: ClassVar[Grouping] = "transfer"
-
     def __init__(
         self,
         rule: Literal["tac", "tic"] = "tac",
@@ -159,6 +157,7 @@ class TicTac:
     ) -> None:
         self.rule, self.between, self.copies = rule, between, copies
         self.conserving: bool = between == "fifo"
+        self.grouping: Grouping = "coflow" if self.conserving else "transfer"
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Order the transfers of every job, then all of them."""
@@ -175,13 +174,15 @@ class TicTac:
         order = np.lexsort((inside, traffic.coflow, arrival, last))
         self._rank = np.empty(traffic.count, np.int64)
         self._rank[order] = np.arange(traffic.count)
+        self._of_coflow = np.full(len(traffic.coflow_names), traffic.count)
+        np.minimum.at(self._of_coflow, traffic.coflow, self._rank)
 
     def decide(self, state: NetworkState) -> Instruction | Rates:
         """In order, or the first of each sender and job."""
         if self.between == "fair":
             return _first_of_senders(state, self._rank)
-        transfers = state.coflows
-        return state.in_order(transfers[np.argsort(self._rank[transfers])], "greedy")
+        coflows = state.coflows
+        return state.in_order(coflows[np.argsort(self._of_coflow[coflows])], "greedy", inside=self._rank)
 
 
 def _by_arrival(state: NetworkState) -> Ints:

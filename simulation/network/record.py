@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["coflow_frame", "figures", "port_loads", "remaining_egress", "to_log", "transfer_frame"]
 
+#: A transfer is in time until so much after its deadline.
+LATE_S = 1e-6
 #: Times in a file are rounded to so many digits of a second, loads to so many of a MB.
 DIGITS = 9
 
@@ -76,6 +78,10 @@ def _coflow(run: NetworkRun, c: int, transfers: Any, own: Any) -> tuple[float, s
         "end_s": [_time(t) for t in run.end_s[transfers].tolist()],
         "use_s": [_time(t) for t in use.tolist()],
     }
+    due = traffic.due_s[transfers]
+    if (due == due).any():
+        late = ~(run.end_s[transfers] <= due + LATE_S) & (due == due)
+        fields["in_time"] = not late.any()
     return round(float(done if finished else run.now_s), DIGITS), event, fields
 
 
@@ -151,10 +157,16 @@ def remaining_egress(log: RunLog) -> Floats:
 
 
 def figures(log: RunLog) -> dict[str, float]:
-    """What a table shows: completion times, slow-downs, waits, remaining egress, how many did not finish."""
+    """What a table shows: completion times, slow-downs, waits, remaining egress, how many did not finish.
+
+    ``deadlines_met`` is the share of the coflows with deadlines of which every transfer was in time.
+    """
     frame, transfers = coflow_frame(log), transfer_frame(log)
     jobs, copies = frame[frame.kind == "coflow"], frame[frame.kind == "copy"]
     found: dict[str, float] = {"unfinished": float((frame.kind == "unfinished").sum())}
+    in_time = [r["in_time"] for r in log.of("coflow", "unfinished") if "in_time" in r]
+    if in_time:
+        found["deadlines_met"] = float(np.mean(in_time))
     if len(jobs):
         found |= {
             "mean_jct_s": float(jobs.jct_s.mean()),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.compiled import njit
-from flowlex.simulation.network.arrays import PACED, RUNNING
+from flowlex.simulation.network.arrays import PACED, RUNNING, common, flip
 
-__all__ = ["backfill", "fair_coflow", "fair_pairs", "reserve", "water_fill"]
+__all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve", "water_fill"]
 
 #: Below this share of its rate a port is full.
 NOTHING = 1e-9
@@ -90,57 +90,83 @@ def fair_pairs(net, order, free):
 
 
 @njit(cache=True)
-def _room(net, g, free):
-    """Whether any transfer of the group might still get something."""
-    out = into = False
-    for e in range(net.first[g], net.split[g]):
-        out = out or (net.count[e] > 0 and free[net.port[e]] > 0.0)
-    if out:
-        for e in range(net.split[g], net.first[g + 1]):
-            into = into or (net.count[e] > 0 and free[net.port[e]] > 0.0)
-    return out and into
+def open_ports(net, free):
+    """(2, W) bits of the ports that have something left, sending ones first."""
+    machines = len(free) // 2
+    found = np.zeros((2, (machines + 63) // 64), np.int64)
+    for p in range(len(free)):
+        if free[p] > 0.0:
+            flip(found, p, machines)
+    return found
 
 
 @njit(cache=True)
-def _snap(net, p, free):
-    """Take the last crumbs of a port for nothing."""
+def _room(net, g, has_room):
+    """Whether any transfer of the group might still get something."""
+    return common(net.bits[g, 0], has_room[0]) and common(net.bits[g, 1], has_room[1])
+
+
+@njit(cache=True)
+def _snap(net, p, free, has_room):
+    """Take the last crumbs of a port that had something for nothing."""
     if free[p] < NOTHING * net.rate_of_port[p]:
         free[p] = 0.0
+        flip(has_room, p, len(free) // 2)
 
 
 @njit(cache=True)
-def fair_coflow(net, g, free):
-    """Max-min fair among the transfers of one group, in what is left."""
-    if not _room(net, g, free):
+def fair_coflow(net, g, free, has_room):
+    """Max-min fair among the transfers of one group, in what is left: `water_fill` over the group's own rows."""
+    if not _room(net, g, has_room):
         return
-    n = net.alive[g]
-    flow, out, into = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    k = 0
-    for e in range(net.first[g], net.split[g]):
-        p = net.port[e]
-        if free[p] > 0.0:
-            for at in range(net.start[e], net.start[e] + net.count[e]):
-                f = net.row[at]
-                q = net.port[net.in_at[f]]
-                if free[q] > 0.0:
-                    flow[k], out[k], into[k] = f, p, q
-                    k += 1
-    rate = water_fill(out[:k], into[:k], np.ones(k, np.int64), free)
-    for i in range(k):
-        if rate[i] > 0.0:
-            _give(net, flow[i], rate[i])
-    for e in range(net.first[g], net.first[g + 1]):
-        _snap(net, net.port[e], free)
+    first, split, stop = net.first[g], net.split[g], net.first[g + 1]
+    amount = _rising(net, g, free)
+    while True:
+        e, level = -1, np.inf
+        for k in range(first, stop):
+            if amount[k - first] and free[net.port[k]] < level * amount[k - first]:
+                e, level = k, max(free[net.port[k]] / amount[k - first], 0.0)
+        if e < 0:
+            break
+        others = net.in_at if e < split else net.out_at
+        for at in range(net.start[e], net.start[e] + net.count[e]):
+            other = others[net.row[at]]
+            if amount[other - first]:  # its other port rises still, and so does the transfer
+                if level > 0.0:
+                    _give(net, net.row[at], level)
+                free[net.port[other]] -= level
+                amount[other - first] -= 1
+        free[net.port[e]], amount[e - first] = 0.0, 0
+    for e in range(first, stop):
+        if free[net.port[e]] < NOTHING * net.rate_of_port[net.port[e]]:
+            free[net.port[e]] = 0.0
+    has_room[:] = open_ports(net, free)
 
 
 @njit(cache=True)
-def reserve(net, g, free):
+def _rising(net, g, free):
+    """(entries,) how many transfers of a group have room at both their ports."""
+    first, split, stop = net.first[g], net.split[g], net.first[g + 1]
+    amount = np.zeros(stop - first, np.int64)
+    for e in range(first, split):
+        if free[net.port[e]] > 0.0:
+            for at in range(net.start[e], net.start[e] + net.count[e]):
+                into = net.in_at[net.row[at]]
+                if free[net.port[into]] > 0.0:
+                    amount[e - first] += 1
+                    amount[into - first] += 1
+    return amount
+
+
+@njit(cache=True)
+def reserve(net, g, free, has_room):
     """MADD: the least rates with which all transfers of a group end together, as soon as the free ports allow."""
+    for side in range(2):
+        if common(net.bits[g, side], ~has_room[side]):
+            return
     longest, scale = 0.0, net.scale[g]
     for e in range(net.first[g], net.first[g + 1]):
         if net.count[e]:
-            if free[net.port[e]] <= 0.0:
-                return
             longest = max(longest, net.load[e] * scale / free[net.port[e]])
     if longest <= 0.0:
         return
@@ -148,16 +174,27 @@ def reserve(net, g, free):
         if net.count[e]:
             p = net.port[e]
             free[p] = max(free[p] - net.load[e] * scale / longest, 0.0)
-            _snap(net, p, free)
+            _snap(net, p, free, has_room)
     net.pace[g] = longest
     net.paced[net.numbers[PACED]] = g
     net.numbers[PACED] += 1
 
 
 @njit(cache=True)
-def backfill(net, g, free):
+def _fill(net, f, p, q, free, has_room):
+    """Give a transfer all that its two ports have left."""
+    amount = min(free[p], free[q])
+    _give(net, f, amount)
+    free[p] -= amount
+    free[q] -= amount
+    _snap(net, p, free, has_room)
+    _snap(net, q, free, has_room)
+
+
+@njit(cache=True)
+def backfill(net, g, free, has_room):
     """Give every transfer of a group, one after another, all that its two ports have left."""
-    if not _room(net, g, free):
+    if not _room(net, g, has_room):
         return
     for e in range(net.first[g], net.split[g]):
         p = net.port[e]
@@ -167,11 +204,39 @@ def backfill(net, g, free):
             f = net.row[at]
             q = net.port[net.in_at[f]]
             if free[q] > 0.0:
-                amount = min(free[p], free[q])
-                _give(net, f, amount)
-                free[p] -= amount
-                free[q] -= amount
-                _snap(net, p, free)
-                _snap(net, q, free)
+                _fill(net, f, p, q, free, has_room)
                 if free[p] <= 0.0:
                     break
+
+
+@njit(cache=True)
+def backfill_listed(net, g, free, has_room):
+    """The same in the order in which the group's transfers are listed."""
+    if not _room(net, g, has_room):
+        return
+    seen = ended = 0
+    for at in range(net.span[g, 0], net.span[g, 1]):
+        f = net.listed[at]
+        seen += 1
+        if net.place[f] < 0:
+            ended += net.end[f] == net.end[f]
+            continue
+        p, q = net.port[net.out_at[f]], net.port[net.in_at[f]]
+        if free[p] > 0.0 and free[q] > 0.0:
+            _fill(net, f, p, q, free, has_room)
+            if not _room(net, g, has_room):
+                break
+    if 2 * ended > seen:
+        _drop_ended(net, g)
+
+
+@njit(cache=True)
+def _drop_ended(net, g):
+    """Take what has ended out of a group's list."""
+    stop = net.span[g, 0]
+    for at in range(net.span[g, 0], net.span[g, 1]):
+        f = net.listed[at]
+        if net.end[f] != net.end[f]:
+            net.listed[stop] = f
+            stop += 1
+    net.span[g, 1] = stop

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from flowlex.simulation.network.arrays import NOW, PAIRS, Net
-from flowlex.simulation.network.drive import FAIR, GREEDY, MADD, SEBF, SPLIT, bottlenecks
+from flowlex.simulation.network.drive import FAIR, GREEDY, LISTED, MADD, PACE, SEBF, SPLIT, bottlenecks
 from flowlex.simulation.network.sharing import water_fill
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 
@@ -60,6 +60,7 @@ class Instruction:
     kind: int
     order: Ints
     marks: Floats
+    until_s: float = np.inf
 
 
 Answer: TypeAlias = Rates | Instruction
@@ -92,6 +93,7 @@ class NetworkState:
         self.arrived: Ints = np.zeros(0, np.int64)
         self.coflows: Ints = np.zeros(0, np.int64)
         self._net = net
+        self._inside: Ints | None = None
 
     @property
     def now_s(self) -> float:
@@ -142,7 +144,12 @@ class NetworkState:
         return Instruction(FAIR, self.coflows, np.zeros(0))
 
     def in_order(
-        self, coflows: Sequence[int] | Ints, share: str = "greedy", *, stop_at_left_mb: ArrayLike | None = None
+        self,
+        coflows: Sequence[int] | Ints,
+        share: str = "greedy",
+        *,
+        stop_at_left_mb: ArrayLike | None = None,
+        inside: Ints | None = None,
     ) -> Instruction:
         """Serve coflows strictly in order, each in what those before it leave.
 
@@ -156,16 +163,54 @@ class NetworkState:
             remaining bottleneck, whatever order is given. ``fair``: max-min fair inside a coflow.
         stop_at_left_mb
             (coflows,) ask again when a coflow has only so much left.
+        inside
+            (F,) rank of every transfer inside its coflow, for ``greedy``: the least is served first. Without it, they
+            are served by sending port.
         """
         kinds = {"greedy": GREEDY, "madd": MADD, "bottleneck": SEBF, "fair": SPLIT}
         if share not in kinds:
             raise ValueError(f"share must be one of {', '.join(kinds)}, got {share!r}")
+        kind = kinds[share]
+        if inside is not None:
+            if kind != GREEDY:
+                raise ValueError(f"inside ranks the transfers for 'greedy'; {share!r} has no use for it")
+            self._list(inside)
+            kind = LISTED
         order = np.asarray(coflows, dtype=np.int64)
         marks = np.zeros(0)
         if stop_at_left_mb is not None:
             marks = np.full(len(self._net.alive), np.inf)
             marks[order] = np.asarray(stop_at_left_mb, dtype=np.float64)
-        return Instruction(kinds[share], order, marks)
+        return Instruction(kind, order, marks)
+
+    def paced(self, coflows: Sequence[int] | Ints, end_s: ArrayLike, *, until_s: float = np.inf) -> Instruction:
+        """Have every coflow's transfers end together, at rates that stay.
+
+        Parameters
+        ----------
+        coflows
+            All of `coflows`, in any order.
+        end_s
+            (coflows,) when each would end if it went on so; infinite for one that sends nothing.
+        until_s
+            Ask again then at the latest.
+        """
+        if self._net.numbers[PAIRS]:
+            raise TypeError("pairs have no pace; give the policy another grouping")
+        order = np.asarray(coflows, dtype=np.int64)
+        ends = np.full(len(self._net.alive), np.inf)
+        ends[order] = np.asarray(end_s, dtype=np.float64)
+        return Instruction(PACE, order, ends, until_s)
+
+    def _list(self, inside: Ints) -> None:
+        """Have the transfers of every group listed by rank; the same array is listed once."""
+        if self._inside is inside:
+            return
+        net = self._net
+        net.listed[:] = np.lexsort((inside, net.group))
+        ends = np.cumsum(np.bincount(net.group, minlength=len(net.alive)))
+        net.span[:, 0], net.span[:, 1] = np.append(0, ends[:-1]), ends
+        self._inside = inside
 
     def fair_rates(self, transfers: ArrayLike, taken: Floats | None = None) -> Floats:
         """Max-min fair rates of some transfers, MB/s, in what is left of all ports.

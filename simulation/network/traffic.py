@@ -129,6 +129,15 @@ class Traffic:
             np.maximum.at(longest, keys // machines, load / rate[keys % machines])
         return longest
 
+    @cached_property
+    def due_s(self) -> Floats:
+        """(F,) when the instance says that each transfer must have arrived; NaN where it does not."""
+        due = np.full(self.count, np.nan)
+        if self.instance is not None:
+            arrays = self.instance.arrays
+            due[: len(arrays.job)] = arrays.arrival_s[arrays.job] + arrays.deadline_s
+        return due
+
 
 def _makers(instance: JitInstance) -> Ints:
     """(F,) the computation that makes each transfer's data, numbered over the whole instance; -1 for none."""
