@@ -93,16 +93,16 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def wait_for() -> Callable[[Callable[[], Any]], Any]:
-    """Wait until something is true (at most a minute), and return it."""
+    """Wait until something is true (at most two minutes), and return it."""
 
     def wait(condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             value = condition()
             if value:
                 return value
             time.sleep(0.02)
-        raise AssertionError("waited a minute in vain")
+        raise AssertionError("waited two minutes in vain")
 
     return wait
 

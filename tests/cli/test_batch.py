@@ -42,7 +42,7 @@ def test_a_killed_batch_resumes_without_loss_or_double_entry(
     wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) == 3)
     (worker,) = wait_for(lambda: children(process.pid))
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     wait_for(lambda: not alive(worker))  # nothing outlives a killed run
 
     whole = results.read_bytes()
@@ -98,7 +98,7 @@ def test_a_worker_that_dies_is_an_error_line(start, write, wait_for, children, a
     os.kill(worker, signal.SIGKILL)
     wait_for(lambda: not alive(worker))
     os.close(writer)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 1
     assert [record["status"] for record in read_results(out)] == ["optimal", "error", "optimal"]
     assert "SIGKILL (out of memory?)" in read_results(out)[1]["message"]
@@ -120,7 +120,7 @@ def test_an_interrupted_run_says_how_to_go_on(start, write, wait_for, children, 
     writer = wait_for(lambda: _reader_waits(tmp_path / "a.json"))
     (worker,) = children(process.pid)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=120)
     os.close(writer)
     assert process.returncode == 130
     assert "interrupted; go on with --resume" in stderr

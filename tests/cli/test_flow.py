@@ -41,5 +41,5 @@ def test_an_answer_comes_before_the_next_round_is_sent(tmp_path):
                 said.append(line.strip())
         process.stdin.write("c EOS\n")
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
     assert [line for line in said if line.startswith("s")] == ["s 4", "s 8"]

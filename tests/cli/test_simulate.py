@@ -98,7 +98,7 @@ def test_killed_in_mid_run_nothing_is_half_written_and_nothing_twice(tmp_path, s
     wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") >= 1)
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     wait_for(lambda: not any(map(alive, workers)))
     logs = {log.name: log.read_bytes() for log in out.glob("*.run.jsonl.gz")}
     for log in out.glob("*.run.jsonl.gz"):
@@ -194,7 +194,7 @@ def test_a_killed_report_goes_on_and_says_what_it_took(tmp_path, start, wait_for
     wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") >= 2)
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     wait_for(lambda: not any(map(alive, workers)))
     done = results.read_bytes().count(b"\n")
     again = flowlex("reproduce", *chosen, "-o", out, "--resume")

@@ -205,7 +205,7 @@ def test_json_is_all_that_standard_output_holds(start, write):
     write("a.json")
     write("b.json", units=99, room=2)
     process = start("solve", "a.json", "b.json", "--json")
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 1
     assert [json.loads(line)["status"] for line in stdout.splitlines()] == ["optimal", "infeasible"]
     assert "b.json" in stderr
@@ -219,4 +219,4 @@ def test_a_reader_that_goes_away_is_no_crash(start, write):
     process.stdout.close()
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
-    process.wait(timeout=60)
+    process.wait(timeout=120)

@@ -39,7 +39,7 @@ class Postgres:
 
     def run(self, program: str, *arguments: str) -> None:
         command = [*self.as_postgres, str(self.programs / program), *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 
     def start(self) -> None:
@@ -55,7 +55,7 @@ class Postgres:
         for process in [main, *mine]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(mine, timeout=30)
+        psutil.wait_procs(mine, timeout=120)
 
     def remove(self) -> None:
         with contextlib.suppress(AssertionError):  # it may be down
@@ -228,8 +228,8 @@ def port() -> int:
 
 
 @pytest.fixture
-def eventually() -> Callable[[Callable[[], bool], float], None]:
-    def wait(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+def eventually() -> Callable[..., None]:
+    def wait(condition: Callable[[], bool], seconds: float = 120.0) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if condition():

@@ -20,7 +20,7 @@ from flowlex.telemetry.schemas import Registration, Sample
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
-Eventually = Callable[[Callable[[], bool], float], None]
+Eventually = Callable[..., None]
 
 
 class Line(httpx.BaseTransport):
@@ -104,27 +104,27 @@ def test_slots_start_change_and_stop(
 ) -> None:
     register(client, "a", "one", unit="things")
     agents()
-    eventually(lambda: len(values(client, "a")) >= 3, 10)
+    eventually(lambda: len(values(client, "a")) >= 3)
     reading = client.last("a", "w1", max_age=5)
     assert (reading.value, reading.unit, reading.node, reading.last_exit_code) == (1, "things", "w1", 0)
     register(client, "b", "bad")
-    eventually(lambda: any(s.exit_code == 4 for s in client.history(["b"]).samples), 10)
+    eventually(lambda: any(s.exit_code == 4 for s in client.history(["b"]).samples))
     client.update(Registration(name="a", program="one", interval_s=3600))
-    eventually(lambda: stands_still(client, "a"), 10)
+    eventually(lambda: stands_still(client, "a"))
     client.remove("b")
-    eventually(lambda: client.agents()[0].running == ["a"], 10)
+    eventually(lambda: client.agents()[0].running == ["a"])
 
 
 def test_a_hanging_command_delays_no_other(
     client: TelemetryClient, agents: Callable[..., Agent], eventually: Eventually
 ) -> None:
-    register(client, "slow", "hang", timeout_s=30.0)
+    register(client, "slow", "hang", timeout_s=60.0)
     register(client, "a", "one")
     agents()
-    eventually(lambda: len(values(client, "a")) >= 5, 10)
+    eventually(lambda: len(values(client, "a")) >= 5)
     started = time.monotonic()
     client.read(["a", "slow"], ["w1"])
-    assert time.monotonic() - started < 15  # a read never waits for a collection
+    assert time.monotonic() - started < 50  # of 60 that it takes: a read never waits for a collection
 
 
 def test_processors_turn_stored_data_into_better_data(
@@ -133,7 +133,7 @@ def test_processors_turn_stored_data_into_better_data(
     register(client, "a", "one")
     register(client, "p", "sum", kind="processor", inputs=["a"], window_s=60.0, interval_s=0.3)
     agents()
-    eventually(lambda: any(v["last"].get("a", {}).get("value") == 1 for v in values(client, "p")), 10)
+    eventually(lambda: any(v["last"].get("a", {}).get("value") == 1 for v in values(client, "p")))
 
 
 def test_nothing_collected_is_lost_while_the_server_is_away(
@@ -141,13 +141,13 @@ def test_nothing_collected_is_lost_while_the_server_is_away(
 ) -> None:
     register(client, "a", "one")
     agent = agents()
-    eventually(lambda: len(values(client, "a")) >= 2, 10)
+    eventually(lambda: len(values(client, "a")) >= 2)
     line.cut = True
     before = sqlite_store.count_samples()
-    eventually(lambda: len(agent.journal) >= 5, 10)
+    eventually(lambda: len(agent.journal) >= 5)
     assert sqlite_store.count_samples() == before
     line.cut = False
-    eventually(lambda: sqlite_store.count_samples() >= before + 5, 10)
+    eventually(lambda: sqlite_store.count_samples() >= before + 5)
     numbers = sqlite_store.sequence_numbers(agent.journal.identity)
     assert numbers == set(range(1, max(numbers) + 1))
 
@@ -158,7 +158,7 @@ def test_a_lost_answer_doubles_nothing(
     line.lose_answers = 3
     register(client, "a", "one")
     agent = agents()
-    eventually(lambda: line.lose_answers == 0 and sqlite_store.count_samples() >= 10, 15)
+    eventually(lambda: line.lose_answers == 0 and sqlite_store.count_samples() >= 10)
     samples = client.history(["a"]).samples
     assert len({s.time for s in samples}) == len(samples)
     assert sqlite_store.count_samples() == len(sqlite_store.sequence_numbers(agent.journal.identity))
@@ -168,9 +168,9 @@ def test_a_forgotten_node_introduces_itself_again(
     client: TelemetryClient, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
 ) -> None:
     agents()
-    eventually(lambda: len(client.agents()) == 1, 10)
+    eventually(lambda: len(client.agents()) == 1)
     sqlite_store.remove_agent("w1")
-    eventually(lambda: len(client.agents()) == 1, 10)
+    eventually(lambda: len(client.agents()) == 1)
 
 
 def test_a_restarted_agent_collects_though_the_server_is_away(
@@ -178,7 +178,7 @@ def test_a_restarted_agent_collects_though_the_server_is_away(
 ) -> None:
     register(client, "a", "one")
     first = agents()
-    eventually(lambda: len(values(client, "a")) >= 1, 10)
+    eventually(lambda: len(values(client, "a")) >= 1)
     with pytest.raises(JournalInUse, match="another agent uses"):
         agents()
     first.stop.set()
@@ -192,8 +192,8 @@ def test_a_restarted_agent_collects_though_the_server_is_away(
             return False
         return True
 
-    eventually(restarted, 10)
-    eventually(lambda: len(again[0].journal) >= 2, 10)
+    eventually(restarted)
+    eventually(lambda: len(again[0].journal) >= 2)
 
 
 def test_one_sample_that_is_refused_blocks_no_other(

@@ -43,8 +43,8 @@ def test_every_node_gets_its_share_and_is_timed(tmp_path: Path) -> None:
 def test_programs_run_side_by_side_and_end_at_the_limit(tmp_path: Path) -> None:
     shares = {name: {"x": 1} for name in ("a", "b", "c")}
     started = time.monotonic()
-    done = dispatch(shares, ["sleep", "60"], timeout_s=1.0, logs=tmp_path)
-    assert time.monotonic() - started < 20
+    done = dispatch(shares, ["sleep", "600"], timeout_s=1.0, logs=tmp_path)
+    assert time.monotonic() - started < 200
     assert {r.problem for r in done} == {"it ran too long"} and {r.exit_code for r in done} == {-9}
     (missing,) = dispatch({"a": {"x": 1}}, ["no-such-program"], timeout_s=5.0, logs=tmp_path)
     assert (missing.exit_code, missing.problem) == (127, "no-such-program: No such file or directory")

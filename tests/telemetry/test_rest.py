@@ -298,4 +298,4 @@ def test_the_service_keeps_its_retention(sqlite_store: Store, eventually: Any) -
     for sample in samples:
         sqlite_store.write([("w1", None, [sample])], sample.time)
     with TestClient(create_app(sqlite_store, Settings(require_token=False, retention_s=50))):
-        eventually(lambda: sqlite_store.count_samples() == 1, 10)
+        eventually(lambda: sqlite_store.count_samples() == 1)

@@ -255,11 +255,11 @@ def test_aggregation_changes_columns_not_answers() -> None:
     assert one.admitted == other.admitted and one.objective == pytest.approx(other.objective, abs=0.011)
 
 
-def test_a_gap_is_kept_and_a_time_limit_is_told() -> None:
+def test_a_gap_is_kept_and_a_limit_is_told() -> None:
     instance: Any = generate("pods-scale", nodes=20, pods=100, seed=1, running=0.3)
     solution = PodPlacement(instance).solve("highs", gap=0.01)
     assert solution.gap is not None and solution.gap <= 0.01
-    hurried = PodPlacement(instance).solve("highs", time_limit_s=0.2)
+    hurried = PodPlacement(instance).solve("highs", max_steps=5)
     assert hurried.status is Status.FEASIBLE and "proven to within" in hurried.message
     assert hurried.bound <= hurried.objective and hurried.certificate is not None
 
