@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,13 +63,12 @@ def verify(
 def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
     """One line of ``--json``, and the same for a person."""
     from flowlex.instances.base import InstanceError
-    from flowlex.instances.files import read_json
     from flowlex.validation.certificates import SolutionError
     from flowlex.validation.certificates import verify as judge
 
     report: dict[str, Any] = {"solution": printable(path), "instance": None, "exit_code": _UNREADABLE}
     try:
-        document = read_json(path)
+        document = _document(path)
         name, instance = source.of(document)
         report["instance"] = printable(name)
         certificate = judge(document, instance)
@@ -82,6 +82,22 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
     for check in report["checks"]:  # JSON has no infinity
         check["worst"] = check["worst"] if abs(check["worst"]) < float("inf") else None
     return report, _text(path, certificate)
+
+
+def _document(path: Path) -> Any:
+    """What a solution file holds; an instance in its place is named as such, of whatever format."""
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.files import read_instance, read_json
+    from flowlex.validation.certificates.contract import require_solution
+
+    try:
+        document = read_json(path)
+    except InstanceError:
+        with contextlib.suppress(InstanceError):
+            require_solution({"kind": read_instance(path).kind})
+        raise
+    require_solution(document)
+    return document
 
 
 def _text(path: Path, certificate: Certificate) -> str:

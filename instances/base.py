@@ -81,9 +81,7 @@ class Instance(Part):
     def fingerprint(self) -> str:
         """SHA-256 of the instance's content: what a solution file is bound to. Comments do not count."""
         # Without defaults, so that a field added later changes no fingerprint.
-        content = self.model_dump_json(
-            exclude={"comment"}, exclude_defaults=True
-        )  # a field added later changes nothing
+        content = self.model_dump_json(exclude={"comment"}, exclude_defaults=True)
         return "sha256:" + hashlib.sha256(f"{self.kind} {content}".encode()).hexdigest()
 
     def __repr__(self) -> str:

@@ -57,6 +57,8 @@ def instance_class(kind: Any) -> type[Instance]:
     if isinstance(kind, str) and kind in _KINDS:
         importlib.import_module(f"flowlex.instances.{_KINDS[kind]}")
     elif not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
+        if isinstance(kind, str) and (solved := kind.removesuffix("-solution")) != kind and solved in kinds():
+            raise InstanceError(f"this is a solution of a {solved!r} instance; name the instance itself", place="kind")
         raise InstanceError(f"unknown kind {_short(kind)}; one of: {', '.join(kinds())}", place="kind")
     if kind not in Instance.registry:
         raise InstanceError(f"the package that names {kind!r} defines no such kind", place="kind")

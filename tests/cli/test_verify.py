@@ -75,6 +75,19 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, content: str, says: s
     assert "missing.json does not exist" in complaint
 
 
+def test_an_instance_in_the_place_of_a_solution_is_named(tmp_path: Path) -> None:
+    hand = DOCUMENTS / "hand.json"
+    network = tmp_path / "network.min"
+    network.write_text("p min 2 1\nn 1 1\nn 2 -1\na 1 2 0 1 5\n")
+    for file, place in ((hand, hand), (network, hand), (hand, DOCUMENTS)):
+        code, _, complaint = run(file, place)
+        assert code == 2
+        assert f"{file.name}: this is an instance of kind 'min-cost-flow', not a solution; name the file" in complaint
+    code, _, complaint = run(DOCUMENTS / "hand.solution.json", DOCUMENTS / "hand.solution.json")
+    assert code == 2
+    assert "this is a solution of a 'min-cost-flow' instance; name the instance itself" in complaint
+
+
 def test_a_batch_writes_files_that_are_accepted(tmp_path: Path) -> None:
     run_all = CliRunner().invoke
     for seed in (1, 2):

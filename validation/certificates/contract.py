@@ -25,6 +25,7 @@ from typing import Any
 
 from flowlex.instances.base import Instance
 from flowlex.instances.exact import rational
+from flowlex.instances.extensions import kinds
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.document import (
     Document,
@@ -162,6 +163,20 @@ def verifier_for(kind: str) -> Verifier | None:
     return found
 
 
+def require_solution(document: object) -> None:
+    """Raise `SolutionError` where a file holds something else than a solution of this version, an instance say."""
+    if not isinstance(document, dict):
+        raise SolutionError("not a solution file: an object with kind, version, answer and proof is expected")
+    if (kind := document.get("kind")) in kinds():
+        raise SolutionError(
+            f"this is an instance of kind {kind!r}, not a solution; name the file that `flowlex solve INSTANCE -o "
+            "FOLDER` writes first, then the instance"
+        )
+    version = document.get("version")
+    if isinstance(version, int) and version != 1:
+        raise SolutionError(f"version: {version} is unknown to this flowlex, which reads version 1")
+
+
 def read_document(document: object) -> Document:
     """Read plain data as a solution document.
 
@@ -170,11 +185,7 @@ def read_document(document: object) -> Document:
     SolutionError
         It is none; the message names the place and what is wrong.
     """
-    if not isinstance(document, dict):
-        raise SolutionError("not a solution file: an object with kind, version, answer and proof is expected")
-    version = document.get("version")
-    if isinstance(version, int) and version != 1:
-        raise SolutionError(f"version: {version} is unknown to this flowlex, which reads version 1")
+    require_solution(document)
     read: Document = read_as(Document, document, "")
     return read
 
