@@ -84,8 +84,8 @@ def require_known(cls: type, names: typing.Iterable[str]) -> None:
             raise ModelError(f"{cls.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
 
 
-def check_option(cls: type, name: str, value: Any) -> Any:
-    """The value as the option's declared type; text is read as that type.
+def check_option(cls: type, name: str, value: Any, *, words: bool = False) -> Any:
+    """The value as the option's declared type; text is read as that type, for truth values only with ``words``.
 
     Raises
     ------
@@ -93,6 +93,8 @@ def check_option(cls: type, name: str, value: Any) -> Any:
         It cannot be that type; names the option, the value and the choices.
     """
     hint = option_types(cls)[name]
+    if isinstance(value, str) and not words and _values(hint) == _values(bool):
+        raise ModelError(f"{cls.__name__}({name}={value!r}): Input should be a boolean, True or False")
     if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
         fields = [field.name for field in dataclasses.fields(hint)]
         if odd := [key for key in value if key not in fields]:

@@ -87,7 +87,7 @@ def model_options(kind: str) -> dict[str, Any]:
 
 
 def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]:
-    """Read options of a kind's model as their declared types.
+    """Read options of a kind's model as their declared types; words such as ``yes`` are truth values.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]
     """
     cls = model_class(kind)
     require_known(cls, options)
-    return {name: check_option(cls, name, value) for name, value in options.items()}
+    return {name: check_option(cls, name, value, words=True) for name, value in options.items()}
 
 
 @overload
@@ -125,9 +125,7 @@ def model_for(instance: Instance, **options: Any) -> Model[Any, Any, Any]:
     """
     if not isinstance(instance, Instance):
         raise ModelError(f"model_for takes an instance, got {instance!r:.80}; read a file with `read_instance(path)`")
-    cls = model_class(instance.kind)
-    require_known(cls, options)
-    return cls(instance, **options)
+    return model_class(instance.kind)(instance, **read_options(instance.kind, options))
 
 
 @overload

@@ -21,8 +21,6 @@ EQUATIONS: tuple[Equation, ...] = (
         "group",
         r"\sum_t x_{tg} = \sum_m y_{gm}",
         "groups hand tasks to machines",
-        "price of a slot in the group",
-        "cost",
         exists=lambda model: not model.instance.resources,
     ),
     Equation(

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, SolveOptions, Status
+from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.incumbents import offer
@@ -229,6 +229,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return super().sizes()
 
     def _run(self, engine: EngineName, options: SolveOptions) -> PlacementRun:
+        if options.solver is not None:
+            raise EngineError("pods are placed by searches and bounds on HiGHS; drop solver=, or export the program")
         until = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
         first = self._admit(engine, options)
         if first.cluster is None:

@@ -11,7 +11,7 @@ import pulp
 import pytest
 
 from flowlex import FlowScheduling, JitBandwidth, PodPlacement
-from flowlex.formulations import FlowNetwork
+from flowlex.formulations import EngineError, FlowNetwork
 from flowlex.instances import generate
 from flowlex.instances.extensions import kinds
 from flowlex.instances.generators.registry import all_generators
@@ -91,7 +91,8 @@ def test_solutions_tell_the_same_things(kind: str) -> None:
     ("make", "says"),
     [
         (lambda: JitBandwidth(generate("jit-figure4"), program="P9"), r"program='P9'.*'P1', 'P2', 'P3' or 'P4'"),
-        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no way"), r"cards='no way'.*boolean"),
+        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no"), r"cards='no'.*boolean, True or False"),
+        (lambda: model_for(generate("kubeflow-testbed"), cards="no way"), r"cards='no way'.*boolean"),
         (
             lambda: FlowScheduling(generate("kubeflow-testbed")),
             "FlowScheduling takes a FlowInstance, got an instance of kind 'pod-placement'; `model_for",
@@ -108,10 +109,25 @@ def test_nonsense_is_refused_when_the_model_is_made(make: Any, says: str) -> Non
         make()
 
 
+@pytest.mark.parametrize("kind", TINY)
+def test_another_solver_is_used_or_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never dropped: where a model solves, each program that the engine is given goes to that solver."""
+    solver, used = pulp.PULP_CBC_CMD(msg=0), []
+    true = solver.actualSolve
+    monkeypatch.setattr(solver, "actualSolve", lambda *given, **options: used.append(1) or true(*given, **options))
+    if kind == "pod-placement":
+        with pytest.raises(EngineError, match="drop solver="):
+            solve(generate(TINY[kind]), solver=solver)
+    else:
+        assert solve(generate(TINY[kind]), solver=solver).objective is not None
+        assert used
+
+
 def test_options_are_read_as_their_types() -> None:
     model = model_for(generate("flow-testbed"), goals=(FairShares(),))
     assert model.goals == (FairShares(),)
     assert model_for(generate("jit-figure4"), share="0.5").share == 0.5
+    assert model_for(generate("kubeflow-testbed"), cards="no").cards is False
 
 
 def test_a_dual_answers_by_label_and_is_an_array() -> None:
