@@ -4,8 +4,8 @@ from .expression import Expression as Expression
 from .expression import Variables as Variables
 from .flow_network import UNBOUNDED as UNBOUNDED
 from .flow_network import FlowNetwork as FlowNetwork
-from .flow_network import NetworkBuilder as NetworkBuilder
 from .linear_program import LinearProgram as LinearProgram
+from .network_builder import NetworkBuilder as NetworkBuilder
 from .outcome import EngineError as EngineError
 from .outcome import Infeasibility as Infeasibility
 from .outcome import Outcome as Outcome

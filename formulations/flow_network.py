@@ -14,7 +14,6 @@ Costs are whole multiples of a ``unit``, so that engines stay exact; what a read
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -27,40 +26,19 @@ from numpy.typing import ArrayLike, NDArray
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Variables
-from flowlex.formulations.linear_program import Labels, LinearProgram, block_labels, check_declared, check_labels
+from flowlex.formulations.linear_program import Labels, LinearProgram
+from flowlex.formulations.network_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
 
 if TYPE_CHECKING:
     import networkx as nx
     import pulp
 
-__all__ = ["UNBOUNDED", "Block", "FlowNetwork", "NetworkBuilder"]
-
-#: Upper bound of an arc without capacity.
-UNBOUNDED = int(np.iinfo(np.int64).max)
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive nodes or arcs declared under one name."""
-
-    name: str
-    start: int
-    count: int
-    labels: Labels = None
-
-    @property
-    def slice(self) -> slice:
-        """Where the block lies."""
-        return slice(self.start, self.start + self.count)
-
-    def names(self) -> list[str]:
-        """One name per member, ``name[label]``."""
-        return [f"{self.name}[{label}]" for label in block_labels(self.count, self.labels)]
+__all__ = ["UNBOUNDED", "Block", "FlowNetwork"]
 
 
 @dataclass(frozen=True, eq=False)
 class FlowNetwork:
-    """A minimum-cost-flow problem (see the module). Build one with `NetworkBuilder` or `from_arrays`.
+    """A minimum-cost-flow problem (see the module), made by `from_arrays` or, block by block, by a `NetworkBuilder`.
 
     Its arrays are read-only; another network is made with `dataclasses.replace`.
 
@@ -107,17 +85,34 @@ class FlowNetwork:
         node_labels: Labels = None,
     ) -> FlowNetwork:
         """Make a network with one block of nodes (``node``) and one of arcs (``flow``)."""
-        builder = NetworkBuilder(name)
-        supplies = np.atleast_1d(_integers(supply, None, "supply"))
-        builder.nodes("node", len(supplies), supply=supplies, labels=node_labels)
-        builder.arcs("flow", tail, head, lower=lower, upper=upper, cost=cost)
-        return builder.build()
+        supplies = np.atleast_1d(integers(supply, None, "supply"))
+        arcs = arc_columns("flow", tail, head, lower, upper, cost)
+        nodes = node_block("node", 0, len(supplies), node_labels)
+        network = cls(name, *arcs, supplies, {"node": nodes}, {"flow": Block("flow", 0, len(arcs[0]))})
+        network.check()
+        return network
 
     def __repr__(self) -> str:
         return f"<flow network {self.name!r}: {self.node_count} nodes, {self.arc_count} arcs>"
 
     def _repr_html_(self) -> str:
         return blocks_html(repr(self), nodes=self.node_blocks, arcs=self.arc_blocks)
+
+    def check(self) -> None:
+        """Raise `ValueError` for an end that is no node, crossed bounds, or supplies that do not sum to zero."""
+        for ends, what in ((self.tail, "tail"), (self.head, "head")):
+            wrong = (ends < 0) | (ends >= self.node_count)
+            if wrong.any():
+                arc = int(np.argmax(wrong))
+                raise ValueError(f"arc {arc}: {what} {ends[arc]} is no node; there are {self.node_count}, from 0")
+        crossed = self.lower > self.upper
+        if crossed.any():
+            arc = int(np.argmax(crossed))
+            bounds = f"lower bound {self.lower[arc]} exceeds upper bound {self.upper[arc]}"
+            raise ValueError(f"arc {arc} ({self.describe_arc(arc)}): {bounds}")
+        total = sum(self.supply.tolist())
+        if total:
+            raise ValueError(f"{self.name}: supplies sum to {total}, they must sum to 0")
 
     @property
     def node_count(self) -> int:
@@ -249,147 +244,3 @@ class FlowNetwork:
 
     def _float_upper(self) -> Floats:
         return np.where(self.upper == UNBOUNDED, np.inf, self.upper.astype(np.float64))
-
-
-class NetworkBuilder:
-    """Declares nodes and arcs block by block.
-
-    >>> net = NetworkBuilder("assignment")
-    >>> worker = net.nodes("worker", 3, supply=1)
-    >>> sink = net.nodes("sink", 1, supply=-3)
-    >>> _ = net.arcs("works", worker, sink, upper=1, cost=[4, 2, 7])
-    >>> network = net.build()
-
-    Parameters
-    ----------
-    name
-        Name of the problem; appears in exported files.
-    rows, columns
-        Names that blocks of nodes and of arcs may have (those of a model's equations); any when None.
-    """
-
-    def __init__(
-        self, name: str, *, rows: Collection[str] | None = None, columns: Collection[str] | None = None
-    ) -> None:
-        self.columns: Collection[str] | None
-        self.rows: Collection[str] | None
-        self.name, self.rows, self.columns = name, rows, columns
-        self._node_blocks: dict[str, Block] = {}
-        self._arc_blocks: dict[str, Block] = {}
-        self._supply: list[Integers] = []
-        self._arcs: list[tuple[Integers, ...]] = []
-
-    @property
-    def node_count(self) -> int:
-        """Nodes declared so far."""
-        return sum(block.count for block in self._node_blocks.values())
-
-    def nodes(self, name: str, count: int, *, supply: ArrayLike = 0, labels: Any = None) -> Integers:
-        """Declare ``count`` nodes and return their numbers."""
-        if name in self._node_blocks:
-            raise ValueError(f"{self.name}: nodes named {name!r} exist already")
-        check_declared(self.name, "nodes", name, self.rows)
-        check_labels(name, count, labels)
-        block = Block(name, self.node_count, count, labels)
-        numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
-        if labels is not None and len(np.unique(labels) if numbers else set(block_labels(count, labels))) < count:
-            raise ValueError(f"{self.name}: two nodes named {name!r} have one label; a node's name says which it is")
-        start = block.start
-        self._node_blocks[name] = block
-        self._supply.append(_integers(supply, count, f"supply of {name}"))
-        return np.arange(start, start + count)
-
-    def arcs(
-        self,
-        name: str,
-        tail: ArrayLike,
-        head: ArrayLike,
-        *,
-        lower: ArrayLike = 0,
-        upper: ArrayLike = UNBOUNDED,
-        cost: ArrayLike = 0,
-        labels: Any = None,
-    ) -> Integers:
-        """Declare arcs (tails and heads broadcast against each other) and return their numbers."""
-        if name in self._arc_blocks:
-            raise ValueError(f"{self.name}: arcs named {name!r} exist already")
-        check_declared(self.name, "arcs", name, self.columns)
-        tails, heads = (
-            np.atleast_1d(_integers(v, None, f"{what} of {name}")) for v, what in ((tail, "tail"), (head, "head"))
-        )
-        if len(tails) != len(heads) and 1 not in (len(tails), len(heads)):
-            raise ValueError(f"{name}: {len(tails)} tails and {len(heads)} heads; give as many, or one of either")
-        ends = (tails, heads) if len(tails) == len(heads) else np.broadcast_arrays(tails, heads)
-        count = len(ends[0])
-        check_labels(name, count, labels)
-        bounds = [
-            _integers(v, count, f"{what} of {name}") for v, what in ((lower, "lower"), (upper, "upper"), (cost, "cost"))
-        ]
-        start = sum(block.count for block in self._arc_blocks.values())
-        self._arc_blocks[name] = Block(name, start, count, labels)
-        self._arcs.append((*ends, *bounds))
-        return np.arange(start, start + count)
-
-    def build(self, *, unit: Fraction = Fraction(1), constant: Fraction = Fraction(0)) -> FlowNetwork:
-        """Check the whole and return it; see `FlowNetwork` for unit and constant.
-
-        Raises
-        ------
-        ValueError
-            An end is no node, a lower bound exceeds its upper bound, or the supplies do not sum to zero;
-            the first offender is named.
-        """
-        none = np.zeros(0, np.int64)
-        columns = [np.concatenate(c) for c in zip(*self._arcs, strict=True)] if self._arcs else [none] * 5
-        tail, head, lower, upper, cost = columns
-        supply = np.concatenate(self._supply) if self._supply else none
-        for array in (*columns, supply):  # made here, so the network need not copy them
-            array.flags.writeable = False
-        blocks = dict(self._node_blocks), dict(self._arc_blocks)
-        network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks, unit, constant)
-        _check(network)
-        return network
-
-
-def _check(network: FlowNetwork) -> None:
-    for ends, what in ((network.tail, "tail"), (network.head, "head")):
-        wrong = (ends < 0) | (ends >= network.node_count)
-        if wrong.any():
-            arc = int(np.argmax(wrong))
-            raise ValueError(f"arc {arc}: {what} {ends[arc]} is no node; there are {network.node_count}, from 0")
-    crossed = network.lower > network.upper
-    if crossed.any():
-        arc = int(np.argmax(crossed))
-        bounds = f"lower bound {network.lower[arc]} exceeds upper bound {network.upper[arc]}"
-        raise ValueError(f"arc {arc} ({network.describe_arc(arc)}): {bounds}")
-    total = sum(network.supply.tolist())
-    if total:
-        raise ValueError(f"{network.name}: supplies sum to {total}, they must sum to 0")
-
-
-def _integers(value: ArrayLike, count: int | None, what: str) -> Integers:
-    array = np.asarray(value)
-    _check_integral(array, what)
-    integers = array.astype(np.int64)
-    if integers.ndim > 1 or (count is not None and integers.ndim and len(integers) != count):
-        wanted = "one number or a vector" if count is None else f"one number or {count}"
-        raise ValueError(f"{what}: expected {wanted}, got shape {integers.shape}")
-    return integers if count is None or integers.ndim else np.broadcast_to(integers, (count,))
-
-
-def _check_integral(array: NDArray[Any], what: str) -> None:
-    kind = array.dtype.kind
-    if not array.size or kind in "ib":
-        return
-    if kind == "f":
-        if not (np.rint(array) == array).all():  # NaN too
-            raise ValueError(f"{what}: networks are exact, every number must be an integer; scale the data first")
-        if float(np.abs(array).max()) > 2.0**53:
-            raise ValueError(f"{what}: floating-point numbers beyond 2**53 are not exact; pass integers")
-        return
-    numbers = array.ravel().tolist()
-    if not all(isinstance(number, int | np.integer) for number in numbers):
-        raise ValueError(f"{what}: networks are exact, every number must be an integer, not {array.dtype}")
-    largest = max(numbers, key=abs)
-    if abs(largest) > UNBOUNDED:
-        raise ValueError(f"{what}: {largest} does not fit 64 bits; use a coarser unit")

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
 from flowlex.models.flow.blocks import Block, base_of

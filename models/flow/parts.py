@@ -20,7 +20,8 @@ how tasks are dealt and the bound are ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,15 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
+from flowlex.models.flow.direct import Direct
 from flowlex.models.flow.network import ScheduleNetwork
 from flowlex.models.flow.offers import Rules
 from flowlex.models.flow.places import placements
+from flowlex.models.flow.stages import flow_score
+from flowlex.models.flow.ways import FlowRun, flow_of, numbered
 from flowlex.models.parallel import side_by_side
 
-__all__ = ["Parted", "refuse_parts", "solve_by_parts"]
+__all__ = ["ByParts", "Parted", "refuse_parts"]
 
 #: More than any way costs.
 _NEVER = 2**61
@@ -46,14 +50,116 @@ _DEPTH = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Parted:
-    """An answer by parts: its outcome, each task's machine, values and bounds of the stages, prices that prove them."""
+class Parted(FlowRun):
+    """An answer by parts: machine by running task, values and bounds of the stages, prices that prove them."""
 
-    outcome: Outcome
-    machine: Integers
-    values: Mapping[str, int]
+    whole: Direct
+    placed: Mapping[str, str]
+    reached: Mapping[str, int]
     bounds: Mapping[str, int]
     proof: Mapping[str, Any]
+
+    @cached_property
+    def machine(self) -> Integers:
+        """(T,) machines, those of all parts."""
+        return numbered(self.whole.instance, self.placed)
+
+    @property
+    def values(self) -> Mapping[str, int]:
+        """Of the whole flow."""
+        return self.reached
+
+    def told(self, machine_of: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Any]:
+        """Bounds of the whole, whatever the parts."""
+        way = self.whole
+        score = flow_score(way.instance, way.schedule, way.rules, flow_of(self.outcome))
+        return {"waiting": waiting, "score": score, "proof": self.proof, "bounds": self.bounds}
+
+
+@dataclass(frozen=True, eq=False)
+class ByParts:
+    """The network dealt into so many parts, by a seed."""
+
+    whole: Direct
+    parts: int
+    seed: int
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the whole."""
+        return self.whole.sizes
+
+    def program(self, stage: str | None) -> FlowNetwork:
+        """The whole network: no program of its own says what parts leave."""
+        return self.whole.program(stage)
+
+    def run(self, engine: EngineName, options: SolveOptions) -> Parted:
+        """Deal tasks and machines, solve every part, add up the flows, and bound every stage.
+
+        Raises
+        ------
+        EngineError
+            A part has no answer within its limits.
+        """
+        way, weights = self.whole, self.whole.weights
+        refuse_parts(way.instance, way.rules, self.parts, self.seed, "weights" if weights else "phases")
+        assert weights is not None
+        costs = {name: way.costs[name] for name in weights if name in way.costs}
+        combined = np.sum([weights[name] * cost for name, cost in costs.items()], axis=0)
+        flow, placed, price = self._joined(self._divided(combined, engine, replace(options, offer=None)))
+        values = {name: exact_dot(cost, flow) for name, cost in costs.items()}
+        bounds, proofs = {}, {}
+        last = list(costs)[-1]
+        for name in costs:
+            if values[name] or name == last:  # nothing is below 0 but costs of goals
+                bounds[name], found = _bounded(way.schedule, costs, weights, values, name, price)
+                proofs[name] = _document(way.schedule, way.instance, found, bounds[name], name, weights)
+        message = f"{self.parts} parts, each solved alone; bounds are of the whole"
+        facts: dict[str, Any] = {"objective": values[last], "bound": bounds[last], "values": flow, "message": message}
+        best = all(bounds[name] == values[name] for name in bounds)
+        outcome = Outcome(Status.OPTIMAL if best else Status.FEASIBLE, engine, **facts)
+        return Parted(outcome, way.method, way, placed, values, bounds, {"stages": proofs})
+
+    def _divided(self, cost: Integers, engine: EngineName, options: SolveOptions) -> list[_Part]:
+        network, blocks = self.whole.schedule.network, self.whole.schedule.network.node_blocks
+        task, machine = _dealt(self.whole.schedule, self.whole.instance, cost, self.parts, self.seed)
+        pieces = []
+        for number in range(self.parts):
+            kept = np.ones(network.node_count, bool)
+            kept[blocks["task"].slice], kept[blocks["machine"].slice] = task == number, machine == number
+            arcs = np.flatnonzero(kept[network.tail] & kept[network.head])
+            place = np.cumsum(kept) - 1
+            supply = network.supply[kept]
+            supply[-1] = -np.count_nonzero(task == number)
+            part = FlowNetwork.from_arrays(
+                place[network.tail[arcs]],
+                place[network.head[arcs]],
+                lower=network.lower[arcs],
+                upper=network.upper[arcs],
+                cost=cost[arcs],
+                supply=supply,
+                name=f"{network.name}, part {number + 1}",
+            )
+            pieces.append(_Part(part, arcs, np.flatnonzero(kept), engine, options))
+        return pieces
+
+    def _joined(self, pieces: list[_Part]) -> tuple[Integers, dict[str, str], Integers]:
+        """Solve the parts: the flow of the whole, machine by running task, (M,) prices of the machines' slots."""
+        network, placed = self.whole.schedule.network, dict[str, str]()
+        flow, price = np.zeros(network.arc_count, np.int64), np.zeros(network.node_count, np.int64)
+        for number, (piece, outcome) in enumerate(zip(pieces, side_by_side(_Part.solve, pieces), strict=True)):
+            if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
+                raise EngineError(
+                    f"part {number + 1} of {self.parts} ended as {outcome.status}; raise time_limit_s or ask for more "
+                    f"parts. {outcome.message}".rstrip()
+                )
+            own = np.zeros_like(flow)
+            own[piece.arcs] = flow_of(outcome)
+            flow += own
+            placed |= placements(self.whole.schedule, self.whole.instance, own)
+            dual = np.rint(outcome.duals.astype(np.float64) if outcome.duals.dtype == object else outcome.duals)
+            price[piece.nodes] = (dual - dual[-1]).astype(np.int64)  # the sink is last
+        return flow, placed, np.maximum(price[network.node_blocks["machine"].slice], 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,99 +195,6 @@ def refuse_parts(instance: FlowInstance, rules: Rules, parts: int, seed: int, me
     ):
         if there:
             raise ModelError(f"parts cannot keep {what}, which concern the whole; leave parts at 1")
-
-
-def solve_by_parts(
-    schedule: ScheduleNetwork,
-    instance: FlowInstance,
-    costs: Mapping[str, Integers],
-    weights: Mapping[str, int],
-    *,
-    parts: int,
-    seed: int,
-    engine: EngineName,
-    options: SolveOptions,
-) -> Parted:
-    """Deal tasks and machines, solve every part, add up the flows, and bound every stage.
-
-    Parameters
-    ----------
-    costs, weights
-        Cost of each arc, and weight in the sum, by stage in strict order.
-
-    Raises
-    ------
-    EngineError
-        A part has no answer within its limits.
-    """
-    combined = np.sum([weights[name] * cost for name, cost in costs.items()], axis=0)
-    pieces = _divided(schedule, instance, combined, parts, seed, engine, options)
-    flow = np.zeros(schedule.network.arc_count, np.int64)
-    nodes, placed = schedule.network.node_blocks["machine"], dict[str, str]()
-    price = np.zeros(schedule.network.node_count, np.int64)
-    for number, (piece, outcome) in enumerate(zip(pieces, side_by_side(_Part.solve, pieces), strict=True)):
-        if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
-            raise EngineError(
-                f"part {number + 1} of {parts} ended as {outcome.status}; raise time_limit_s or ask for more parts. "
-                f"{outcome.message}".rstrip()
-            )
-        own = np.zeros_like(flow)
-        own[piece.arcs] = np.rint(outcome.values).astype(np.int64)
-        flow += own
-        placed |= placements(schedule, instance, own)
-        dual = np.rint(outcome.duals.astype(np.float64) if outcome.duals.dtype == object else outcome.duals)
-        price[piece.nodes] = (dual - dual[-1]).astype(np.int64)  # the sink is last
-    values = {name: exact_dot(cost, flow) for name, cost in costs.items()}
-    bounds, proofs = {}, {}
-    last = list(costs)[-1]
-    for name in costs:
-        if values[name] or name == last:  # nothing is below 0 but costs of goals
-            bounds[name], found = _bounded(schedule, costs, weights, values, name, np.maximum(price[nodes.slice], 0))
-            proofs[name] = _document(schedule, instance, found, bounds[name], name, weights)
-    message = f"{parts} parts, each solved alone; bounds are of the whole"
-    facts: dict[str, Any] = {"objective": values[last], "bound": bounds[last], "values": flow, "message": message}
-    at = {machine.name: m for m, machine in enumerate(instance.machines)}
-    machine = np.array([at.get(placed.get(task.name, ""), -1) for task in instance.tasks], np.int64)
-    best = all(bounds[name] == values[name] for name in bounds)
-    return Parted(
-        Outcome(Status.OPTIMAL if best else Status.FEASIBLE, engine, **facts),
-        machine,
-        values,
-        bounds,
-        {"stages": proofs},
-    )
-
-
-def _divided(
-    schedule: ScheduleNetwork,
-    instance: FlowInstance,
-    cost: Integers,
-    parts: int,
-    seed: int,
-    engine: EngineName,
-    options: SolveOptions,
-) -> list[_Part]:
-    network, blocks = schedule.network, schedule.network.node_blocks
-    task, machine = _dealt(schedule, instance, cost, parts, seed)
-    pieces = []
-    for number in range(parts):
-        kept = np.ones(network.node_count, bool)
-        kept[blocks["task"].slice], kept[blocks["machine"].slice] = task == number, machine == number
-        arcs = np.flatnonzero(kept[network.tail] & kept[network.head])
-        place = np.cumsum(kept) - 1
-        supply = network.supply[kept]
-        supply[-1] = -np.count_nonzero(task == number)
-        part = FlowNetwork.from_arrays(
-            place[network.tail[arcs]],
-            place[network.head[arcs]],
-            lower=network.lower[arcs],
-            upper=network.upper[arcs],
-            cost=cost[arcs],
-            supply=supply,
-            name=f"{network.name}, part {number + 1}",
-        )
-        pieces.append(_Part(part, arcs, np.flatnonzero(kept), engine, options))
-    return pieces
 
 
 def _dealt(

@@ -25,8 +25,9 @@ import numpy as np
 import scipy
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import solve_lexicographic
+from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.formulations.shares import whole_shares
 from flowlex.instances.flow import Queue
 

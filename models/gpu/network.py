@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines.wide import fits
-from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork, NetworkBuilder
+from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.round import Round
 

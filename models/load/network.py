@@ -15,7 +15,8 @@ import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.formulations.exact import common_unit
-from flowlex.formulations.flow_network import FlowNetwork, NetworkBuilder
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.instances.load import LoadPartitionArrays, LoadPartitionInstance
 
 __all__ = ["Groups", "PartitionNetwork", "build_network", "moved_cost", "moves_of"]

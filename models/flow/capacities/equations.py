@@ -22,13 +22,13 @@ VECTOR_EQUATIONS: tuple[Equation, ...] = (
         r"\sum_{t \in a} x_{tm} \le 1",
         "tasks of a rule of different machines; rows of the program, a part of the network elsewhere",
         when=_WHEN,
-        exists=lambda model: bool(model.instance.resources) and bool(model.packing.program.together[1]),
+        exists=lambda model: bool(model.instance.resources) and bool(model.way.packing.program.together[1]),
     ),
     Equation(
         "stage",
         r"\sum_{t,a} c^k_{ta} x_{ta} + \sum_t w^k_t z_t + \dots \le v_k",
         "no more of the stages before than they came to",
         when=f"{_WHEN}, after the first stage",
-        exists=lambda model: bool(model.instance.resources) and model.stage != model.packing.stages[0],
+        exists=lambda model: bool(model.instance.resources) and model.stage != model.way.packing.stages[0],
     ),
 )

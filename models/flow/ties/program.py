@@ -26,9 +26,7 @@ __all__ = ["BOND_EQUATIONS", "BondProgram", "Choice", "bond_program"]
 
 
 def _equation(name: str, latex: str, says: str, when: str) -> Equation:
-    return Equation(
-        name, latex, says, when=when, exists=lambda model: model.tied is not None and name in model.tied.rows
-    )
+    return Equation(name, latex, says, when=when, exists=lambda model: name in getattr(model.way, "rows", ()))
 
 
 #: Rows that tie tasks together; duals of integer programs are none.

@@ -1,4 +1,4 @@
-"""A schedule whose tasks are tied together: its program, its search and its proof, as the model asks for them."""
+"""A schedule whose tasks are tied together, as one way to solve it: its program, its search and its proof."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
-from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.direct import Direct
+from flowlex.models.flow.places import placements
+from flowlex.models.flow.stages import flow_score, stage_costs
 from flowlex.models.flow.ties.bonds import Bonds
 from flowlex.models.flow.ties.program import BondProgram, bond_program
 from flowlex.models.flow.ties.search import Found, bond_proof, search, stage_program
+from flowlex.models.flow.ways import FlowRun, chosen_stage, numbered
 
 __all__ = ["Tied", "refuse_ties"]
 
@@ -36,47 +39,72 @@ def refuse_ties(instance: FlowInstance, method: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """The network of an instance with the rules that tie its tasks, and the costs of its stages.
+    """The network of an instance with the rules that tie its tasks together."""
 
-    Attributes
-    ----------
-    sum_of
-        One cost that comes to the same as the stages on a network; None where that would not be exact.
-    """
-
-    instance: FlowInstance
+    whole: Direct
     bonds: Bonds
-    schedule: ScheduleNetwork
-    costs: Mapping[str, Integers]
-    sum_of: Integers | None
 
     @cached_property
-    def program(self) -> BondProgram:
+    def costs(self) -> Mapping[str, Integers]:
+        """Cost of each arc by stage; goals that cost nothing anywhere too."""
+        return stage_costs(self.whole.schedule, self.whole.rules, free=True)
+
+    @cached_property
+    def bonded(self) -> BondProgram:
         """Network and rules as one integer program."""
-        tasks, machines = [t.name for t in self.instance.tasks], [m.name for m in self.instance.machines]
-        return bond_program(self.schedule, self.bonds, tasks, machines)
+        instance = self.whole.instance
+        tasks, machines = [t.name for t in instance.tasks], [m.name for m in instance.machines]
+        return bond_program(self.whole.schedule, self.bonds, tasks, machines)
 
     @property
     def rows(self) -> frozenset[str]:
         """Names of its rows, those that keep earlier stages included."""
-        return frozenset(("stage", *self.program.program.constraint_blocks))
+        return frozenset(("stage", *self.bonded.program.constraint_blocks))
 
     @property
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the program."""
-        program = self.program.program
+        program = self.bonded.program
         return {"formulation": "integer program", "rows": program.row_count, "columns": program.column_count}
 
-    def search(self, engine: EngineName, options: SolveOptions) -> Found:
-        """The best schedule, with what proves it."""
-        return search(self.schedule, self.program, self.costs, engine, options, self.sum_of)
-
-    def stage(self, name: str) -> LinearProgram:
+    def program(self, stage: str | None) -> LinearProgram:
         """The program of a stage, the stages before it kept at their optimum."""
         names = list(self.costs)
-        known = {} if name == names[0] else self.search("highs", SolveOptions()).values
-        return stage_program(self.program, self.costs, name, {k: known[k] for k in names[: names.index(name)]})
+        name = chosen_stage(stage, names)
+        known = {} if name == names[0] else self.run("highs", SolveOptions()).values
+        return stage_program(self.bonded, self.costs, name, {k: known[k] for k in names[: names.index(name)]})
 
-    def proof(self, found: Found) -> dict[str, Any]:
-        """The trees that prove a schedule."""
-        return bond_proof(self.schedule, self.program, self.costs, found, self.instance)
+    def run(self, engine: EngineName, options: SolveOptions) -> TiedRun:
+        """Search for the best schedule, with what proves it."""
+        whole = self.whole
+        one = whole.combined.cost if whole.exact_sum else None
+        found = search(whole.schedule, self.bonded, self.costs, engine, options, one)
+        return TiedRun(found.outcome, "phases: gangs, affinities or spreads make it an integer program", self, found)
+
+
+@dataclass(frozen=True, eq=False)
+class TiedRun(FlowRun):
+    """A schedule that keeps the rules."""
+
+    way: Tied
+    found: Found
+
+    @cached_property
+    def machine(self) -> Integers:
+        """(T,) machines, read off the flow."""
+        whole = self.way.whole
+        return numbered(whole.instance, placements(whole.schedule, whole.instance, self.found.flow))
+
+    @property
+    def values(self) -> Mapping[str, int]:
+        """Of the best schedule found."""
+        return self.found.values
+
+    def told(self, machine_of: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Any]:
+        """The trees that prove it."""
+        way, whole = self.way, self.way.whole
+        return {
+            "waiting": waiting,
+            "score": flow_score(whole.instance, whole.schedule, whole.rules, self.found.flow),
+            "proof": bond_proof(whole.schedule, way.bonded, way.costs, self.found, whole.instance),
+        }
