@@ -82,7 +82,6 @@ class Batch:
         self.options = options
         self.journal = journal
         self.before: list[Finished] = []
-        self.tasks: list[dict[str, Any]] = []
         self.work: Work = work or Work()
         self.cluster = cluster
         self.heard: Heard | None = None
@@ -101,23 +100,24 @@ class Batch:
         self.finished = self.unsolved = self._misused = 0
         self.jobs: int = min(jobs, max(1, len(todo)))
         self._prepare(todo)
-        for path in todo:
-            solution = self._solutions.get(path)
-            self.tasks.append(
-                {
-                    "instance": str(path),
-                    "path": str(path),
-                    **options,
-                    "spare_threads": self.jobs > 1 or cluster is not None,
-                    "log": log,
-                    "processes": max(1, jobs // self.jobs),
-                    "divided": cluster is not None and divided(options.get("settings", {})),
-                    "solution": None if journal is None else str(journal.folder / str(solution)),
-                    "display": self.total <= _DISPLAYED,
-                    "mark": vars(self.marks[path]),
-                    **self.work.task(path),
-                }
-            )
+        self.tasks: list[dict[str, Any]] = [self._task(path, jobs, log=log) for path in todo]
+
+    def _task(self, path: Path, jobs: int, *, log: bool) -> dict[str, Any]:
+        """What a worker is told of a file."""
+        journal, cluster = self.journal, self.cluster
+        return {
+            "instance": str(path),
+            "path": str(path),
+            **self.options,
+            "spare_threads": self.jobs > 1 or cluster is not None,
+            "log": log,
+            "processes": max(1, jobs // self.jobs),
+            "divided": cluster is not None and divided(self.options.get("settings", {})),
+            "solution": None if journal is None else str(journal.folder / self._solutions[path]),
+            "display": self.total <= _DISPLAYED,
+            "mark": vars(self.marks[path]),
+            **self.work.task(path),
+        }
 
     @property
     def exit_code(self) -> int:

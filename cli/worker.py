@@ -177,11 +177,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     model = cls(instance, **options)
     built = time.perf_counter()
     limit = task["time_limit_s"]
-    left = None if limit is None else max(limit - (built - started), 0.001)
-    engine, names = task["engine"], ("gap", "solver", "threads", "seed", "log")
-    solver: dict[str, Any] = {"time_limit_s": left} | {name: task[name] for name in names if task.get(name)}
-    if task["spare_threads"] and engine != "network":  # which never uses more
-        solver.setdefault("threads", 1)
+    solver = _solver_options(task, None if limit is None else max(limit - (built - started), 0.001))
 
     def note(found: Solution) -> None:
         """Write an answer down before the end, so that a killed run leaves it."""
@@ -193,7 +189,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
             channel.send("answer", record=so_far)
 
     with pieces(task):
-        solution = model.solve(engine, report=note, **solver)
+        solution = model.solve(task["engine"], report=note, **solver)
     fill(record, solution, built - loaded)
     if str(solution.status) == "time_limit" and reply["answer"] is not None:
         record |= cut_off(reply["answer"], "time limit", solution.message)
@@ -205,6 +201,15 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     if task["compare"]:
         channel.send("stage", stage="comparing", **reply)
         record["comparison"] = _compared(instance)
+
+
+def _solver_options(task: dict[str, Any], left_s: float | None) -> dict[str, Any]:
+    """Options of the solver; one thread where instances are solved side by side."""
+    names = ("gap", "solver", "threads", "seed", "log")
+    found: dict[str, Any] = {"time_limit_s": left_s} | {name: task[name] for name in names if task.get(name)}
+    if task["spare_threads"] and task["engine"] != "network":  # which never uses more
+        found.setdefault("threads", 1)
+    return found
 
 
 def _write_solution(task: dict[str, Any], instance: Instance, solution: Solution) -> str:

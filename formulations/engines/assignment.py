@@ -22,11 +22,9 @@ _PATIENCE = 300
 
 
 @njit(cache=True)
-def _assign(cost, column_price, row_of, column_of):
-    """Assign every row to a column of its own at least total cost; False when that takes too many looks."""
+def _price_columns(cost, column_price, row_of, column_of, before):
+    """Price each column at its least cost, and give it to the row that has it, if that is free."""
     size = len(cost)
-    looks = _PATIENCE * size * size
-    distance, before = np.empty(size, np.int64), np.zeros(size, np.int64)
     column_price[:] = cost[0]
     for i in range(1, size):
         for j in range(size):
@@ -35,6 +33,26 @@ def _assign(cost, column_price, row_of, column_of):
     for j in range(size):
         if column_of[before[j]] < 0:
             column_of[before[j]], row_of[j] = j, before[j]
+
+
+@njit(cache=True)
+def _augment(free, end, row_of, column_of, before):
+    """Hand columns on along the path from a free row to a free column."""
+    while True:
+        row = before[end]
+        row_of[end] = row
+        end, column_of[row] = column_of[row], end
+        if row == free:
+            return
+
+
+@njit(cache=True)
+def _assign(cost, column_price, row_of, column_of):
+    """Assign every row to a column of its own at least total cost; False when that takes too many looks."""
+    size = len(cost)
+    looks = _PATIENCE * size * size
+    distance, before = np.empty(size, np.int64), np.zeros(size, np.int64)
+    _price_columns(cost, column_price, row_of, column_of, before)
     columns = np.arange(size)
     for free in range(size):
         if column_of[free] >= 0:
@@ -78,12 +96,7 @@ def _assign(cost, column_price, row_of, column_of):
             return False
         for k in range(settled):
             column_price[columns[k]] += distance[columns[k]] - least
-        while True:
-            row = before[end]
-            row_of[end] = row
-            end, column_of[row] = column_of[row], end
-            if row == free:
-                break
+        _augment(free, end, row_of, column_of, before)
     return True
 
 

@@ -255,37 +255,9 @@ class _Pieces:
 
 def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot | Block, ...]) -> ScheduleNetwork:
     net = NetworkBuilder(instance.name)
-    task = net.nodes("task", len(p.jobs), supply=1, labels=[t.name for t in instance.tasks])
-    job = net.nodes("unscheduled", len(instance.jobs), labels=[j.name for j in instance.jobs])
-    group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
-    machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
-    if len(p.gates):
-        gate = net.nodes("preempted", len(p.gates), labels=[instance.jobs[j].name for j in p.gates[:, 0]])
-        waiting = np.concatenate((job, gate))
-    else:
-        waiting = job
-    sink = net.nodes("sink", 1, supply=-len(p.jobs))
-    bounds = p.bounds
-    count = np.bincount(p.jobs, minlength=len(instance.jobs)).astype(np.int64)
-    most = bounds[:, 1].copy()  # what may not stop runs on, beyond the share
-    most[p.gates[:, 0]] = np.maximum(most[p.gates[:, 0]], p.gates[:, 2] - p.gates[:, 1])
-    must, free = count - most, most - bounds[:, 0]
-    level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
-    net.arcs("runs", task[p.runs.arcs[:, 0]], machine[p.runs.arcs[:, 1]], upper=1)
-    net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
-    net.arcs("waits", task, waiting[p.waits.arcs[:, 1]], upper=1)
-    if len(p.gates):
-        net.arcs("preempted", gate, job[p.gates[:, 0]], upper=p.gates[:, 1])
-    net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
-    if len(p.singles.costs):
-        net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
-    if len(p.steps.costs):
-        net.arcs("blocks", group[p.steps.arcs[:, 0]], group[p.steps.arcs[:, 1]], upper=p.steps.arcs[:, 2])
-    net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
-    # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
-    net.arcs("share", job, sink, lower=must, upper=must + free, labels=[j.name for j in instance.jobs])
-    net.arcs("short", job, sink, upper=bounds[:, 0], labels=[j.name for j in instance.jobs])
+    _declare(net, instance, p, groups)
     network = net.build()
+    level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
     levels, shortfall = np.zeros((2, network.arc_count), np.int64)
     blocks = network.arc_blocks
     levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
@@ -302,11 +274,41 @@ def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Sp
         p.steps.ends,
         groups,
         p.gates[:, :2],
-        bounds,
+        p.bounds,
         p.views,
         cycle_bound(network, network.cost),
         int(level.max(initial=0)),
     )
+
+
+def _declare(net: NetworkBuilder, instance: FlowInstance, p: _Pieces, groups: tuple[Spot | Block, ...]) -> None:
+    """All nodes and arcs, without costs."""
+    jobs = [j.name for j in instance.jobs]
+    task = net.nodes("task", len(p.jobs), supply=1, labels=[t.name for t in instance.tasks])
+    job = waiting = net.nodes("unscheduled", len(jobs), labels=jobs)
+    group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
+    machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
+    if len(p.gates):
+        gate = net.nodes("preempted", len(p.gates), labels=[jobs[j] for j in p.gates[:, 0]])
+        waiting = np.concatenate((job, gate))
+    sink = net.nodes("sink", 1, supply=-len(p.jobs))
+    net.arcs("runs", task[p.runs.arcs[:, 0]], machine[p.runs.arcs[:, 1]], upper=1)
+    net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
+    net.arcs("waits", task, waiting[p.waits.arcs[:, 1]], upper=1)
+    if len(p.gates):
+        net.arcs("preempted", gate, job[p.gates[:, 0]], upper=p.gates[:, 1])
+    net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
+    if len(p.singles.costs):
+        net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
+    if len(p.steps.costs):
+        net.arcs("blocks", group[p.steps.arcs[:, 0]], group[p.steps.arcs[:, 1]], upper=p.steps.arcs[:, 2])
+    net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
+    count = np.bincount(p.jobs, minlength=len(jobs)).astype(np.int64)
+    most = p.bounds[:, 1].copy()  # what may not stop runs on, beyond the share
+    most[p.gates[:, 0]] = np.maximum(most[p.gates[:, 0]], p.gates[:, 2] - p.gates[:, 1])
+    # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
+    net.arcs("share", job, sink, lower=count - most, upper=count - p.bounds[:, 0], labels=jobs)
+    net.arcs("short", job, sink, upper=p.bounds[:, 0], labels=jobs)
 
 
 def cycle_bound(network: FlowNetwork, cost: Integers) -> int:

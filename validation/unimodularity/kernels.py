@@ -37,6 +37,16 @@ def _find(parent, x):
 
 
 @njit(cache=True, nogil=True)
+def _close(edge, count, block, edge_stack, top):
+    """Number the edges of a block, which lie on the stack down to its first one; returns the new top."""
+    while True:
+        top -= 1
+        block[edge_stack[top]] = count
+        if edge_stack[top] == edge:
+            return top
+
+
+@njit(cache=True, nogil=True)
 def blocks(lines, ptr, adj):
     """Biconnected components of a graph given by adjacency lists; returns a block number per directed edge.
 
@@ -85,12 +95,7 @@ def blocks(lines, ptr, adj):
                 above = path[depth - 1]
                 low[above] = min(low[above], low[here])
                 if low[here] >= number[above]:
-                    edge = parent_edge[here]
-                    while True:
-                        top -= 1
-                        block[edge_stack[top]] = count
-                        if edge_stack[top] == edge:
-                            break
+                    top = _close(parent_edge[here], count, block, edge_stack, top)
                     count += 1
     return block, count
 
@@ -181,6 +186,21 @@ def _twin_of(line, rows, ptr, adj, sign, alive, degree, digest, table, keys, sta
 
 
 @njit(cache=True, nogil=True)
+def _leave(line, ptr, adj, sign, weight, alive, degree, digest, queue, queued, head, waiting):
+    """Take a line from the degrees and hashes of those it meets, which are looked at again; returns how many wait."""
+    for e in range(ptr[line], ptr[line + 1]):
+        near = adj[e]
+        if alive[near]:
+            degree[near] -= 1
+            digest[near] -= weight[line] if sign[e] > 0 else np.uint64(0) - weight[line]
+            if not queued[near]:
+                queued[near] = True
+                queue[(head + waiting) % len(queue)] = near
+                waiting += 1
+    return waiting
+
+
+@njit(cache=True, nogil=True)
 def reduce_lines(rows, cols, ptr, adj, sign, weight):
     """Remove zero, unit and repeated (up to sign) lines until nothing changes.
 
@@ -227,15 +247,7 @@ def reduce_lines(rows, cols, ptr, adj, sign, weight):
         ops[done, 0], ops[done, 1], ops[done, 2] = line, why, other
         done += 1
         alive[line] = False
-        for e in range(ptr[line], ptr[line + 1]):
-            near = adj[e]
-            if alive[near]:
-                degree[near] -= 1
-                digest[near] -= weight[line] if sign[e] > 0 else np.uint64(0) - weight[line]
-                if not queued[near]:
-                    queued[near] = True
-                    queue[(head + waiting) % lines] = near
-                    waiting += 1
+        waiting = _leave(line, ptr, adj, sign, weight, alive, degree, digest, queue, queued, head, waiting)
     return ops[:done], alive
 
 
@@ -253,6 +265,16 @@ def _hole(far, near, new, row_from, col_from):
         walk = col_from[row_from[walk]]
     rows[length - 1], cols[length - 1] = walk, new
     return rows, cols
+
+
+@njit(cache=True, nogil=True)
+def _others(component, start, low, high, col_row):
+    """How many other rows of a column lie in the component of one of them."""
+    mine, found = _find(component, start), -1
+    for e in range(low, high):
+        if _find(component, col_row[e]) == mine:
+            found += 1
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -294,12 +316,7 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
             start = col_row[e]
             if k < trusted or row_seen[start] == k:
                 continue
-            mine = _find(component, start)
-            missing = 0
-            for f in range(col_ptr[new], col_ptr[new + 1]):
-                if _find(component, col_row[f]) == mine:
-                    missing += 1
-            missing -= 1
+            missing = _others(component, start, col_ptr[new], col_ptr[new + 1], col_row)
             row_seen[start] = k
             total[start] = 0
             last[start] = start

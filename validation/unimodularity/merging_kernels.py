@@ -100,9 +100,46 @@ def _part_markers(m, before, onward, crossed, ed, mb, nd, ct):
 
 
 @njit(cache=True, nogil=True)
+def _graph_inside(m, before, onward, start, end, graph, ed, mb, nd, work, ct):
+    """A graph of the chain: ends of the path in it, the markers' other nodes, and its way up or -1."""
+    if before >= 0 and onward >= 0:
+        a, b = ends_of(ed, nd, before)
+        c, d = ends_of(ed, nd, onward)
+        if (a == c and b == d) or (a == d and b == c):
+            m, start, end = _part_markers(m, before, onward, work[2][m] > 0, ed, mb, nd, ct)
+    other_start = other_end = -1
+    if before >= 0:
+        a, b = ends_of(ed, nd, before)
+        other_start = a ^ b ^ start
+    if onward >= 0:
+        a, b = ends_of(ed, nd, onward)
+        other_end = a ^ b ^ end
+    mb[m, 0] = graph
+    up = mb[m, 4]
+    return start, end, other_start, other_end, (up if up != before and up != onward else -1)
+
+
+@njit(cache=True, nogil=True)
+def _polygon_inside(m, before, onward, graph, ed, mb, nd, work, ct):
+    """The same of a polygon, which is cut into the piece on the path and the rest."""
+    count = work[2]
+    start = new_node(nd, ct)
+    end = start if count[m] == 0 else new_node(nd, ct)
+    rest = mb[m, 2] - count[m] - (before >= 0) - (onward >= 0)
+    other_start = other_end = -1
+    if before >= 0:
+        other_start = new_node(nd, ct)
+    if onward >= 0:
+        other_end = other_start if before >= 0 and rest == 0 else new_node(nd, ct)
+    # At an end of the chain the rest runs from the end of the path back to the marker.
+    one, two = other_start if before >= 0 else start, other_end if onward >= 0 else end
+    way = _open(m, before, onward, start, end, one, two, graph, ed, mb, work, ct)
+    return start, end, other_start, other_end, way
+
+
+@njit(cache=True, nogil=True)
 def merge(chain, length, joint, ed, mb, nd, work, ct):
     """Make one graph of a chain of members; returns it and the two nodes at the ends of the path."""
-    count = work[2]
     if length == 1:
         m = chain[0, 0]
         if mb[m, 1]:
@@ -116,48 +153,13 @@ def merge(chain, length, joint, ed, mb, nd, work, ct):
         m, before, onward = chain[place, 0], chain[place, 1], chain[place, 2]
         if mb[m, 1]:
             start, end = joint[place, 0], joint[place, 1]
-            if before >= 0 and onward >= 0:
-                a, b = ends_of(ed, nd, before)
-                c, d = ends_of(ed, nd, onward)
-                if (a == c and b == d) or (a == d and b == c):
-                    m, start, end = _part_markers(m, before, onward, count[m] > 0, ed, mb, nd, ct)
-            other_start = other_end = -1
-            if before >= 0:
-                a, b = ends_of(ed, nd, before)
-                other_start = a ^ b ^ start
-            if onward >= 0:
-                a, b = ends_of(ed, nd, onward)
-                other_end = a ^ b ^ end
-            up = mb[m, 4]
-            if up >= 0 and up != before and up != onward:
-                way = up
-            mb[m, 0] = graph
-        else:
-            start = new_node(nd, ct)
-            end = start if count[m] == 0 else new_node(nd, ct)
-            rest = mb[m, 2] - count[m] - (before >= 0) - (onward >= 0)
-            other_start = other_end = -1
-            if before >= 0:
-                other_start = new_node(nd, ct)
-            if onward >= 0:
-                other_end = other_start if before >= 0 and rest == 0 else new_node(nd, ct)
-            # At an end of the chain the rest runs from the end of the path back to the marker.
-            found = _open(
-                m,
-                before,
-                onward,
-                start,
-                end,
-                other_start if before >= 0 else start,
-                other_end if onward >= 0 else end,
-                graph,
-                ed,
-                mb,
-                work,
-                ct,
+            start, end, other_start, other_end, up = _graph_inside(
+                m, before, onward, start, end, graph, ed, mb, nd, work, ct
             )
-            if found >= 0:
-                way = found
+        else:
+            start, end, other_start, other_end, up = _polygon_inside(m, before, onward, graph, ed, mb, nd, work, ct)
+        if up >= 0:
+            way = up
         if place == 0:
             tip = start
         else:

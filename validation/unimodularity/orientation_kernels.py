@@ -98,6 +98,39 @@ def _ends(start, stop, idx, one, two, odd):
 
 
 @njit(cache=True, nogil=True)
+def _agree(c, start, stop, idx, sign, parent, flip, child, enter, leave, tail, asked, wanted):
+    """Whether a column's rows agree about its direction, which stands in ``wanted`` by class then."""
+    fits = True
+    for e in range(start, stop):
+        a, parity = _top(parent, flip, idx[e])
+        low = child[idx[e]]
+        parity ^= np.int64((sign[e] > 0) != (enter[low] <= enter[tail] < leave[low]))
+        if asked[a] != c:
+            asked[a] = c
+            wanted[a] = parity
+        fits = fits and wanted[a] == parity
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def _directed(rows, cols, parent, flip, child, one, two, arc_tail, arc_head):
+    """Tails and heads of the tree's edges; arcs that run the other way are turned."""
+    tree_tail = np.empty(rows, np.int64)
+    tree_head = np.empty(rows, np.int64)
+    for line in range(rows + cols):
+        _, parity = _top(parent, flip, line)
+        if line < rows:
+            low = child[line]
+            high = one[line] ^ two[line] ^ low
+            tree_tail[line] = high if parity else low
+            tree_head[line] = low if parity else high
+        elif parity:
+            c = line - rows
+            arc_tail[c], arc_head[c] = arc_head[c], arc_tail[c]
+    return tree_tail, tree_head
+
+
+@njit(cache=True, nogil=True)
 def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
     """Direct the edges of a realisation so that it gives the signs.
 
@@ -126,35 +159,16 @@ def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
         if ends != 2 and ptr[c + 1] > ptr[c]:
             return 1, c, accepted, one, two, arc_tail, arc_head
         # The column's rows must agree about its direction; rows of one class do so already or never will.
-        fits = True
-        for e in range(ptr[c], ptr[c + 1]):
-            a, parity = _top(parent, flip, idx[e])
-            low = child[idx[e]]
-            parity ^= np.int64((sign[e] > 0) != (enter[low] <= enter[arc_tail[c]] < leave[low]))
-            if asked[a] != c:
-                asked[a] = c
-                wanted[a] = parity
-            fits = fits and wanted[a] == parity
-        if not fits:
+        start, stop = ptr[c], ptr[c + 1]
+        if not _agree(c, start, stop, idx, sign, parent, flip, child, enter, leave, arc_tail[c], asked, wanted):
             if not partial:
                 return 2, c, accepted, one, two, arc_tail, arc_head
             accepted[c] = False
             continue
-        for e in range(ptr[c], ptr[c + 1]):
+        for e in range(start, stop):
             a, _ = _top(parent, flip, idx[e])
             if a != rows + c:
                 parent[a] = rows + c
                 flip[a] = wanted[a]
-    tree_tail = np.empty(rows, np.int64)
-    tree_head = np.empty(rows, np.int64)
-    for line in range(rows + cols):
-        _, parity = _top(parent, flip, line)
-        if line < rows:
-            low = child[line]
-            high = one[line] ^ two[line] ^ low
-            tree_tail[line] = high if parity else low
-            tree_head[line] = low if parity else high
-        elif parity:
-            c = line - rows
-            arc_tail[c], arc_head[c] = arc_head[c], arc_tail[c]
+    tree_tail, tree_head = _directed(rows, cols, parent, flip, child, one, two, arc_tail, arc_head)
     return 0, -1, accepted, tree_tail, tree_head, arc_tail, arc_head

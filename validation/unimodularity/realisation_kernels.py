@@ -232,8 +232,8 @@ def realise(rows, ptr, idx, order, most_refused, stop):
 
 
 @njit(cache=True, nogil=True)
-def _glue(rows, cols, ed, mb, nd, ct, known, component):
-    """Put all members together, one way of the many: the tree's edges as pairs of nodes 0..rows."""
+def _lay_out(ed, mb, ct):
+    """Give the edges of every polygon nodes of their own, round the cycle; returns how many nodes there are then."""
     size = np.zeros(ct[0] + 1, np.int64)
     for edge in range(ct[2]):
         m = ed[edge, 0]
@@ -244,8 +244,6 @@ def _glue(rows, cols, ed, mb, nd, ct, known, component):
     for m in range(ct[0]):
         offset[m] = nodes
         nodes += size[m + 1]
-    parent = np.arange(nodes + rows + 1)
-    parent[: ct[1]] = nd[: ct[1]]
     placed = np.zeros(ct[0], np.int64)
     for edge in range(ct[2]):
         m = ed[edge, 0]
@@ -253,6 +251,15 @@ def _glue(rows, cols, ed, mb, nd, ct, known, component):
             ed[edge, 1] = offset[m] + placed[m]
             placed[m] += 1
             ed[edge, 2] = offset[m] + placed[m] % size[m + 1]
+    return nodes
+
+
+@njit(cache=True, nogil=True)
+def _glue(rows, cols, ed, mb, nd, ct, known, component):
+    """Put all members together, one way of the many: the tree's edges as pairs of nodes 0..rows."""
+    nodes = _lay_out(ed, mb, ct)
+    parent = np.arange(nodes + rows + 1)
+    parent[: ct[1]] = nd[: ct[1]]
     for edge in range(rows + cols, ct[2]):
         other = ed[edge, 3]
         if ed[edge, 0] >= 0 and edge < other:

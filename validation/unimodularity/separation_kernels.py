@@ -19,6 +19,50 @@ def warm():
 
 
 @njit(cache=True, nogil=True)
+def _push(line, seen, stack, top):
+    """Enter a line that is not known yet; returns the new top."""
+    if seen[line]:
+        return top
+    seen[line] = True
+    stack[top] = line
+    return top + 1
+
+
+@njit(cache=True, nogil=True)
+def _forced(row_ptr, row_col, col_ptr, col_row, r, c, of_r, of_c, backwards, seen, stack, hit):
+    """How many lines follow from those in ``stack[:1]``, all of them marked in ``seen``."""
+    m = len(row_ptr) - 1
+    top, count = 1, 1
+    while top:
+        top -= 1
+        here, before = stack[top], top
+        if here < m:
+            low, high, adj, other, special = row_ptr[here], row_ptr[here + 1], row_col, m, backwards and of_c[here]
+            first, last = row_ptr[r], row_ptr[r + 1]
+        else:
+            j = here - m
+            low, high, adj, other, special = col_ptr[j], col_ptr[j + 1], col_row, 0, (not backwards) and of_r[j]
+            first, last = col_ptr[c], col_ptr[c + 1]
+        if special:
+            for e in range(first, last):
+                hit[adj[e]] = True
+        for e in range(low, high):
+            far = adj[e]
+            if special and hit[far]:
+                hit[far] = False  # in both: no implication
+            else:
+                top = _push(other + far, seen, stack, top)
+        if special:
+            for e in range(first, last):
+                far = adj[e]
+                if hit[far]:
+                    hit[far] = False
+                    top = _push(other + far, seen, stack, top)
+        count += top - before
+    return count
+
+
+@njit(cache=True, nogil=True)
 def two_separation(row_ptr, row_col, col_ptr, col_row, r, c):
     """Look for X with c in X, r not, no entry in X rows x other columns, rank 1 in other rows x X columns.
 
@@ -40,39 +84,7 @@ def two_separation(row_ptr, row_col, col_ptr, col_row, r, c):
         seen[:] = False
         seen[r] = seen[m + c] = seen[start] = True
         stack[0] = start
-        top, count = 1, 1
-        while top:
-            top -= 1
-            here = stack[top]
-            if here < m:
-                low, high, adj, other, special = row_ptr[here], row_ptr[here + 1], row_col, m, backwards and of_c[here]
-                first, last = row_ptr[r], row_ptr[r + 1]
-            else:
-                j = here - m
-                low, high, adj, other, special = col_ptr[j], col_ptr[j + 1], col_row, 0, (not backwards) and of_r[j]
-                first, last = col_ptr[c], col_ptr[c + 1]
-            if special:
-                for e in range(first, last):
-                    hit[adj[e]] = True
-            for e in range(low, high):
-                far = adj[e]
-                if special and hit[far]:
-                    hit[far] = False  # in both: no implication
-                elif not seen[other + far]:
-                    seen[other + far] = True
-                    stack[top] = other + far
-                    top += 1
-                    count += 1
-            if special:
-                for e in range(first, last):
-                    far = adj[e]
-                    if hit[far]:
-                        hit[far] = False
-                        if not seen[other + far]:
-                            seen[other + far] = True
-                            stack[top] = other + far
-                            top += 1
-                            count += 1
+        count = _forced(row_ptr, row_col, col_ptr, col_row, r, c, of_r, of_c, backwards, seen, stack, hit)
         if count < m + n - 2:
             if backwards:
                 seen = ~seen

@@ -36,6 +36,7 @@ from flowlex.models.flow.live.known import LiveJob, LiveTask
 from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.parts import GroupNode, JobBounds, JobNode, MachineNode, Owner, TaskNode
 from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.whole import Whole
 
 __all__ = ["load_scheduler", "save_scheduler"]
@@ -208,14 +209,30 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
     if _described(state.rules.goals) != document["prepared"]:
         raise InstanceError("a goal depended on the jobs of its first instance; give it its parameters explicitly")
     state.cluster.layout = Layout({name: (rack, a, b) for name, (rack, a, b) in document["layout"].items()})
+    _fill_machines(state, document)
+    state.network = network = ApartNetwork(session, state.cluster)
+    network._owner = [None] * session.arc_count
+    _fill_network(network, document)
+    _fill_jobs(state, document)
+    state.beyond.tie(_RULES[kind].model_validate(rule) for kind, rule in document["rules"])
+    state.beyond.barred = dict.fromkeys(document["barred"])
+    state.beyond.doubtful = dict.fromkeys(document["doubtful"])
+    scheduler._whole = None if document["whole"] is None else Whole.of_dict(document["whole"])
+    state.claim_anew()
+    state._unsure, state._gates = dict.fromkeys(document["unsure"]), dict.fromkeys(document["gates"])
+    state.fresh = dict.fromkeys(document["fresh"])
+    return scheduler
+
+
+def _fill_machines(state: LiveState, document: dict[str, Any]) -> None:
     for machine in document["machines"]:
         made = Machine.model_validate(machine)
         state.cluster.add(made)
         state.beyond.put_machine(made)
         state.slots += made.slots
-    state.network = network = ApartNetwork(session, state.cluster)
-    network._owner = [None] * session.arc_count
-    _fill_network(network, document)
+
+
+def _fill_jobs(state: LiveState, document: dict[str, Any]) -> None:
     for job_document, tasks, share, preempted in document["jobs"]:
         job = FlowJob.model_validate(job_document)
         state.jobs[job.name] = made_job = LiveJob(job, dict.fromkeys(tasks), (share[0], share[1]), preempted)
@@ -232,7 +249,7 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
             age = elapsed_s(started, state.now_s)
             live = LiveTask(by_name[name], job.name, priority, at, age, costs, apart, cost, limited, held, started)
             made_job.held += held
-            network.tasks[name].held = held
+            state.network.tasks[name].held = held
             state.tasks[name] = live
             live.moving = state.rules.moving(live, state.cluster)
             state._mention(name, live)
@@ -240,14 +257,6 @@ def _rebuild(document: dict[str, Any], arrays: dict[str, Any], goals: tuple[Goal
                 state.running += 1
                 state._on.setdefault(at, {})[name] = None
                 state.clock.start(name, started)
-    state.beyond.tie(_RULES[kind].model_validate(rule) for kind, rule in document["rules"])
-    state.beyond.barred = dict.fromkeys(document["barred"])
-    state.beyond.doubtful = dict.fromkeys(document["doubtful"])
-    scheduler._whole = None if document["whole"] is None else Whole.of_dict(document["whole"])
-    state.claim_anew()
-    state._unsure, state._gates = dict.fromkeys(document["unsure"]), dict.fromkeys(document["gates"])
-    state.fresh = dict.fromkeys(document["fresh"])
-    return scheduler
 
 
 def _fill_network(network: ApartNetwork, document: dict[str, Any]) -> None:
