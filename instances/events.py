@@ -273,13 +273,6 @@ class EventLog:
             reason = f"{first['msg']}{f' ({place})' if place else ''}; {count} events before it are kept"
             raise _Damaged(InstanceError(reason, place=f"line {number}", path=self.path)) from error
 
-    def require_whole(self) -> tuple[Any, ...]:
-        """All events, or raise the damage."""
-        events = tuple(self)
-        if self.damage is not None:
-            raise self.damage
-        return events
-
 
 class _Damaged(Exception):
     def __init__(self, error: InstanceError) -> None:

@@ -65,19 +65,9 @@ class RoundBuilder(NetworkBuilder):
         super().__init__(name)
         self._costs: list[NDArray[Any]] = []
 
-    def arcs(
-        self,
-        name: str,
-        tail: ArrayLike,
-        head: ArrayLike,
-        *,
-        lower: ArrayLike = 0,
-        upper: ArrayLike = UNBOUNDED,
-        cost: ArrayLike = 0,
-        labels: Any = None,
-    ) -> Integers:
+    def arcs(self, name: str, tail: ArrayLike, head: ArrayLike, *, cost: ArrayLike = 0, **rest: Any) -> Integers:
         """Declare arcs as `NetworkBuilder` does."""
-        numbers = super().arcs(name, tail, head, lower=lower, upper=upper, labels=labels)
+        numbers = super().arcs(name, tail, head, **rest)
         self._costs.append(np.broadcast_to(np.asarray(cost), len(numbers)))
         return numbers
 

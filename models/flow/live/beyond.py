@@ -115,10 +115,6 @@ class Beyond:
         if not self._rules_of[task]:
             del self._rules_of[task]
 
-    def rules_of(self, task: str) -> list[TieRule]:
-        """Rules that a task has."""
-        return [self.rules[key] for key in self._rules_of.get(task, ())]
-
     def of_kind(self, kind: type[TieRule]) -> tuple[TieRule, ...]:
         """All rules of a kind, with what is left of their tasks."""
         return tuple(rule for rule in self.rules.values() if isinstance(rule, kind))

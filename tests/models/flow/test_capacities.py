@@ -17,8 +17,8 @@ from flowlex.formulations.engines import solve as solve_formulation
 from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
-from flowlex.models.flow import model as model_module
 from flowlex.models.flow.capacities import document as document_module
+from flowlex.models.flow.capacities import packed as packed_module
 from flowlex.models.flow.capacities import search
 from flowlex.models.flow.capacities.amounts import Amounts
 from flowlex.models.flow.capacities.bound import Bound, Relaxation
@@ -231,7 +231,7 @@ def _as_proposed(*given: Any) -> Iterator[Integers]:
         (Program, "taken", _ceiled),
         (Amounts, "over", _blind),
         (Relaxation, "bound", _stronger),
-        (model_module, "proof_of", _priced_twice),
+        (packed_module, "proof_of", _priced_twice),
         (search, "repaired", _as_proposed),
     ],
     ids=lambda fault: getattr(fault, "__name__", str(fault)),

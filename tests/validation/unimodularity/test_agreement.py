@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import arrays
 
 from flowlex.validation.unimodularity import zoo
 from flowlex.validation.unimodularity.check import METHODS, check
-from flowlex.validation.unimodularity.exhaustive import brute_force
 from flowlex.validation.unimodularity.pivots import pivot
 from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.verdict import Verdict
+from tests.validation.unimodularity.exhaustive import brute_force
 
 EXACT = ("auto", "ghouila-houri", "eulerian")
 SMALL = st.tuples(st.integers(1, 5), st.integers(1, 6))

@@ -18,7 +18,6 @@ from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
 from flowlex.validation.unimodularity.cores import extend, find_core
 from flowlex.validation.unimodularity.determinant import bareiss, determinant
 from flowlex.validation.unimodularity.eulerian_program import eulerian_program, eulerian_search, square_witness
-from flowlex.validation.unimodularity.exhaustive import brute_force
 from flowlex.validation.unimodularity.ghouila_houri import (
     bicoloring_counterexample,
     colouring_program,
@@ -32,6 +31,7 @@ from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blo
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.separation_kernels import three_separations
 from flowlex.validation.unimodularity.sums import operands, two_sum_parts
+from tests.validation.unimodularity.exhaustive import brute_force
 
 
 def signs(dense: object) -> sp.csc_array:

@@ -1,4 +1,4 @@
-"""The definition itself: every square submatrix, for tests and tiny matrices."""
+"""The definition itself: every square submatrix of a tiny matrix."""
 
 from __future__ import annotations
 
