@@ -132,6 +132,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             "a job runs its fair share (with waiting=priced at most that: no upper bound on w_j)",
             "price of the share at a fixed total: what one GPU more for this job, taken from others, costs at least",
             "s per GPU",
+            when="with fair shares",
+            exists=lambda model: model.policy is not Policy.FSU,
         ),
         *(_vertex(name, says) for name, says in _VERTICES.items()),
     )

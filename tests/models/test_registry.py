@@ -18,6 +18,7 @@ from flowlex.instances.generators.registry import all_generators
 from flowlex.models import Dual, Equation, ModelError, model_for, solve
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.gpu.solution import GpuSolution
+from flowlex.models.options import options_of
 from flowlex.models.registry import model_class, model_options
 from flowlex.validation.certificates import contract
 
@@ -33,11 +34,21 @@ TINY = {
 
 
 def rows_of(model: Any) -> set[str]:
-    """Names of the rows of a formulation; conservation at every node of a network is a row."""
+    """Names of the rows of a formulation; of a network: conservation at every node, and stated bounds of arcs."""
     formulation = model.formulation
     if isinstance(formulation, FlowNetwork):
-        return set(formulation.node_blocks)
+        return {*formulation.node_blocks, *(formulation.arc_blocks.keys() & model.declared())}
     return {name for name, block in formulation.constraint_blocks.items() if block.count}
+
+
+def choices(kind: str) -> list[dict[str, str]]:
+    """No option, then each value of each option that has a choice of few."""
+    found: list[dict[str, str]] = [{}]
+    for option in options_of(model_class(kind)):
+        values = option.values.replace(" or ", ", ").split(", ")
+        few = {"whole number", "number", "text", "a function"}.isdisjoint(values) and "{" not in option.values
+        found += [{option.name: value} for value in values if few and not value.startswith("list of")]
+    return found
 
 
 def test_every_kind_is_tried() -> None:
@@ -58,14 +69,23 @@ def test_a_model_shows_itself(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TINY)
-def test_rows_are_equations_and_duals_are_those_promised(kind: str) -> None:
-    model = model_for(generate(TINY[kind]))
-    declared = {e.name for e in model.equations if e.exists(model)}
-    assert rows_of(model) <= declared
-    solution = model.solve()
-    assert set(solution.duals) <= {e.name for e in model.equations if e.dual}
-    for dual in solution.duals.values():
-        assert len(dual.labels) == len(dual.values) == len(set(dual.labels))
+def test_rows_are_equations_and_duals_are_those_promised_under_every_option(kind: str) -> None:
+    instance, tried = generate(TINY[kind]), 0
+    for options in choices(kind):
+        try:
+            model = model_for(instance, **options)
+            rows = rows_of(model)
+        except ModelError:  # this instance has no such case
+            continue
+        tried += 1
+        assert rows == {e.name for e in model.equations if e.exists(model)}, options
+        phases = kind == "flow-scheduling" and model.whole.method != "weights"
+        solution = model.solve("network" if phases else "pulp", certify=False)
+        promised = {e.name for e in model.equations if e.dual and e.exists(model)}
+        assert set(solution.duals) == (promised if solution.status.has_answer else set()), options
+        for dual in solution.duals.values():
+            assert len(dual.labels) == len(dual.values) == len(set(dual.labels))
+    assert tried > len(choices(kind)) / 2
 
 
 @pytest.mark.parametrize("kind", TINY)
