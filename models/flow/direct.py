@@ -13,7 +13,7 @@ from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import Stage, optimal_face, solve_lexicographic
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.network import ScheduleNetwork
@@ -109,19 +109,21 @@ class Direct:
         return self.combined
 
     def run(self, engine: EngineName, options: SolveOptions) -> DirectRun:
-        """Solve by weights or by phases, whose stages are told as they are done."""
+        """Solve by weights or by phases, whose stages are told as they are done; in exact integers by every engine."""
         if self.method == "weights":
             return self._left(solve(self.combined, engine, options))
-        if engine != "network":
-            raise EngineError("strict orders by phases are solved in exact integers; use engine='network'")
 
         def seen(stages: list[Stage]) -> None:
             offer(options, lambda: self._so_far(stages, engine), often=True)
 
-        stages = solve_lexicographic(self.schedule.network, list(self.costs.values()), "network", options, seen)
-        if len(stages) > 1 and stages[-1].outcome.status is Status.TIME_LIMIT:
+        costs = list(self.costs.values())
+        stages = solve_lexicographic(self.schedule.network, costs, engine, options, seen)
+        last = stages[-1].outcome
+        if len(stages) > 1 and last.status in (Status.TIME_LIMIT, Status.FEASIBLE):
             return self._so_far(stages[:-1], engine)
-        return self._left(stages[-1].outcome, tuple(stages))
+        if last.status is Status.FEASIBLE:  # stopped in the first stage
+            last = replace(last, objective=exact_dot(costs[-1], flow_of(last)), bound=None)
+        return self._left(last, tuple(stages))
 
     def _left(self, outcome: Outcome, stages: tuple[Stage, ...] = (), least: Stage | None = None) -> DirectRun:
         return DirectRun(outcome, self.method, self, stages, least)

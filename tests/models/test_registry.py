@@ -79,9 +79,10 @@ def test_rows_are_equations_and_duals_are_those_promised_under_every_option(kind
             continue
         tried += 1
         assert rows == {e.name for e in model.equations if e.exists(model)}, options
-        phases = kind == "flow-scheduling" and model.whole.method != "weights"
-        solution = model.solve("network" if phases else "pulp", certify=False)
         promised = {e.name for e in model.equations if e.dual and e.exists(model)}
+        if options and not promised:  # pods: integer programs, which take long
+            continue
+        solution = model.solve(certify=False)
         assert set(solution.duals) == (promised if solution.status.has_answer else set()), options
         for dual in solution.duals.values():
             assert len(dual.labels) == len(dual.values) == len(set(dual.labels))

@@ -147,8 +147,20 @@ def test_weights_that_would_overflow_switch_to_phases_and_say_so():
     assert solution.machine_of == {"u": "M0"}
     with pytest.raises(ModelError, match="use method='phases'"):
         FlowScheduling(instance, goals=(Priority(), Placement()), method="weights").solve("network")
-    with pytest.raises(EngineError, match="engine='network'"):
-        FlowScheduling(instance, goals=(Priority(), Placement())).solve("highs")
+    assert FlowScheduling(instance, goals=(Priority(), Placement())).solve("highs").machine_of == {"u": "M0"}
+    with pytest.raises(EngineError, match="not exact in floating point"):
+        dear = instance.model_copy(update={"jobs": (job("a", Task(name="t", costs={"M0": 2**54}), priority=1),)})
+        FlowScheduling(dear, goals=(Priority(), Placement())).solve("highs")
+
+
+@pytest.mark.parametrize("options", [{"method": "phases"}, {"lexicographic": True, "preset": "quincy"}])
+def test_strict_orders_are_proven_by_every_engine(options):
+    instance = generate("flow-random", seed=1)
+    found = [FlowScheduling(instance, **options).solve(engine) for engine in ("network", "highs", "pulp")]
+    assert len({tuple(solution.stages.items()) for solution in found}) == 1
+    assert all(solution.certificate.claim == "optimal" and solution.certificate.exact for solution in found)
+    stopped = FlowScheduling(instance, **options).solve("highs", max_steps=3)
+    assert (stopped.status in ("feasible", "time_limit") and stopped.certificate is None) or stopped.certificate.ok
 
 
 def test_switching_a_goal_off_restores_the_network_exactly():
