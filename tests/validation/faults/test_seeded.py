@@ -115,7 +115,7 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.sharing:guaranteed": {"nothing": lambda least, *_: least * 0},
     f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
-    f"{_FLOW}.model:placements": {
+    f"{_FLOW}.places:placements": {
         "one withdrawn": fewer,
         "the other way round": _swapped,
     },
