@@ -131,11 +131,12 @@ class _Faces:
         self.session = keep(self._kept_arrays())
 
     def _merge(self) -> None:
-        """A row of the base that is the sum of a load, as a port's is where ports are loads, is a bound of that."""
+        """A row of the base that is the sum of one load, as a port's is where ports are loads, is a bound of that."""
         rows, loads = _hashes(self.matrix), _hashes(self.loads)
+        same, count = np.unique(loads, return_counts=True)  # of two loads of one sum, it is not known which has the row
         order = np.argsort(loads)
         place = order[np.minimum(np.searchsorted(loads[order], rows), len(order) - 1)] if len(order) else rows * 0
-        at = np.flatnonzero((self.row_lower == -np.inf) & (np.isin(rows, loads)))
+        at = np.flatnonzero((self.row_lower == -np.inf) & np.isin(rows, same[count == 1]))
         at = at[abs(self.matrix[at] - self.loads[place[at]]).sum(axis=1) == 0]
         np.minimum.at(self.high, place[at], self.row_upper[at])
         self.row_upper[at] = np.inf

@@ -53,7 +53,8 @@ def kept_of(plan: JitSolution, new: Grid, before: Integers, blocks: Blocks) -> K
         numbers = np.searchsorted(old.transfer, part.transfers)
         quoted = any(proof.solver_bound is not None for proof in part.proofs)
         left = np.flatnonzero(place[numbers] >= 0)
-        if trail.settled[numbers[0]] or quoted or gone[numbers].any() or not len(left):
+        tilted = any(_begun(proof.port, new.origin - old.origin) for proof in part.proofs)
+        if trail.settled[numbers[0]] or quoted or tilted or gone[numbers].any() or not len(left):
             continue
         at = place[numbers[left]]
         staged[at] = True
@@ -61,6 +62,11 @@ def kept_of(plan: JitSolution, new: Grid, before: Integers, blocks: Blocks) -> K
         kept_parts.append(SchedulePart(new.transfer[at], proofs))
     bands = _bands_later(old, trail.bands, new, load, before, settled, blocks)
     return Kept(bands, settled, staged, blocks.only(np.flatnonzero(staged)), tuple(kept_parts), trail.active)
+
+
+def _begun(prices: Prices, passed: int) -> bool:
+    """Whether a run of linear prices has begun and not ended: what is left of it begins at another price."""
+    return bool(((prices.price != prices.last) & (prices.begin < passed) & (prices.end > passed)).any())
 
 
 def _untouched(old: Grid, new: Grid, load: Load, before: Integers, gone: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -88,7 +94,7 @@ def _later(proof: LevelProof, left: Integers, due: Integers, old: Grid, new: Gri
     def rest(prices: Prices) -> Prices:
         kept = prices.end > passed
         begin = np.maximum(prices.begin[kept] - passed, 0)
-        return Prices(prices.unit[kept], begin, prices.end[kept] - passed, prices.price[kept])
+        return Prices(prices.unit[kept], begin, prices.end[kept] - passed, prices.price[kept], prices.last[kept])
 
     lam = proof.lam[left] - proof.nu * (due + passed)
     return replace(proof, lam=lam, load=rest(proof.load), port=rest(proof.port))

@@ -45,6 +45,12 @@ class Cells:
         ``slots`` or ``intervals``.
     ports
         (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None.
+    start
+        (F',) begin of each run; that of the window when None.
+    marks
+        Further ends of intervals; when None, those of late slots of windows that the grid has widened.
+    full
+        Keys (machine * cells + cell) of egress and ingress ports that must be full; when None, none are.
     """
 
     grid: Grid
@@ -52,17 +58,26 @@ class Cells:
     stop: Integers
     horizon: Horizon
     ports: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
+    start: Integers | None = None
+    marks: Integers | None = None
+    full: tuple[Integers, Integers] | None = None
+
+    @property
+    def first(self) -> Integers:
+        """(F',) begin of each run."""
+        return self.grid.start[self.which] if self.start is None else self.start
 
     @cached_property
     def edges(self) -> Integers:
         """(cells + 1,) first slot of every cell, and the end."""
-        start = self.grid.start[self.which]
+        start = self.first
         if not len(self.which):
             return np.zeros(1, np.int64)
         if self.horizon == "slots":
             self._refuse_sizes(self.stop - start)
             return np.arange(start.min(), self.stop.max() + 1)
-        return np.unique(np.concatenate([start, self.stop, self.grid.widened_slots(self.which)]))
+        marks = self.grid.widened_slots(self.which) if self.marks is None else self.marks
+        return np.unique(np.concatenate([start, self.stop, marks]))
 
     def _refuse_sizes(self, slots: Integers) -> None:
         """Refuse a program slot by slot that memory does not hold, before it is made."""
@@ -87,8 +102,7 @@ class Cells:
     @cached_property
     def columns(self) -> Runs:
         """One row per transfer: its cells."""
-        start = self.grid.start[self.which]
-        return Runs(np.searchsorted(self.edges, start), np.searchsorted(self.edges, self.stop))
+        return Runs(np.searchsorted(self.edges, self.first), np.searchsorted(self.edges, self.stop))
 
     @cached_property
     def entry_keys(self) -> tuple[Integers, ...]:
@@ -109,7 +123,7 @@ class Cells:
     def port_rows(self, side: int, binding_only: bool) -> tuple[Integers, Integers, Integers]:
         """Rows of (4) or (5): port, cell, and for every column its row (-1: none).
 
-        With ``binding_only``, rows that no choice of rates could break are left out.
+        With ``binding_only``, rows that no choice of rates could break are left out, unless they must be full.
         """
         limit = (self.grid.out_units, self.grid.in_units)[side]
         size = max(len(self.length), 1)
@@ -120,6 +134,8 @@ class Cells:
             kept &= most > limit[used // size] * self.length[used % size]
         if self.ports is not None:
             kept &= self.ports[side][used // size]
+        if self.full is not None:
+            kept |= np.isin(used, self.full[side])
         number = np.where(kept, np.cumsum(kept) - 1, -1)
         return used[kept] // size, used[kept] % size, number[row]
 
@@ -154,7 +170,11 @@ def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels:
         port, cell, row = cells.port_rows(side, binding_only)
         kept = row >= 0
         load = rate[kept].sum_by(row[kept], len(port))
-        program.constrain(name_of, load, "<=", limit[port] * cells.length[cell], labels=(machine[port], begin[cell]))
+        most = limit[port] * cells.length[cell]
+        program.constrain(name_of, load, "<=", most, labels=(machine[port], begin[cell]))
+        if cells.full is not None:
+            at = np.flatnonzero(np.isin(port * len(cells.length) + cell, cells.full[side]))
+            program.constrain(f"{name_of}_full", load[at], ">=", most[at])
     program.constrain("size", rate.sum_by(columns.row, len(cells.which)), "==", grid.units[cells.which], labels=names)
     return program
 

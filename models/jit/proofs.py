@@ -21,7 +21,16 @@ from flowlex.models.jit.program import Cells
 from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
-__all__ = ["band_proofs", "highest_level", "largest_proof", "part_document", "split_proofs", "stage_proofs"]
+__all__ = [
+    "band_proofs",
+    "common_scale",
+    "highest_level",
+    "largest_proof",
+    "part_document",
+    "scaled",
+    "split_proofs",
+    "stage_proofs",
+]
 
 _SIDES = ("out", "in")
 #: Prices of programs with coefficients 0 and 1 are fractions with small denominators.
@@ -119,7 +128,7 @@ def split_proofs(
 
     def own(prices: Prices, units: Integers) -> Prices:
         kept = np.isin(prices.unit, units)
-        return Prices(prices.unit[kept], prices.begin[kept], prices.end[kept], prices.price[kept])
+        return Prices(prices.unit[kept], prices.begin[kept], prices.end[kept], prices.price[kept], prices.last[kept])
 
     loads = pairs if load == "pair" else ports
     return tuple(replace(p, lam=p.lam[at], load=own(p.load, loads), port=own(p.port, ports)) for p in proofs)
@@ -143,43 +152,46 @@ def _stage_proof(
     for side, name in enumerate(("egress", "ingress")):
         if name in duals:
             machine, where, _ = cells.port_rows(side, not every_row)
+            price = -duals[name]
+            if cells.full is not None:
+                price[np.isin(machine * len(cells.length) + where, cells.full[side])] -= duals[f"{name}_full"]
             port.append(machine + side * machines)
             place.append(where)
-            pi.append(-duals[name])
+            pi.append(price)
     mu = {s: p for s, p in stage.multipliers.items() if s != before_all}
     nu = 1.0 if first else stage.multipliers.get(before_all or -1, 0.0)
     price = np.concatenate(pi)
-    scale = _scale([rho, lam, price, np.array([*mu.values(), nu])])
+    scale = common_scale([rho, lam, price, np.array([*mu.values(), nu])])
     return LevelProof(
         level=LATENESS if first else stage.level,
-        lam=_whole(lam, scale),
-        load=_prices(cells, _number(cells.grid, load)[unit], cell, _whole(rho, scale)),
-        port=_prices(cells, np.concatenate(port), np.concatenate(place), _whole(price, scale)),
+        lam=scaled(lam, scale),
+        load=_prices(cells, _number(cells.grid, load)[unit], cell, scaled(rho, scale), before_all is None),
+        port=_prices(cells, np.concatenate(port), np.concatenate(place), scaled(price, scale), before_all is None),
         scale=scale,
-        mu={s: int(_whole(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
-        nu=int(_whole(np.array([nu]), scale)[0]),
+        mu={s: int(scaled(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
+        nu=int(scaled(np.array([nu]), scale)[0]),
         solver_bound=bound,
     )
 
 
-def _scale(values: list[Floats]) -> int:
+def common_scale(values: list[Floats]) -> int:
     """The least common denominator of all prices; a rounding where it is large."""
     parts = np.unique(np.round(np.concatenate(values) % 1.0, 9))
     scale = math.lcm(*(Fraction(part).limit_denominator(_DENOMINATOR).denominator for part in parts.tolist()))
     return scale if scale <= _ROUNDING else _ROUNDING
 
 
-def _whole(values: Floats, scale: int) -> NDArray[np.int64]:
+def scaled(values: Floats, scale: int) -> NDArray[np.int64]:
     return np.rint(values * scale).astype(np.int64)
 
 
-def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers) -> Prices:
-    """Prices that are not zero, neighbouring cells of one price joined."""
+def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joined: bool) -> Prices:
+    """Prices that are not zero, neighbouring cells of one price joined (not beside prices of lateness)."""
     kept = np.flatnonzero(price)
     kept = kept[np.lexsort((cell[kept], unit[kept]))]
     unit, cell, price = unit[kept], cell[kept], price[kept]
-    if not len(kept):
-        return Prices()
+    if not len(kept) or not joined:
+        return Prices(unit, cells.edges[cell], cells.edges[cell + 1], price)
     breaks = (np.diff(unit) != 0) | (np.diff(cell) != 1) | (np.diff(price) != 0)
     first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
     return Prices(unit[first], cells.edges[cell[first]], cells.edges[cell[last] + 1], price[first])
@@ -193,8 +205,8 @@ def largest_proof(
     rho = np.maximum(-duals.get("largest_link", np.zeros(0)), 0.0)
     scale = 1.0 / rho.max(initial=0.0) if rho.max(initial=0.0) > 0 else 1.0
     level = int(np.ceil(float(outcome.objective or 0.0) - 1e-6))
-    scaled = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress", "size")}
-    stage = Stage(level, 1.0, 1.0, 1.0, {**scaled, "level_link": rho * scale})
+    others = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress", "size")}
+    stage = Stage(level, 1.0, 1.0, 1.0, {**others, "level_link": rho * scale})
     bound = 1.0 if outcome.bound is not None and outcome.bound > level - 1 + 1e-6 else 0.0
     return (_stage_proof(cells, load, stage, False, None, bound, every_row=True),)
 
@@ -204,13 +216,12 @@ def part_document(part: SchedulePart, transfers: Sequence[str], machines: Sequen
     count = len(machines)
 
     def named(prices: Prices, *, pair: bool) -> list[list[str | int]]:
-        rows = (prices.unit.tolist(), prices.begin.tolist(), prices.end.tolist(), prices.price.tolist())
-        return [
-            [machines[u // count], machines[u % count], *rest]
-            if pair
-            else [machines[u % count], _SIDES[u // count], *rest]
-            for u, *rest in zip(*rows, strict=True)
-        ]
+        rows = (prices.unit, prices.begin, prices.end, prices.price, prices.last)
+        named = []
+        for u, *run, price, last in zip(*(each.tolist() for each in rows), strict=True):
+            ends = [machines[u // count], machines[u % count]] if pair else [machines[u % count], _SIDES[u // count]]
+            named.append([*ends, *run, price] if last == price else [*ends, *run, price, last])
+        return named
 
     return {
         "transfers": [transfers[k] for k in part.transfers.tolist()],

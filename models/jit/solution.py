@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Status
-from flowlex.models.base import Dual, Solution
+from flowlex.models.base import Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.blocks import Blocks, Segments, load_counts, pile, port_pieces
+from flowlex.models.jit.duals import duals_of
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
 from flowlex.models.jit.search import Plan, Trail
-from flowlex.validation.certificates.jit import LATENESS, SchedulePart
+from flowlex.validation.certificates.jit import SchedulePart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +84,7 @@ class JitSolution(Solution):
                 "bound": bound,
                 "gap": None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
             },
-            duals=_duals(grid, plan) if proven else {},
+            duals=duals_of(grid, plan) if proven else {},
             grid=grid,
             blocks=plan.blocks,
             load=load,
@@ -355,44 +356,6 @@ def stages_of(grid: Grid, plan: Plan, load: Load) -> dict[str, float | int]:
     for s in range(int(np.ceil(value.max(initial=0) - 1e-6)), 0, -1):
         stages[f"level_{s}"] = _number((np.clip(value - (s - 1), 0, 1) * width).sum())
     return stages
-
-
-def _duals(grid: Grid, plan: Plan) -> dict[str, Dual]:
-    """Ports by ``machine,slot`` (``machine,first..last`` for more) and sizes by transfer, where not zero.
-
-    The price in the first goal that it matters for. Goals in order: lateness, then levels from the highest down; level
-    1 has no price, the sum of all loads settles it.
-    """
-    names = [machine.name for machine in grid.instance.machines]
-    found: dict[int, list[tuple[int, int, float]]] = {}
-    size: dict[int, float] = {}
-    for part in plan.parts:
-        for proof in sorted(part.proofs, key=lambda p: (p.level == LATENESS, p.level)):
-            p = proof.port
-            for port, begin, end, price in zip(
-                p.unit.tolist(), p.begin.tolist(), p.end.tolist(), p.price.tolist(), strict=True
-            ):
-                found.setdefault(port, []).append((begin, end, -price / proof.scale))
-            priced = np.flatnonzero(proof.lam)
-            size |= dict(zip(part.transfers[priced].tolist(), (proof.lam[priced] / proof.scale).tolist(), strict=True))
-    duals = {}
-    for side, name in enumerate(("egress", "ingress")):
-        rows = [(port, row) for port in sorted(found) if port // len(names) == side for row in _overlaid(found[port])]
-        labels = [f"{names[port % len(names)]},{a}" + (f"..{b - 1}" if b > a + 1 else "") for port, (a, b, _) in rows]
-        duals[name] = Dual(np.array([row[2] for _, row in rows]), labels)
-    chosen = sorted(size)
-    duals["size"] = Dual(np.array([size[k] for k in chosen]), [grid.instance.transfer_names[k] for k in chosen])
-    return duals
-
-
-def _overlaid(prices: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]:
-    """Pieces of runs with prices, the last price of each piece."""
-    edges = np.unique([mark for begin, end, _ in prices for mark in (begin, end)])
-    last = np.full(len(edges) - 1, np.nan)
-    for begin, end, price in prices:
-        last[np.searchsorted(edges, begin) : np.searchsorted(edges, end)] = price
-    cells = zip(edges[:-1].tolist(), edges[1:].tolist(), last.tolist(), strict=True)
-    return [cell for cell in cells if cell[2] == cell[2]]
 
 
 def _number(value: Any) -> int | float:

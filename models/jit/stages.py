@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.lexicographic.faces import minimize_on_faces
-from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, Stage, staged
+from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, staged
 from flowlex.formulations.outcome import Status
-from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.blocks import Blocks, pile
-from flowlex.models.jit.grid import Grid
+from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.lateness import least_late
 from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program
 from flowlex.models.jit.proofs import split_proofs, stage_proofs
 from flowlex.models.jit.search import Ports, SearchState
 from flowlex.models.jit.structure import Bands
+from flowlex.validation.certificates.jit import LevelProof
 
 __all__ = ["all_staged", "face_point", "split", "staged_together"]
 
@@ -117,8 +117,9 @@ def staged_together(
     """
     grid, search = state.grid, state.search
     cells, result = None, None
-    if elastic and search.integrality == "auto":
-        cells, result = _least_late(state, members, ports, parts)
+    first: LevelProof | None = None
+    if elastic and search.integrality != "mip":
+        cells, result, first = _least_late(state, members, ports, parts)
     elif search.integrality == "auto":
         cells = Cells(grid, members, grid.stop[members], state.horizon, ports)
         problem, told = _problem(state, cells, elastic=False), _telling(state, cells, parts)
@@ -126,6 +127,7 @@ def staged_together(
     if result is None and parts is not None:
         return False
     if result is None or cells is None:
+        first = None
         stop = latest_end(grid, members) if elastic else grid.stop[members]
         cells = Cells(grid, members, stop, "slots" if elastic else state.horizon, ports)
         problem = _problem(state, cells, elastic=elastic)
@@ -134,7 +136,7 @@ def staged_together(
     state.mip_solves += result.mip_solves
     if result.status is Status.INFEASIBLE:
         return False
-    _accept(state, cells, result, parts)
+    _accept(state, cells, result, parts, first)
     if elastic:
         state.took("least lateness first")
     return True
@@ -147,7 +149,7 @@ def _problem(state: SearchState, cells: Cells, *, elastic: bool) -> Lexicographi
 
 
 def _telling(
-    state: SearchState, cells: Cells, parts: list[Integers] | None
+    state: SearchState, cells: Cells, parts: list[Integers] | None, first: LevelProof | None = None
 ) -> Callable[[Callable[[], LexicographicResult | None]], None]:
     """Offers what a sequence of programs has come to; called with what makes its result."""
 
@@ -155,7 +157,7 @@ def _telling(
         def accepted(draft: SearchState) -> bool:
             found = result()
             if found is not None:
-                _accept(draft, cells, found, parts)
+                _accept(draft, cells, found, parts, first)
             return found is not None
 
         state.tell(accepted)
@@ -165,75 +167,44 @@ def _telling(
 
 def _least_late(
     state: SearchState, members: Integers, ports: Ports | None, parts: list[Integers] | None
-) -> tuple[Cells, LexicographicResult | None]:
-    """Elastic windows that grow until they lose no schedule of least lateness, and the stages over them.
+) -> tuple[Cells | None, LexicographicResult | None, LevelProof | None]:
+    """The stages over all schedules of least lateness (`flowlex.models.jit.lateness`), and what shows that it is least.
 
-    By any dual optimum of the lateness, a unit that is later than its transfer's price is in no optimum. So the
-    program over windows as short as a simple schedule needs proves itself, or says which windows must be longer.
-    The result is None where the way by faces does not lead to whole units.
+    The result is None where whole units may have to be later than that, or the way by faces leads to no whole units.
     """
-    grid = state.grid
-    most = latest_end(grid, members)
-    least = np.minimum(grid.stop[members], most)
-    end = np.clip(_room_ends(grid, members), least, most)
-    at_least = 0
-    if state.search.load == "port":  # where something is late, some port is full: start there (a guess, not a bound)
+    grid, search = state.grid, state.search
+    late = least_late(state, members)
+    if late.cells is None or late.proof is None:
+        if late.outcome.status is Status.OPTIMAL:
+            return None, None, None
+        failed = LexicographicResult(late.outcome.status, None, 0, {}, (), "lp", late.outcome)
+        return Cells(grid, members, grid.stop[members], "intervals", ports), failed, None
+    cells = replace(late.cells, ports=ports)
+    problem = _problem(state, cells, elastic=False)
+    closed = problem.base.with_upper("rate", np.where(late.open, problem.base.variable_blocks["rate"].upper, 0.0))
+    problem = replace(problem, base=closed)
+    at_least, result = 0, None
+    if search.load == "port":  # where something is late, some port is full: start there (a guess, not a bound)
         used = (grid.out_units[grid.sender[members]], grid.in_units[grid.receiver[members]])
         at_least = int(min(each.min() for each in used))
-    while True:
-        longer = _Longer(grid.due[members], end, most)
-        cells = Cells(grid, members, end, "slots", ports)
-        problem, told = _problem(state, cells, elastic=True), _telling(state, cells, parts)
-        result = minimize_on_faces(problem, state.solve, at_least, longer.needless, state.session, told)
-        if result is not None and result.status is Status.INFEASIBLE and (end < most).any():
-            longer.end = most  # firm ends may need others to go later than they would by themselves
-        if (longer.end == end).all():
-            return cells, result
-        end = longer.end
+    if search.integrality == "auto":
+        told = _telling(state, cells, parts, late.proof)
+        result = minimize_on_faces(problem, state.solve, at_least, keep=state.session, told=told)
+    if result is None and parts is None:
+        result = staged(problem, solve=state.solve, integrality=search.integrality)
+        if result.status is Status.INFEASIBLE:
+            result = None
+    return cells, result, late.proof
 
 
-def _room_ends(grid: Grid, members: Integers) -> Integers:
-    """First slot at which both ports have room after a transfer, first come, first served: a guess of its end."""
-    sender, receiver, machines = grid.sender[members], grid.receiver[members], len(grid.out_units)
-    facts = (grid.out_units, grid.in_units, sender, receiver, grid.units[members], grid.start[members])
-    end, sent = fill(*facts)
-    ports = np.concatenate([sender[sent.item], receiver[sent.item] + machines])
-    unit, begin, last, load = pile(ports, np.tile(sent.begin, 2), np.tile(sent.end, 2), np.tile(sent.rate, 2))
-    full = load >= np.concatenate([grid.out_units, grid.in_units])[unit]
-    edges = np.unique(np.concatenate([begin, last, end]))
-    change = np.zeros((2 * machines, len(edges)), np.int64)
-    np.add.at(change, (unit[full], np.searchsorted(edges, begin[full])), 1)
-    np.add.at(change, (unit[full], np.searchsorted(edges, last[full])), -1)
-    busy = np.cumsum(change, axis=1) > 0
-    first = np.searchsorted(edges, end)
-    at = [
-        k + int((busy[i, k:] | busy[j, k:]).argmin())
-        for i, j, k in zip(sender, receiver + machines, first, strict=True)
-    ]
-    return np.asarray(np.where(end > grid.due[members], edges[at], end))
-
-
-@dataclass
-class _Longer:
-    """Which windows must be longer, by the prices of the lateness."""
-
-    due: Integers
-    end: Integers
-    most: Integers
-
-    def needless(self, stage: Stage) -> bool:
-        """Whether none must be; else ``end`` is where they must go to."""
-        before = self.end
-        wanted = self.due + np.floor(stage.duals["size"] + WHOLE).astype(np.int64)
-        # More than needed: a window that grows once more costs a program of its own.
-        more = 2 + (wanted - self.due) // 4
-        if (wanted > before).any():
-            self.end = np.maximum(before, np.minimum(wanted + more, self.most))
-        return bool((self.end == before).all())
-
-
-def _accept(state: SearchState, cells: Cells, result: LexicographicResult, parts: list[Integers] | None = None) -> None:
-    """Store a staged answer with its proofs, part by part."""
+def _accept(
+    state: SearchState,
+    cells: Cells,
+    result: LexicographicResult,
+    parts: list[Integers] | None = None,
+    first: LevelProof | None = None,
+) -> None:
+    """Store a staged answer with its proofs, part by part; ``first``: of what came before the stages."""
     if result.values is None:
         state.status = result.status
         state.keep(cells.which, Blocks.empty())
@@ -248,6 +219,7 @@ def _accept(state: SearchState, cells: Cells, result: LexicographicResult, parts
     state.keep(cells.which, cells.blocks(whole.astype(np.int64) if is_whole else result.values))
     state.took(f"staged {result.route}")
     proofs = stage_proofs(cells, state.search.load, result)
+    proofs = proofs if first is None else (first, *proofs)
     if parts is None:
         state.prove(cells.which, proofs)
         return

@@ -13,7 +13,8 @@ each minimum over the bounds known so far; ``F`` counts a load with weight ``sca
 
 What is left between ``N_k`` and the bound (the *gap*) is all that any schedule as good can lose in all the minima
 together. That settles more bounds (reduced cost fixing; with gap 0 complementary slackness), on which the later
-stages, for lower levels, build. Total lateness, where there is any, is the first stage, with the number `LATENESS`.
+stages, for lower levels, build. Total lateness, where there is any, is the first stage, with the number `LATENESS`:
+`flowlex.validation.certificates.jit.lateness`, which says what may be sent when, and which ports are full.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 
-__all__ = ["LATENESS", "Board", "LevelProof", "Prices"]
+__all__ = ["LATENESS", "SAFE", "Allowed", "Board", "LevelProof", "Prices", "greatest", "together"]
 
 #: The "level" of the proof that total lateness is least.
 LATENESS = -1
@@ -35,12 +37,20 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent."""
+    """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent.
+
+    For lateness, ports may have another price in the ``last`` slot; between the two it is linear.
+    """
 
     unit: Integers = field(default_factory=lambda: _NONE)
     begin: Integers = field(default_factory=lambda: _NONE)
     end: Integers = field(default_factory=lambda: _NONE)
     price: Integers = field(default_factory=lambda: _NONE)
+    last: Integers = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.last is None:
+            object.__setattr__(self, "last", self.price)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +81,31 @@ class LevelProof:
     mu: dict[int, int] = field(default_factory=dict)
     nu: int = 0
     solver_bound: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """When transfers may be sent.
+
+    Attributes
+    ----------
+    row, begin, end
+        (P,) transfer (of the part) and slots; those of one transfer do not overlap.
+    until, open_end
+        (F',) end of its last piece; whether it may be sent at any later time too.
+    full
+        Ports that are full in some slots (with price 1, which has no meaning).
+    latest
+        Prices of later slots are refused.
+    """
+
+    row: Integers
+    begin: Integers
+    end: Integers
+    until: Integers
+    open_end: NDArray[np.bool_]
+    full: Prices
+    latest: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +145,7 @@ class _Rows:
 
 
 #: Sums stay below this, so that 64 bits hold them whatever their order.
-_SAFE = 2.0**61
-#: Slots that are looked at one by one, at most.
-_SLOTS = 10**8
+SAFE = 2.0**61
 
 
 class Board:
@@ -122,74 +155,68 @@ class Board:
     ----------
     groups, ports
         Per kind of load, and per side: (F',) the unit a transfer counts towards.
-    window
-        Start, end, due and firm end, (F',) slots each; with ``late`` a transfer may be sent after ``due`` until its
-        firm end, else only before ``end``.
+    allowed
+        When what may be sent, and which ports are full: `flowlex.validation.certificates.jit.lateness`.
+    due
+        (F',) slots from which on it is late.
     amount, most
         (F',) units to send, and at most in a slot.
     load_most, port_most
         By unit: the most in a slot.
-    last
-        End of the schedule: prices of lateness are looked at slot by slot until then.
     """
 
     def __init__(
         self,
         groups: tuple[Integers, ...],
         ports: tuple[Integers, ...],
-        window: tuple[Integers, Integers, Integers, Integers],
+        allowed: Allowed,
+        due: Integers,
         amount: Integers,
         most: Integers,
         load_most: Integers,
         port_most: Integers,
         proofs: tuple[LevelProof, ...],
-        late: bool,
-        last: int,
     ) -> None:
-        start, end, due, firm = window
-        self.ports: tuple[Integers, ...]
-        self.groups: tuple[Integers, ...]
-        self.amount: Integers
-        self.amount, self.groups, self.ports = amount, groups, ports
-        ends = [start, end, *(np.minimum(due + p.lam // max(p.nu, 1), last) for p in proofs if late and p.nu)]
-        ends += [*(prices.end for p in proofs for prices in (p.load, p.port))]
+        self.ports: tuple[Integers, ...] = ports
+        self.groups: tuple[Integers, ...] = groups
+        self.amount: Integers = amount
+        self.slot_most: Integers = most
+        ends = [allowed.end, *(prices.end for p in proofs for prices in (p.load, p.port))]
         self.span: int = max(int(each.max(initial=0)) for each in ends) + 2
-        latest = max(last, *(int(each.max(initial=0)) for each in (start, end, due))) + int(amount.sum()) + 2
-        if self.span > latest or (late and self.span > _SLOTS):
-            raise ValueError(f"prices of slot {self.span - 2}; there is nothing to send after slot {latest - 2}")
-        if late:
-            end = np.minimum(firm, self.span - 1)
-        joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) else groups
-        clock = _together(len(amount), joined)
+        if self.span > allowed.latest:
+            raise ValueError(f"prices of slot {self.span - 2}; there is nothing to send after slot {allowed.latest}")
+        if (allowed.until[allowed.open_end] < self.span - 2).any():
+            raise ValueError("prices of slots after those that are told apart")
+        joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) or len(allowed.full.unit) else groups
+        clock = together(len(amount), joined)
         self.load_clock: dict[Any, Any] = {
             u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)
         }
         self.port_clock: dict[Any, Any] = {u: c for g in ports for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
-        marks = [clock * self.span + start, clock * self.span + end]
-        for proof in proofs:
-            for prices, clocks in ((proof.load, self.load_clock), (proof.port, self.port_clock)):
-                at = np.array([clocks.get(u, 0) for u in prices.unit.tolist()], np.int64) * self.span
-                marks += [at + np.maximum(prices.begin, 0), at + np.maximum(prices.end, 0)]
-        if late:
-            low = int(np.minimum(due, end).min()) if len(due) else 0
-            slots = np.arange(max(low, 0), self.span)
-            marks += [c * self.span + slots for c in np.unique(clock).tolist()]
+        base = clock[allowed.row] * self.span
+        begin, end = base + allowed.begin, base + allowed.end
+        marks = [begin, end]
+        if any(p.nu for p in proofs):
+            marks.append(np.clip(base + due[allowed.row], begin, end))
+        some = [(proof.load, self.load_clock) for proof in proofs] + [(proof.port, self.port_clock) for proof in proofs]
+        for prices, clocks in (*some, (allowed.full, self.port_clock)):
+            at = np.array([clocks.get(u, 0) for u in prices.unit.tolist()], np.int64) * self.span
+            marks += [at + np.maximum(prices.begin, 0), at + np.maximum(prices.end, 0)]
         self.edge: Integers = np.unique(np.concatenate(marks))
-        first = np.searchsorted(self.edge, clock * self.span + start)
-        count = np.searchsorted(self.edge, clock * self.span + end) - first
-        self.row: Integers = np.repeat(np.arange(len(amount)), count)
-        self.cell: Integers = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count) + first[self.row]
+        first = np.searchsorted(self.edge, begin)
+        count = np.searchsorted(self.edge, end) - first
+        self.row: Integers = np.repeat(allowed.row, count)
+        self.cell: Integers = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count)
+        self.cell += np.repeat(first, count)
         length = np.diff(self.edge, append=self.edge[-1:] + 1)
+        self.length: Integers = length[self.cell]
         self.loads: list[_Rows] = [_Rows.of(group, self.row, self.cell) for group in groups]
         self.sides: list[_Rows] = [_Rows.of(port, self.row, self.cell) for port in ports]
         self.least: Integers = np.zeros(len(self.row), np.int64)
-        self.most: Integers = np.minimum(most[self.row] * length[self.cell], amount[self.row])
-        self.late: Integers = (
-            np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0) if late else self.least
-        )
-        self.tail = late
-        self.tail_late: Integers = np.maximum(self.span - due, 1)
-        self.tail_most: Integers = np.where(firm > self.span - 1, amount, 0)
+        self.most: Integers = np.minimum(most[self.row] * self.length, amount[self.row])
+        self.late: Integers = np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0)
+        self.tail_late: Integers = np.maximum(allowed.until + 1 - due, 1)
+        self.tail_most: Integers = np.where(allowed.open_end, amount, 0)
         self.width: list[Integers] = []
         self.low: list[Integers] = []
         self.high: list[Integers] = []
@@ -203,7 +230,8 @@ class Board:
         for rows in self.sides:
             cells = _cells(rows)
             self.room.append(np.repeat(port_most[rows.unit], np.diff(rows.offset)) * length[cells])
-            self.room_low.append(np.zeros(len(cells), np.int64))
+            full = rows.paint(allowed.full, self.port_clock, self.edge, self.span) > 0
+            self.room_low.append(np.where(full, self.room[-1], 0))
 
     def prove(self, proof: LevelProof, value: int, counts: dict[int, int], lateness: int) -> int:
         """The bound (times ``scale``) of one stage whose answer is ``value``; settles what follows from it."""
@@ -214,32 +242,37 @@ class Board:
         for rows, price in zip((*self.loads, *self.sides), (*rho, *pi), strict=True):
             reduced = reduced + price[rows.column]
         self._check_size(proof, rho, pi, reduced)
-        bound = _dot(lam, self.amount) + _dot(reduced, np.where(reduced > 0, self.least, self.most))
+        bound = _dot(lam, self.amount) + _dot(np.maximum(reduced, 0), self.least) + self._cheap(reduced, proof.nu)
         tail = proof.nu * self.tail_late - lam
-        if self.tail:
-            bound += _dot(np.minimum(tail, 0), self.tail_most)
+        bound += _dot(np.minimum(tail, 0), self.tail_most)
         for price, room, low in zip(pi, self.room, self.room_low, strict=True):
             bound -= _dot(price, np.where(price > 0, room, low))
-        first = proof.level == LATENESS
-        weights = dict(proof.mu) | ({} if first else {proof.level: scale})
+        weights = dict(proof.mu) | {proof.level: scale}
         for price, width, low, high in zip(rho, self.width, self.low, self.high, strict=True):
             bound += _least(price, width, low, high, weights)
         bound -= sum(price * counts.get(level, 0) for level, price in proof.mu.items())
-        if not first:
-            bound -= proof.nu * lateness
+        bound -= proof.nu * lateness
         self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
         return int(bound)
+
+    def _cheap(self, reduced: Integers, nu: int) -> int:
+        """What columns can gain: slot by slot while they gain, being later costs ``nu`` more in each; all at most."""
+        gain = np.minimum(reduced, 0)
+        slope = np.where(self.late > 0, nu, 0)
+        slots = np.minimum(np.where(slope > 0, -(gain // np.maximum(slope, 1)), self.length), self.length)
+        each = self.slot_most[self.row] * (slots * gain + slope * (slots * (slots - 1) // 2))
+        return int(np.maximum(each, gain * self.most).sum())
 
     def _check_size(self, proof: LevelProof, rho: list[Integers], pi: list[Integers], reduced: Integers) -> None:
         """Refuse prices with which sums would leave 64 bits."""
         goals = proof.scale + sum(proof.mu.values())
-        steep = sum(_largest(price) for price in (proof.lam, *rho, *pi))
-        steep += proof.nu * (_largest(self.late) + _largest(self.tail_late))
-        held = max(_largest(prices.price) * len(prices.price) for prices in (proof.load, proof.port))
+        steep = sum(greatest(price) for price in (proof.lam, *rho, *pi))
+        steep += proof.nu * (greatest(self.late) + greatest(self.tail_late))
+        held = max(greatest(prices.price) * len(prices.price) for prices in (proof.load, proof.port))
         size = goals * sum(width.sum(dtype=float) for width in self.width) + steep * float(self.amount.sum())
         for price, room in zip((reduced, *pi, *rho), (self.most, *self.room, *self.high), strict=True):
             size += float(np.abs(price.astype(float)) @ room.astype(float))
-        if max(size, steep, held, float(goals)) >= _SAFE:
+        if max(size, steep, held, float(goals)) >= SAFE:
             raise ValueError(f"prices of level {proof.level} are too large to be summed exactly in 64 bits")
 
     def _settle(
@@ -249,17 +282,12 @@ class Board:
         gap = max(int(gap), 0)
         room = gap // np.maximum(np.abs(reduced), 1)
         self.most = np.where(reduced > 0, np.minimum(self.most, self.least + room), self.most)
-        self.least = np.where(reduced < 0, np.maximum(self.least, self.most - room), self.least)
+        if not proof.nu:  # else the later slots may be dear
+            self.least = np.where(reduced < 0, np.maximum(self.least, self.most - room), self.least)
         self.tail_most = np.where(tail > 0, np.minimum(self.tail_most, gap // np.maximum(tail, 1)), self.tail_most)
         for k, price in enumerate(pi):
             full = self.room[k] - gap // np.maximum(price, 1)
             self.room_low[k] = np.where(price > 0, np.maximum(self.room_low[k], full), self.room_low[k])
-        if proof.level == LATENESS:  # a load that has a price is as high (or, below zero, as low) as can be
-            for k, price in enumerate(rho):
-                slack = gap // np.maximum(np.abs(price), 1)
-                self.low[k] = np.where(price > 0, np.maximum(self.low[k], self.high[k] - slack), self.low[k])
-                self.high[k] = np.where(price < 0, np.minimum(self.high[k], self.low[k] + slack), self.high[k])
-            return
         if proof.mu:
             return
         scale, level = proof.scale, proof.level
@@ -302,7 +330,7 @@ def _cells(rows: _Rows) -> Integers:
     return np.asarray(within + np.repeat(rows.first, count))
 
 
-def _together(count: int, groups: tuple[Integers, ...]) -> Integers:
+def together(count: int, groups: tuple[Integers, ...]) -> Integers:
     """Transfers that share a unit share a clock."""
     offset, tails, heads = count, [], []
     for group in groups:
@@ -315,7 +343,7 @@ def _together(count: int, groups: tuple[Integers, ...]) -> Integers:
     return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
 
 
-def _largest(values: Integers) -> float:
+def greatest(values: Integers) -> float:
     """Largest absolute value, as a float: that of the smallest integer is no integer of 64 bits."""
     return float(np.abs(values.astype(float)).max(initial=0.0))
 

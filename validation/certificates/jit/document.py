@@ -56,7 +56,7 @@ class Level(Strict):
     loads: list[list[str | int]]
     """Sender and receiver (or machine, and ``out`` or ``in``), first slot, end, price."""
     ports: list[list[str | int]]
-    """Machine, ``out`` or ``in``, first slot, end, price."""
+    """Machine, ``out`` or ``in``, first slot, end, price; of lateness also the price in the last slot, if another."""
     above: dict[str, int]
     lateness: int
     solver_bound: float | None
@@ -185,11 +185,11 @@ def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool)
             units.append(at * len(machine) + machine[str(second)])
         else:
             units.append(at + len(machine) * _SIDES.index(str(second)))
-        if len(rest) != 3 or not all(isinstance(x, int) for x in rest):
-            raise ValueError("a price has two names, its first slot, its end, and a whole number")
-        numbers.append(rest)
-    table = np.array(numbers, np.int64).reshape(-1, 3)
-    return Prices(np.array(units, np.int64), table[:, 0], table[:, 1], table[:, 2])
+        if len(rest) not in (3, 4) or not all(isinstance(x, int) for x in rest):
+            raise ValueError("a price has two names, its first slot, its end, and a whole number, or two")
+        numbers.append([*rest, rest[-1]][:4])
+    table = np.array(numbers, np.int64).reshape(-1, 4)
+    return Prices(np.array(units, np.int64), *table.T)
 
 
 VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions)

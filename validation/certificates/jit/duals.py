@@ -1,7 +1,7 @@
 """The duals that a file of a just-in-time schedule states, and its figures, against its proof and its blocks.
 
-A port or transfer has the price of the first goal that it matters for. Goals in order: lateness, then levels from the
-highest down.
+A port or transfer has the price of the first goal that it matters for, of several slots the mean. Goals in order:
+lateness, then levels from the highest down.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ def check_duals(
 def _true(instance: JitInstance, parts: tuple[SchedulePart, ...]) -> dict[str, dict[str, Fraction]]:
     machines = [machine.name for machine in instance.machines]
     size: dict[int, Fraction] = {}
-    runs: dict[int, list[tuple[int, int, Fraction]]] = {}
+    runs: dict[int, list[tuple[int, int, tuple[Fraction, Fraction]]]] = {}
     for part in parts:
         for proof in sorted(part.proofs, key=_order):
             for k, price in zip(part.transfers.tolist(), proof.lam.tolist(), strict=True):
                 if price:
                     size.setdefault(k, Fraction(price, proof.scale))
             p = proof.port
-            rows = zip(p.unit.tolist(), p.begin.tolist(), p.end.tolist(), p.price.tolist(), strict=True)
-            for port, begin, end, price in rows:
-                runs.setdefault(port, []).append((begin, end, Fraction(-price, proof.scale)))
+            rows = zip(*(each.tolist() for each in (p.unit, p.begin, p.end, p.price, p.last)), strict=True)
+            for port, begin, end, price, last in rows:
+                # Slot t has the price at + t * step.
+                step = Fraction(price - last, proof.scale * max(end - 1 - begin, 1))
+                runs.setdefault(port, []).append((begin, end, (Fraction(-price, proof.scale) - begin * step, step)))
     names = instance.transfer_names
     found: dict[str, dict[str, Fraction]] = {"egress": {}, "ingress": {}}
     found["size"] = {names[k]: price for k, price in size.items()}
@@ -54,13 +56,14 @@ def _true(instance: JitInstance, parts: tuple[SchedulePart, ...]) -> dict[str, d
         side, machine = divmod(port, len(machines))
         marks = sorted({mark for begin, end, _ in mine for mark in (begin, end)})
         cell = {mark: k for k, mark in enumerate(marks)}
-        priced: list[Fraction | None] = [None] * (len(marks) - 1)
+        priced: list[tuple[Fraction, Fraction] | None] = [None] * (len(marks) - 1)
         for begin, end, value in reversed(mine):
             priced[cell[begin] : cell[end]] = [value] * (cell[end] - cell[begin])
         for (a, b), known in zip(pairwise(marks), priced, strict=True):
             if known is not None:
                 label = f"{machines[machine]},{a}" if b == a + 1 else f"{machines[machine]},{a}..{b - 1}"
-                found[("egress", "ingress")[side]][label] = known
+                mean = known[0] + known[1] * Fraction(a + b - 1, 2)
+                found[("egress", "ingress")[side]][label] = mean
     return found
 
 
