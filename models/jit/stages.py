@@ -174,7 +174,7 @@ def _least_late(
     """
     grid, search = state.grid, state.search
     late = least_late(state, members)
-    if late.cells is None or late.proof is None:
+    if late.cells is None or late.proof is None or late.open is None:
         if late.outcome.status is Status.OPTIMAL:
             return None, None, None
         failed = LexicographicResult(late.outcome.status, None, 0, {}, (), "lp", late.outcome)

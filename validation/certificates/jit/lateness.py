@@ -165,7 +165,7 @@ class _Pieces:
     def bound(self) -> int:
         """What lateness is at least, times the scale."""
         part, proof = self.part, self.proof
-        total = sum(a * b for a, b in zip(proof.lam.tolist(), part.amount.tolist(), strict=True))
+        total: int = sum(a * b for a, b in zip(proof.lam.tolist(), part.amount.tolist(), strict=True))
         gain = np.minimum(np.minimum(*self.reduced), 0)
         at = np.flatnonzero(gain)
         most = np.minimum(part.most[self.row[at]] * self.length[at], part.amount[self.row[at]])
