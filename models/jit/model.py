@@ -62,7 +62,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     horizon
         ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike and
         which have the same optimum. Concerns the programs as printed, and what is solved without presolve; with it,
-        intervals are used anyway. Elastic programs use slots, because being a slot later costs more.
+        intervals are used anyway. Elastic programs are printed over slots, because being a slot later costs more, and
+        solved over intervals that end where a port has sent what is late (`flowlex.models.jit.lateness`).
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.

@@ -89,7 +89,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "no proofs": lambda s: replace(s, parts=tuple(SchedulePart(p.transfers, ()) for p in s.parts)),
     "proofs without prices": lambda s: proofs(
-        s, lambda p: replace(p, lam=p.lam * 0, load=replace(p.load, price=p.load.price * 0))
+        s, lambda p: replace(p, lam=p.lam * 0, load=replace(p.load, price=p.load.price * 0, last=None))
     ),
     "negative prices": lambda s: proofs(s, lambda p: replace(p, lam=-p.lam)),
     "prices of a scale of zero": lambda s: proofs(s, lambda p: replace(p, scale=0)),
@@ -99,7 +99,9 @@ FAULTS: dict[str, Fault] = {
     "half the loads unpriced": lambda s: proofs(
         s,
         lambda p: replace(
-            p, load=replace(p.load, price=p.load.price * (np.arange(len(p.load.price)) % 2)), lam=np.minimum(p.lam, 0)
+            p,
+            load=replace(p.load, price=p.load.price * (np.arange(len(p.load.price)) % 2), last=None),
+            lam=np.minimum(p.lam, 0),
         ),
     ),
 }
@@ -149,7 +151,7 @@ def blocks(*rows: tuple[int, int, int, int], out: float = 24.0, loads: str = "pa
 @pytest.mark.parametrize("loads", ["pair", "port"])
 def test_blocks_that_their_slots_do_not_divide(loads: str) -> None:
     """As evenly as can be: what is left over must fit in every slot, and must not meet different loads."""
-    uneven = "what its slots do not divide meets the same load in all of them, and is not late"
+    uneven = "what its slots do not divide meets the same load in all of them, and is late in all or none"
     assert not blocks((0, 0, 4, 3), (1, 0, 4, 2), loads=loads)  # five units in four slots: 2, 1, 1, 1
     assert not blocks((0, 0, 4, 3), (1, 0, 4, 8), loads=loads)  # 8 is two a slot: 3, 3, 3, 2
     assert blocks((0, 0, 4, 5), (1, 0, 4, 8), loads=loads) == [

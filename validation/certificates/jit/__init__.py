@@ -243,11 +243,13 @@ def _reached(view: View, part: SchedulePart) -> Check:
 
 
 def _senseless(proof: LevelProof) -> bool:
-    """Whether a stage has negative prices of goals, or prices of goals that do not come before it."""
+    """Whether a stage has negative prices of goals, or of goals that do not come before it; or a level linear ones."""
     if proof.scale < 1 or min(proof.nu, *proof.mu.values(), 0) < 0:
         return True
     if proof.level == LATENESS:
         return bool(proof.mu) or proof.nu != proof.scale
+    if any((prices.price != prices.last).any() for prices in (proof.load, proof.port)):
+        return True
     return min(proof.mu, default=proof.level + 1) <= proof.level
 
 

@@ -181,11 +181,11 @@ class Board:
         self.groups: tuple[Integers, ...] = groups
         self.amount: Integers = amount
         self.slot_most: Integers = most
-        ends = [allowed.end, *(prices.end for p in proofs for prices in (p.load, p.port))]
-        self.span: int = max(int(each.max(initial=0)) for each in ends) + 2
+        told = max((int(each.end.max(initial=0)) for p in proofs for each in (p.load, p.port)), default=0)
+        self.span: int = max(told, int(allowed.end.max(initial=0))) + 2
         if self.span > allowed.latest:
             raise ValueError(f"prices of slot {self.span - 2}; there is nothing to send after slot {allowed.latest}")
-        if (allowed.until[allowed.open_end] < self.span - 2).any():
+        if (allowed.until[allowed.open_end] < told).any():
             raise ValueError("prices of slots after those that are told apart")
         joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) or len(allowed.full.unit) else groups
         clock = together(len(amount), joined)

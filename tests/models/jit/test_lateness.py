@@ -1,0 +1,180 @@
+"""Lateness over intervals, against integer programs slot by slot that share no code with it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
+from flowlex.models.jit.model import JitBandwidth
+from flowlex.validation.certificates.contract import SolutionError, verify
+
+
+def overloaded(seed: int, slot_s: float = 1.0, stretch: int = 1, transfers: int = 7) -> JitInstance:
+    """Unequal ports of 1 to 3 MB a second; windows and sizes in seconds and MB, ``stretch`` times as long."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 5))
+    machines = tuple(
+        Machine(name=f"m{k}", out_mbps=8.0 * int(rng.integers(1, 4)), in_mbps=8.0 * int(rng.integers(1, 4)))
+        for k in range(count)
+    )
+    made = []
+    for k in range(int(rng.integers(2, transfers + 1))):
+        i, j = rng.choice(count, 2, replace=False)
+        ready = int(rng.integers(0, 6)) * stretch
+        due = ready + int(rng.integers(1, 12)) * stretch
+        firm = float(due + 40 * stretch) if rng.random() < 0.1 else None
+        made.append(
+            Transfer(
+                name=f"t{k}",
+                size_mb=float(rng.integers(1, 20)) * stretch,
+                sender=f"m{i}",
+                receiver=f"m{j}",
+                feeds="c",
+                ready_s=float(ready),
+                deadline_s=float(due),
+                firm_s=firm,
+            )
+        )
+    job = Job(name="j", computations=(Computation(name="c", seconds=0.0),), transfers=tuple(made))
+    return JitInstance(machines=machines, jobs=(job,), slot_s=slot_s, unit_mb=slot_s)
+
+
+def slot_by_slot(instance: JitInstance, load: str) -> tuple[int, dict[int, int]]:
+    """Least lateness, and number of loads of at least every level, by integer programs over slots of 1 s and 1 MB."""
+    made = instance.jobs[0].transfers
+    until = int(max(f.deadline_s or 0 for f in made) + sum(f.size_mb for f in made)) + 2
+    columns = [
+        (f, t) for f in made for t in range(int(f.ready_s), until if f.firm_s is None else min(int(f.firm_s), until))
+    ]
+    capacity: dict[Any, float] = {("out", m.name): m.out_mbps / 8 for m in instance.machines}
+    capacity |= {("in", m.name): m.in_mbps / 8 for m in instance.machines}
+    members, loads = defaultdict(list), defaultdict(list)
+    for k, (f, t) in enumerate(columns):
+        sides = {"sender": (("out", f.sender), t), "receiver": (("in", f.receiver), t)}
+        for key in (*sides.values(), (f.name, None)):
+            members[key].append(k)
+        pair = ((f.sender, f.receiver), t)
+        for key in {"pair": [pair], "port": list(sides.values())}.get(load) or [sides[load]]:
+            loads[key].append(k)
+    sizes = {f.name: f.size_mb for f in made}
+    low = [sizes.get(key[0], 0.0) for key in members]
+    high = [sizes[key[0]] if key[0] in sizes else capacity[key[0]] for key in members]
+    top = int(max(capacity.values()))
+    count = len(columns) + top * len(loads)
+    rows: list[Any] = [np.isin(np.arange(count), some) for some in members.values()]
+    for n, some in enumerate(loads.values()):
+        row = np.isin(np.arange(count), some).astype(float)
+        row[len(columns) + n * top : len(columns) + (n + 1) * top] = -1
+        rows.append(row)
+        low.append(0.0)
+        high.append(0.0)
+    upper = np.r_[np.full(len(columns), np.inf), np.ones(count - len(columns))]
+    goals = [np.r_[[max(t + 1 - (f.deadline_s or 0), 0) for f, t in columns], np.zeros(count - len(columns))]]
+    goals += [(np.arange(count) - len(columns)) % top == s - 1 for s in range(top, 0, -1)]
+    found = []
+    for goal in goals:
+        cost = np.where((np.arange(count) < len(columns)) & (goal.dtype == bool), 0.0, goal)
+        limits = LinearConstraint(sparse.csr_array(np.array(rows, np.float64)), low, high)
+        answer = milp(cost, constraints=limits, integrality=np.ones(count), bounds=Bounds(0, upper))
+        assert answer.success, answer.message
+        found.append(round(answer.fun))
+        rows, low, high = [*rows, cost], [*low, 0.0], [*high, found[-1]]
+    return found[0], {s: n for s, n in zip(range(top, 0, -1), found[1:], strict=True) if n}
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["pair", "port", "sender", "receiver"]))
+def test_least_lateness_and_levels_are_those_of_integer_programs(seed: int, load: Any) -> None:
+    instance = overloaded(seed, transfers=5)
+    solution = JitBandwidth(instance, share=1.0, load=load, windows="elastic").solve("highs")
+    assert (solution.lateness, solution.levels) == slot_by_slot(instance, load)
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
+
+
+@pytest.mark.parametrize("seed", [1, 9])  # 9: the sum of one port's load was that of another's too
+def test_slots_as_short_as_one_likes(seed: int) -> None:
+    """An hour and more of slots of 1 ms; in the limit of short slots lateness is that of fluid transfers."""
+    late, blocks = [], []
+    for slot_s in (10.0, 0.1, 0.001):
+        instance = overloaded(seed, slot_s, stretch=100)
+        solution = JitBandwidth(instance, share=1.0, load="port", windows="elastic").solve("highs")
+        assert solution.certificate is not None and solution.certificate.claim == "optimal"
+        late.append(solution.lateness * slot_s**2)  # MB times seconds
+        blocks.append(len(solution.blocks.item))
+    assert solution.grid.horizon > 10**6 // 2
+    assert late[0] > late[1] > late[2] and late[1] - late[2] < 0.02 * (late[0] - late[2])
+    assert blocks[2] < 3 * blocks[0]
+
+
+def prices(document: dict[str, Any]) -> list[list[Any]]:
+    return [row for p in document["proof"]["parts"] for v in p["levels"] if v["level"] == -1 for row in v["ports"]]
+
+
+def tilted(document: dict[str, Any]) -> list[Any]:
+    return next(row for row in prices(document) if len(row) == 6)
+
+
+def transfer_prices(document: dict[str, Any], by: int) -> None:
+    for part in document["proof"]["parts"]:
+        for level in part["levels"]:
+            if level["level"] == -1:
+                level["transfers"] = [price + by for price in level["transfers"]]
+
+
+def moved(document: dict[str, Any], by: int) -> None:
+    late = [run for runs in document["answer"]["schedule"].values() for run in runs][-1]
+    late[0] += by
+    late[1] += by
+
+
+FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a dearer end": lambda d: tilted(d).__setitem__(5, tilted(d)[5] + 10**4),
+    "a cheaper begin": lambda d: tilted(d).__setitem__(4, 0),
+    "no slope": lambda d: [row.pop() for row in prices(d) if len(row) == 6],
+    "no prices of ports": lambda d: [row.__setitem__(slice(4, None), [0]) for row in prices(d)],
+    "a run longer": lambda d: tilted(d).__setitem__(3, tilted(d)[3] + 500),
+    "a run that ends at its begin": lambda d: tilted(d).__setitem__(3, tilted(d)[2]),
+    "runs that overlap": lambda d: [row.__setitem__(2, row[2] - 1) for row in prices(d) if len(row) == 6],
+    "half a price": lambda d: tilted(d).__setitem__(5, 0.5),
+    "one number too many": lambda d: tilted(d).append(1),
+    "prices beyond 64 bits": lambda d: tilted(d).__setitem__(5, 1 << 62),
+    "a slot that is not there": lambda d: tilted(d).__setitem__(3, 1 << 60),
+    "transfers too dear": lambda d: transfer_prices(d, 10**4),
+    "transfers too cheap": lambda d: transfer_prices(d, -(10**4)),
+    "sent later": lambda d: moved(d, 10),
+    "less late than it is": lambda d: d["answer"].update(lateness_unit_slots=d["answer"]["lateness_unit_slots"] - 1),
+    "lateness without a proof": lambda d: [
+        p.update(levels=[v for v in p["levels"] if v["level"] != -1]) for p in d["proof"]["parts"]
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def stated() -> tuple[JitInstance, dict[str, Any]]:
+    instance = overloaded(1, 0.01, stretch=10)
+    document = json.loads(json.dumps(JitBandwidth(instance, share=1.0, windows="elastic").solve("highs").to_dict()))
+    assert verify(document, instance).claim == "optimal" and tilted(document)
+    return instance, document
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_touched_prices_and_schedules_are_refused(stated: tuple[JitInstance, dict[str, Any]], fault: str) -> None:
+    instance, document = stated
+    broken = copy.deepcopy(document)
+    FAULTS[fault](broken)
+    try:
+        certificate = verify(broken, instance)
+    except SolutionError:
+        return
+    assert not certificate.ok, str(certificate)
