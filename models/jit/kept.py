@@ -53,8 +53,8 @@ def kept_of(plan: JitSolution, new: Grid, before: Integers, blocks: Blocks) -> K
         numbers = np.searchsorted(old.transfer, part.transfers)
         quoted = any(proof.solver_bound is not None for proof in part.proofs)
         left = np.flatnonzero(place[numbers] >= 0)
-        tilted = any(_begun(proof.port, new.origin - old.origin) for proof in part.proofs)
-        if trail.settled[numbers[0]] or quoted or tilted or gone[numbers].any() or not len(left):
+        whole = all(_passed(proof.port, new.origin - old.origin)[1].all() for proof in part.proofs)
+        if trail.settled[numbers[0]] or quoted or not whole or gone[numbers].any() or not len(left):
             continue
         at = place[numbers[left]]
         staged[at] = True
@@ -64,9 +64,12 @@ def kept_of(plan: JitSolution, new: Grid, before: Integers, blocks: Blocks) -> K
     return Kept(bands, settled, staged, blocks.only(np.flatnonzero(staged)), tuple(kept_parts), trail.active)
 
 
-def _begun(prices: Prices, passed: int) -> bool:
-    """Whether a run of linear prices has begun and not ended: what is left of it begins at another price."""
-    return bool(((prices.price != prices.last) & (prices.begin < passed) & (prices.end > passed)).any())
+def _passed(prices: Prices, passed: int) -> tuple[Integers, NDArray[np.bool_]]:
+    """Prices of the first slots that are left, and whether they are whole; between its ends a run is linear."""
+    steps = np.maximum(prices.end - 1 - prices.begin, 1)
+    gone = np.clip(passed - prices.begin, 0, steps)
+    change = (prices.last - prices.price) * gone
+    return prices.price + change // steps, np.asarray((change % steps == 0) | (prices.end <= passed))
 
 
 def _untouched(old: Grid, new: Grid, load: Load, before: Integers, gone: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -94,7 +97,8 @@ def _later(proof: LevelProof, left: Integers, due: Integers, old: Grid, new: Gri
     def rest(prices: Prices) -> Prices:
         kept = prices.end > passed
         begin = np.maximum(prices.begin[kept] - passed, 0)
-        return Prices(prices.unit[kept], begin, prices.end[kept] - passed, prices.price[kept], prices.last[kept])
+        first = _passed(prices, passed)[0][kept]
+        return Prices(prices.unit[kept], begin, prices.end[kept] - passed, first, prices.last[kept])
 
     lam = proof.lam[left] - proof.nu * (due + passed)
     return replace(proof, lam=lam, load=rest(proof.load), port=rest(proof.port))

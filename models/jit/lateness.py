@@ -32,7 +32,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.blocks import pile
-from flowlex.models.jit.grid import Grid
+from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.program import Cells, latest_end
 from flowlex.models.jit.proofs import common_scale, scaled
 from flowlex.models.jit.search import SearchState
@@ -66,6 +66,23 @@ class LeastLate:
     cells: Cells | None = None
     open: NDArray[np.bool_] | None = None
     proof: LevelProof | None = None
+
+    def least_load(self, load: Load) -> int:
+        """What some load must be at least: ports that are full are shared by as many pairs as may send."""
+        cells, found = self.cells, 0
+        if cells is None or cells.full is None:
+            return found
+        grid, count = cells.grid, len(cells.length)
+        for side, (name, limit) in enumerate((("sender", grid.out_units), ("receiver", grid.in_units))):
+            full, key = cells.full[side], cells.entry_keys[side][self.open]
+            if load == "pair":
+                pair = grid.pair[cells.which][cells.columns.row][self.open]
+                used, pairs = np.unique(np.unique(np.stack([key, pair]), axis=1)[0], return_counts=True)
+                shared = np.isin(used, full)
+                found = max(found, int((-(-limit[used // count] // pairs))[shared].max(initial=0)))
+            elif load in ("port", name):
+                found = max(found, int(limit[full // count].max(initial=0)))
+        return found
 
 
 def least_late(state: SearchState, members: Integers) -> LeastLate:

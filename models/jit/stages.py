@@ -183,15 +183,12 @@ def _least_late(
     problem = _problem(state, cells, elastic=False)
     closed = problem.base.with_upper("rate", np.where(late.open, problem.base.variable_blocks["rate"].upper, 0.0))
     problem = replace(problem, base=closed)
-    at_least, result = 0, None
-    if search.load == "port":  # where something is late, some port is full: start there (a guess, not a bound)
-        used = (grid.out_units[grid.sender[members]], grid.in_units[grid.receiver[members]])
-        at_least = int(min(each.min() for each in used))
+    at_least, result = late.least_load(search.load), None
     if search.integrality == "auto":
         told = _telling(state, cells, parts, late.proof)
         result = minimize_on_faces(problem, state.solve, at_least, keep=state.session, told=told)
     if result is None and parts is None:
-        result = staged(problem, solve=state.solve, integrality=search.integrality)
+        result = staged(problem, solve=state.solve, integrality=search.integrality, at_least=at_least)
         if result.status is Status.INFEASIBLE:
             result = None
     return cells, result, late.proof

@@ -319,15 +319,17 @@ def test_work_does_not_grow_with_time_over_slot(slot_s: float) -> None:
 
 
 def test_programs_that_no_memory_holds_are_refused() -> None:
-    """What must be late is planned slot by slot."""
+    """Only integer programs of what must be late go slot by slot."""
     two = two_transfers(gap=0.0)
     late = tuple(t.model_copy(update={"deadline_s": 1.0}) for t in two.jobs[0].transfers)
     jobs = (two.jobs[0].model_copy(update={"transfers": late}),)
     fine = JitInstance.model_validate({**dict(two), "jobs": jobs, "slot_s": 1e-9, "unit_mb": 1e-9})
     with pytest.raises(
-        ModelError, match=r"one per transfer and slot of 1e-09 s, of 'j/t2' alone 3e\+09; at most 2e\+07"
+        ModelError, match=r"one per transfer and slot of 1e-09 s, of 'j/t1' alone 7e\+09; at most 2e\+07"
     ):
-        JitBandwidth(fine, share=1.0).solve("highs")
+        JitBandwidth(fine, share=1.0, integrality="mip").solve("highs")
+    late_one = JitBandwidth(fine, share=1.0).solve("highs")
+    assert late_one.certificate is not None and late_one.certificate.claim == "optimal"
 
 
 @pytest.mark.parametrize("load", ["pair", "port"])

@@ -120,39 +120,46 @@ class _Pieces:
     def _reduce(self) -> None:
         """Reduced costs in the first and the last slot of every piece."""
         part, proof = self.part, self.proof
-        slope_from, self.steps = self._grid()
+        begins, self.steps, slope = self._grid()
         ports = np.unique(np.concatenate(part.ports))
         length = np.diff(self.edge, append=self.edge[-1:] + 1)
+        first, tilt = self._painted(ports, self.run.price), self._painted(ports, slope)
         steps, begin = self.steps[self.cell], self.edge[self.cell]
         self.length: Integers = length[self.cell]
         size = self.nu * (greatest(part.due) + self.span) + greatest(proof.lam)
         size += 2 * (greatest(self.run.price) + greatest(self.run.last)) * (len(self.run.unit) + 1)
         if size * max(greatest(self.steps), 1) >= SAFE or len(ports) * len(self.edge) > _MOST:
             raise ValueError("prices of lateness are too large to be summed exactly in 64 bits")
-        first, last = self._painted(ports, self.run.price), self._painted(ports, self.run.last)
         self.reduced: list[Integers] = []
         rows = [np.searchsorted(ports, group)[self.row] for group in part.ports]
         for slot in (begin, begin + self.length - 1):
-            passed = slot - slope_from[self.cell]
+            passed = slot - begins[self.cell]
             late = np.maximum(slot % self.span + 1 - part.due[self.row], 0)
             cost = steps * (self.nu * late - proof.lam[self.row])
             for row in rows:
-                a, b = first[row, self.cell], last[row, self.cell]
-                cost = cost + np.where(a == b, a * steps, a * (steps - passed) + b * passed)
+                cost = cost + first[row, self.cell] * steps + tilt[row, self.cell] * passed
             self.reduced.append(cost)
 
-    def _grid(self) -> tuple[Integers, Integers]:
-        """Per cell: where the run begins in which prices are linear, and its number of steps; runs must agree."""
+    def _grid(self) -> tuple[Integers, Integers, Integers]:
+        """Per cell: where the run begins in which prices are linear, and in how many slots they change by whole
+        numbers; by how much, per run. Runs must agree.
+        """
         tilted = np.flatnonzero(self.run.price != self.run.last)
-        runs = np.unique(np.stack([self.at + self.run.begin, self.at + self.run.end], axis=1)[tilted], axis=0)
+        ends = np.stack([self.at + self.run.begin, self.at + self.run.end], axis=1)[tilted]
+        runs, which = np.unique(ends, axis=0, return_inverse=True)
         if (runs[1:, 0] < runs[:-1, 1]).any() or (runs[:, 1] - runs[:, 0] < 2).any():
             raise ValueError("linear prices of lateness overlap; ports that share transfers need the same runs")
         begin, steps = self.edge.copy(), np.ones(len(self.edge), np.int64)
         size = np.searchsorted(self.edge, runs[:, 1]) - np.searchsorted(self.edge, runs[:, 0])
         cells = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size - np.searchsorted(self.edge, runs[:, 0]), size)
+        change, slots = self.run.last - self.run.price, runs[:, 1] - runs[:, 0] - 1
+        common = slots.copy()
+        np.gcd.at(common, which.ravel(), np.abs(change[tilted]))
         begin[cells] = np.repeat(runs[:, 0], size)
-        steps[cells] = np.repeat(runs[:, 1] - runs[:, 0] - 1, size)
-        return begin, steps
+        steps[cells] = np.repeat(slots // common, size)
+        slope = np.zeros(len(change), np.int64)
+        slope[tilted] = change[tilted] // common[which.ravel()]
+        return begin, steps, slope
 
     def _painted(self, ports: Integers, price: Integers) -> Integers:
         """(ports, cells) a price of every run in its cells."""
