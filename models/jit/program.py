@@ -87,7 +87,7 @@ class Cells:
         raise ModelError(
             f"the program has {slots.sum():.3g} rates, one per transfer and slot of {slot_s:g} s, of "
             f"{self.grid.name(int(self.which[k]))!r} alone {slots[k]:.3g}; at most {MOST_COLUMNS:.0e} are solved for: "
-            "use integrality='auto', strict windows with horizon='intervals', a longer slot_s, fewer jobs, or a smaller share"
+            "use integrality='auto', strict windows with horizon='intervals', a longer slot_s, or a smaller share"
         )
 
     def blocks(self, amount: NDArray[Any]) -> Blocks:

@@ -14,6 +14,7 @@ from flowlex.formulations.lexicographic.faces import minimize_on_faces
 from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, staged
 from flowlex.formulations.outcome import Status
 from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.lateness import least_late
 from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program
 from flowlex.models.jit.proofs import split_proofs, stage_proofs
@@ -72,7 +73,7 @@ def all_staged(state: SearchState, parts: list[Integers], ports: Ports, bands: B
     for elastic in (False, True):
         now = [part for part in parts if bool(late[part].any()) is elastic]
         missed = []
-        for batch in _batches(now):
+        for batch in _batches(now, state.grid if elastic else None):
             state.tell()
             together = np.concatenate(batch)
             at_least = 0 if elastic else bands.largest_of(together)
@@ -89,16 +90,24 @@ def all_staged(state: SearchState, parts: list[Integers], ports: Ports, bands: B
     return True
 
 
-def _batches(parts: list[Integers]) -> list[list[Integers]]:
-    """Parts in batches of at most `TOGETHER` transfers; a larger one is a batch of its own."""
+def _batches(parts: list[Integers], grid: Grid | None) -> list[list[Integers]]:
+    """Parts in batches of at most `TOGETHER` transfers; a larger one is a batch of its own.
+
+    With a grid, parts of a batch share no port at all: lateness is planned and proven with ports to themselves.
+    """
     batches: list[list[Integers]] = []
-    room = 0
+    room: list[int] = []
+    taken: list[set[int]] = []
     for part in sorted(parts, key=len):
-        if len(part) > room:
+        own = set() if grid is None else {*grid.sender[part].tolist(), *(-1 - grid.receiver[part]).tolist()}
+        at = next((n for n in range(len(room)) if len(part) <= room[n] and not own & taken[n]), len(room))
+        if at == len(room):
             batches.append([])
-            room = TOGETHER
-        batches[-1].append(part)
-        room -= len(part)
+            room.append(TOGETHER)
+            taken.append(set())
+        batches[at].append(part)
+        room[at] -= len(part)
+        taken[at] |= own
     return batches
 
 

@@ -111,6 +111,8 @@ def problems(draw: st.DrawFn) -> tuple[list[int], list[Flow]]:
     return capacity, flows
 
 
+#: Two late parts that share a port, which is wide enough for what both send: neither may count on the other's room.
+SHARED = ([1, 1, 3, 3], [(0, 1, 1, 0, 2), (2, 3, 4, 0, 1), (0, 1, 1, 0, 1), (1, 3, 2, 0, 1)])
 ISSUE = ([1, 2, 3], [(0, 2, 3, 1, 4), (1, 2, 2, 1, 2)])
 
 
@@ -142,6 +144,7 @@ def test_strict_windows(problem: tuple[list[int], list[Flow]], load: Any, option
 
 @settings(max_examples=25, deadline=None)
 @given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
+@example(SHARED, "pair", {})
 def test_elastic_windows(problem: tuple[list[int], list[Flow]], load: Any, options: dict[str, Any]) -> None:
     capacity, flows = problem
     expected = truth(capacity, flows, load, elastic=True)
