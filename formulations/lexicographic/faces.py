@@ -77,7 +77,7 @@ def minimize_on_faces(
     if outcome is not None and enough is not None and faces.is_whole and not enough(faces.stages[0]):
         return None
     lowest = 2 if problem.constant_sum is not None else 1
-    level = at_least
+    level = max(at_least, faces.settled_level) if at_least else 0
     if outcome is not None:
         faces.tell(told)
     if level:
@@ -152,6 +152,12 @@ class _Faces:
         return LinearProgramArrays(
             scipy.sparse.csc_array(matrix), rows, rows, columns, columns, columns, 0.0, whole, maximize=False
         )
+
+    @property
+    def settled_level(self) -> int:
+        """The highest level of a load that the objective before all levels has settled."""
+        height = (self.low / self.width)[~self.undecided].max(initial=0.0)
+        return int(np.ceil(height - WHOLE))
 
     def first(self) -> Outcome:
         """The objective before all levels."""

@@ -158,16 +158,17 @@ class SearchState:
             if kept.settled.any() or kept.staged.any():
                 self.took("kept")
 
-    def solve(self, program: LinearProgram, engine: EngineName | None = None) -> Outcome:
+    def solve(self, program: LinearProgram) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
-        options = self.search.options
-        own = runs_highs(engine or self.search.engine, options)
-        if options.algorithm == "auto" and not program.is_mip and own:
-            options = replace(options, algorithm="simplex")
+        engine, options = self.search.engine, self.search.options
+        if runs_highs(engine, options):
+            engine, options = "highs", replace(options, solver=None)  # PuLP would hand it the same arrays, later
+            if options.algorithm == "auto" and not program.is_mip:
+                options = replace(options, algorithm="simplex")
         left = self._left(is_mip=program.is_mip)
         if left is not None and left <= 0.01:
-            return Outcome(Status.TIME_LIMIT, self.search.engine, message="time ran out")
-        return solve(program, engine or self.search.engine, replace(options, time_limit_s=left))
+            return Outcome(Status.TIME_LIMIT, engine, message="time ran out")
+        return solve(program, engine, replace(options, time_limit_s=left))
 
     def _left(self, *, is_mip: bool = False) -> float | None:
         """Seconds until the deadline; linear programs leave time to make the last answer whole."""
@@ -177,10 +178,7 @@ class SearchState:
         return self.deadline - time.perf_counter() - kept
 
     def session(self, arrays: LinearProgramArrays) -> BoundedProgram | None:
-        """A program that HiGHS keeps before the deadline of all; None where other solvers or algorithms are wanted.
-
-        Of engine ``pulp`` too: what PuLP would hand to HiGHS are the same arrays, anew for every level.
-        """
+        """A program that HiGHS keeps before the deadline of all; None where other solvers or algorithms are wanted."""
         options = self.search.options
         if not runs_highs(self.search.engine, options) or options.algorithm not in ("auto", "simplex"):
             return None
