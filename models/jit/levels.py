@@ -31,7 +31,7 @@ from flowlex.models.jit.search import Plan, Ports, Search, SearchState, Trail
 from flowlex.models.jit.settling import settle
 from flowlex.models.jit.so_far import so_far
 from flowlex.models.jit.stages import all_staged, face_point, split, staged_together
-from flowlex.models.jit.structure import components, find_bands, port_overload
+from flowlex.models.jit.structure import Bands, components, find_bands, port_overload
 from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["Plan", "Search", "find_plan"]
@@ -91,34 +91,15 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         open_ones, stays = ~(kept.settled | kept.staged), kept.staged
     state.keep(np.flatnonzero(~stays), bands.blocks.without(np.flatnonzero(stays)))
     staged_ones = late | stays
-    active = (ports[0].copy(), ports[1].copy())
-    at = np.flatnonzero(late & open_ones)
-    if 2 * len(at) > grid.count:  # where most is late, it all becomes one part: not port by port, each a round
-        active[0][grid.sender[at]] = True
-        active[1][grid.receiver[at]] = True
-    if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
-        active = (np.ones_like(ports[0]), np.ones_like(ports[1]))
+    active = _first_active(grid, search, ports, np.flatnonzero(late & open_ones))
     changed = open_ones if search.load == "port" else late & open_ones
     while True:
-        labels = components(
-            grid, search.load, active, [np.searchsorted(grid.transfer, p.transfers) for p in state.parts]
-        )
-        concerned = np.isin(labels, labels[active[0][grid.sender] | active[1][grid.receiver] | late])
-        hard = []
-        for members in split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
-            state.tell()
-            found = None if staged_ones[members].any() else face_point(state, bands, members, active)
-            if found is not None:
-                state.keep(members, found)
-            else:
-                hard.append(members)
-                staged_ones[members] = True
+        hard = _planned_again(state, bands, active, late, changed, staged_ones)
         if not all_staged(state, hard, active, bands, late):
             return _infeasible(_FIRM if search.windows == "elastic" else _explain(grid, np.concatenate(hard), search))
         if not state.status.has_answer:
             return state.plan(bands.largest)
-        over = overfull(grid, state.blocks)
-        over = _settled(state, over, active, staged_ones)
+        over = _settled(state, overfull(grid, state.blocks), active, staged_ones)
         new = (over[0] & ~active[0], over[1] & ~active[1])
         if not new[0].any() and not new[1].any():
             break
@@ -133,6 +114,45 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         proofs = band_proofs(grid, bands, search.load, settled)
         state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
     return state.plan(bands.largest, Trail(bands, ~staged_ones, active))
+
+
+def _first_active(grid: Grid, search: Search, ports: Ports, late: Integers) -> Ports:
+    """Ports that are constraints from the start: overfull ones, and those that the bands say nothing of."""
+    if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
+        return np.ones_like(ports[0]), np.ones_like(ports[1])
+    active = (ports[0].copy(), ports[1].copy())
+    if 2 * len(late) > grid.count:  # where most is late, it all becomes one part: not port by port, each a round
+        active[0][grid.sender[late]] = True
+        active[1][grid.receiver[late]] = True
+    return active
+
+
+def _planned_again(
+    state: SearchState,
+    bands: Bands,
+    active: Ports,
+    late: NDArray[np.bool_],
+    changed: NDArray[np.bool_],
+    staged_ones: NDArray[np.bool_],
+) -> list[Integers]:
+    """Look for points within the bands in the parts that are concerned; return those that have none.
+
+    These are marked in ``staged_ones``, and need the staged programs.
+    """
+    grid = state.grid
+    together = [np.searchsorted(grid.transfer, part.transfers) for part in state.parts]
+    labels = components(grid, state.search.load, active, together)
+    concerned = np.isin(labels, labels[active[0][grid.sender] | active[1][grid.receiver] | late])
+    hard = []
+    for members in split(np.flatnonzero(concerned & np.isin(labels, labels[changed])), labels):
+        state.tell()
+        found = None if staged_ones[members].any() else face_point(state, bands, members, active)
+        if found is not None:
+            state.keep(members, found)
+        else:
+            hard.append(members)
+            staged_ones[members] = True
+    return hard
 
 
 def _settled(state: SearchState, over: Ports, active: Ports, staged_ones: NDArray[np.bool_]) -> Ports:
