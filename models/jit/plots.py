@@ -44,6 +44,8 @@ class Schedule(Protocol):
 def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Transfers by name as bars, darker where they send more, with arrival, due time and start of computation.
 
+    It starts when what it waits for is there, and no sooner than planned; what other late transfers add is not shown.
+
     Beside each: when it would have arrived, were everything sent as early and as fast as possible, and the wait for its
     computation that this would have been. Computations of zero seconds (padding of a network's layers) are not drawn.
     At most `SHOWN` transfers are drawn, the largest.
@@ -67,10 +69,12 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     axes.barh(place[runs.item[drawn]], end - begin, left=begin, height=0.6, color=shade, label="sent, darker = faster")
     early, _ = _naive(grid)
     use, seconds = _computations(grid)
+    arrival = grid.seconds(solution.finish)
+    use = np.maximum(use, arrival)  # what is late is waited for
     naive = grid.seconds(early[order])
     axes.hlines(rows, naive, use[order], color=GREY, linewidth=1, alpha=0.6, label="wait if sent at once")
     axes.plot(naive, rows, "x", color=GREY, markersize=5, label="arrival if sent at once")
-    axes.plot(grid.seconds(solution.finish[order]), rows, ">", color=ORANGE, markersize=5, label="arrival")
+    axes.plot(arrival[order], rows, ">", color=ORANGE, markersize=5, label="arrival")
     axes.plot(grid.latest.latest_s[grid.transfer][order], rows, "|", color=RED, markersize=10, label="due")
     axes.plot(use[order], rows, "d", color=GREEN, markersize=4, label="computation starts")
     real = seconds[order] > 0
