@@ -106,7 +106,7 @@ def test_the_most_of_all_placements(pods: Any, second: bool) -> None:
     assert counts(instance, found.cluster.node) == best
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(some, st.integers(0, 100))
 def test_prices_never_promise_too_little(pods: Any, seed: int) -> None:
     """The bound over node classes against the truth, with pods that run already."""

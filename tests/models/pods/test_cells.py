@@ -30,7 +30,7 @@ def unlike(nodes: int, pods: int, seed: int) -> PodInstance:
     return whole.model_copy(update={"pods": tuple(changed)})
 
 
-@pytest.mark.parametrize(("nodes", "pods", "seed"), [(6, 40, 1), (4, 60, 2), (8, 30, 3)])
+@pytest.mark.parametrize(("nodes", "pods", "seed"), [(6, 40, 1), (4, 60, 2)])
 def test_cells_prove_what_all_groups_prove(nodes: int, pods: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = PodPlacement(unlike(nodes, pods, seed), move_budget=2.0)
     found, options = model.solve("highs", max_steps=200), SolveOptions()

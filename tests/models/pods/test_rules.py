@@ -150,7 +150,7 @@ def drawn(pods: Any, within: Any, spread: Any, quota: Any) -> PodInstance:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=9, deadline=None)
 @given(st.lists(pod_strategy, max_size=5), gang_strategy, spread_strategy, st.sampled_from([0.5, 1.0]), st.booleans())
 def test_the_most_of_all_placements_under_rules(pods: Any, within: Any, spread: Any, quota: Any, gather: bool) -> None:
     solved(drawn(pods, within, spread, quota), aggregate=gather)
@@ -162,7 +162,7 @@ class BySearch(PodPlacement):
     effort = Effort(admission=-1, direct=-1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=9, deadline=None)
 @given(st.lists(pod_strategy, max_size=6), gang_strategy, spread_strategy)
 def test_searches_obey_and_bounds_stay_valid(pods: Any, within: Any, spread: Any) -> None:
     instance = drawn(pods, within, spread, 1.0)
@@ -176,7 +176,7 @@ def test_searches_obey_and_bounds_stay_valid(pods: Any, within: Any, spread: Any
     assert solution.certificate is not None and solution.certificate.ok
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(pod_strategy, max_size=6), gang_strategy, spread_strategy, st.integers(0, 2**31))
 def test_two_recounts_agree(pods: Any, within: Any, spread: Any, seed: int) -> None:
     instance, rng = drawn(pods, within, spread, 0.5), np.random.default_rng(seed)
@@ -254,7 +254,7 @@ def test_a_larger_cluster_under_rules_is_certified() -> None:
         spreads=(PodSpread(name="s", over="rack", skew=1),),
         queues=(PodQueue(name="u", pods=21),),
     )
-    solution = BySearch(instance).solve("highs", gap=0.05, max_steps=20_000)
+    solution = BySearch(instance).solve("highs", gap=0.05, max_steps=5_000)
     assert solution.status in (Status.OPTIMAL, Status.FEASIBLE) and solution.certificate.ok
     assert solution.admitted[1][0] == 24 and sum(k.startswith("s") for k in where(solution)) == 21
 

@@ -101,7 +101,7 @@ asked = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     st.lists(asked, min_size=1, max_size=5),
     st.sampled_from([None, "node", "rack"]),
