@@ -79,7 +79,7 @@ def drawn(seed: int, quick: bool, *, ports: int = 20) -> Mapping[str, float]:
 
 
 def hour(seed: int, quick: bool, *, trace: Path) -> Mapping[str, float]:
-    """The trace (when quick, its first hundred coflows) at 1000 Mbit/s; due at four times what a coflow needs alone."""
+    """The trace (when quick, its first hundred coflows) at 1000 Mbit/s; a coflow has four times what it needs alone."""
     instance = read_coflow_trace(trace, first=100 if quick else None, slack=4.0)
     return under_all_policies(instance, seed, {**POLICIES, "jit-in-step": InStep})
 
@@ -97,8 +97,9 @@ _READS = {
     "tictac": "a coflow's transfers are needed alike: coflows first come, first served; inside, one transfer after the "
     "other in the trace's order, each at all that its ports have left",
     "jit": "a coflow is due after twice what it needs alone; planned slot by slot, so not the whole hour",
-    "jit-in-step": "a coflow is due after four times what it needs alone (at twice, no schedule keeps all windows); "
-    "its transfers in step, all coflows known beforehand; it uses the time it has, to leave the ports even",
+    "jit-in-step": "a coflow is due after four times what it needs alone (at twice, no schedule keeps all windows) "
+    "and at least the slots of 0.1 s that its sizes fill; its transfers in step, all coflows known beforehand; it uses "
+    "the time it has, to leave the ports even",
 }
 _ALL = (*POLICIES, "tensorflow")
 
