@@ -21,25 +21,22 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.levels import WHOLE, Integrality
+from flowlex.formulations.lexicographic.levels import Integrality
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.incumbents import offer
-from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import find_plan
-from flowlex.models.jit.printed import printed_program, stage_program
+from flowlex.models.jit.printed import printed_program, solve_printed, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
-from flowlex.models.jit.proofs import largest_proof
 from flowlex.models.jit.search import Kept, Plan, Search, SearchState
 from flowlex.models.jit.so_far import so_far
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.validation.certificates import Certificate, Check
-from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, as_stated, certify_schedule, no_schedule
+from flowlex.validation.certificates.jit import JitSchedule, as_stated, certify_schedule, no_schedule
 
 __all__ = ["JitBandwidth", "ProgramName"]
 
@@ -270,7 +267,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             plan = find_plan(self.grid, search, seen)
         else:
             seen(lambda: so_far(SearchState(self.grid, search)))
-            plan = self._solve_printed(engine, options)
+            program = self.formulation
+            assert isinstance(program, LinearProgram)
+            plan = solve_printed(program, self.program, self.cells, self.load, self.integrality, engine, options)
         found = self._run_of(plan, engine)
         assert found is not None
         return found
@@ -325,58 +324,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             least=None if proven else solution.least,
             levels_claimed="largest" if solution.route[:1] == ("printed",) else solution.lowest,
         )
-
-    def _solve_printed(self, engine: EngineName, options: Any) -> Plan:
-        """Solve the named program itself; integers are tested and, where asked for, enforced."""
-        program, grid, cells = self.formulation, self.grid, self.cells
-        assert isinstance(program, LinearProgram)
-        relaxed: Outcome | None = None
-        if self.integrality != "mip":
-            relaxed = outcome = solve(program, engine, options)
-            route = "lp"
-        if self.integrality != "lp" and (relaxed is None or not self._whole(relaxed)):
-            if relaxed is not None and relaxed.status is Status.INFEASIBLE:
-                return self._no_plan(relaxed)
-            outcome = solve(self._whole_rates(program), engine, options)
-            route = "mip"
-        answer = outcome.values
-        if answer is None:
-            return self._no_plan(outcome)
-        values = answer[: cells.columns.count]
-        whole = np.rint(values)
-        parts: tuple[SchedulePart, ...] = ()
-        if np.abs(values - whole).max(initial=0.0) > WHOLE:
-            return Plan(outcome.status, cells.blocks(values), parts, ("printed", route), lp_solves=1)
-        if self.program == "P1" and relaxed is not None:
-            parts = (
-                SchedulePart(grid.transfer[cells.which], largest_proof(cells, self.load, program, relaxed, outcome)),
-            )
-        weighted = None
-        if self.program in ("P3", "P4") and outcome.objective is not None and outcome.bound is not None:
-            weighted = (float(outcome.objective), float(outcome.bound))
-        return Plan(
-            outcome.status,
-            cells.blocks(whole.astype(np.int64)),
-            parts,
-            ("printed", route),
-            lp_solves=int(relaxed is not None),
-            mip_solves=int(route == "mip"),
-            weighted=weighted,
-        )
-
-    def _whole(self, outcome: Outcome) -> bool:
-        answer = outcome.values
-        if answer is None:
-            return False
-        values = answer[: self.cells.columns.count]
-        return bool(np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE)
-
-    def _whole_rates(self, program: LinearProgram) -> LinearProgram:
-        return program.with_integer(*({"rate", "largest"} & program.variable_blocks.keys()))
-
-    def _no_plan(self, outcome: Outcome) -> Plan:
-        why = outcome.infeasibility or Infeasibility(outcome.message)
-        return Plan(outcome.status, Blocks.empty(), infeasibility=why, message=why.message)
 
     def details(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Latest arrival times, for `flowlex show`."""

@@ -11,17 +11,23 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from flowlex.formulations.engines import solve
 from flowlex.formulations.expression import Variables
 from flowlex.formulations.lexicographic.lambda_representation import increments
-from flowlex.formulations.lexicographic.levels import LexicographicProgram, copy_program
+from flowlex.formulations.lexicographic.levels import WHOLE, Integrality, LexicographicProgram, copy_program
 from flowlex.formulations.lexicographic.weighted import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.base import ModelError
 from flowlex.models.jit.baselines import greedy_schedule
+from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.program import Cells, Horizon, latest_end, lexicographic_program
+from flowlex.models.jit.proofs import largest_proof
+from flowlex.models.jit.search import Plan
+from flowlex.validation.certificates.jit import SchedulePart
 
-__all__ = ["is_early", "largest_program", "printed_program", "stage_program"]
+__all__ = ["is_early", "largest_program", "printed_program", "solve_printed", "stage_program"]
 
 Stages = Mapping[str, float | int]
 
@@ -32,6 +38,62 @@ def printed_program(cells: Cells, load: Load, program: str, name: str) -> Linear
     if program == "P1":
         return largest_program(problem)
     return weighted_program(problem, form="lambda" if program == "P4" else "increments")
+
+
+def solve_printed(
+    program: LinearProgram,
+    kind: str,
+    cells: Cells,
+    load: Load,
+    integrality: Integrality,
+    engine: EngineName,
+    options: SolveOptions,
+) -> Plan:
+    """Solve the named program itself; integers are tested and, where asked for, enforced."""
+    relaxed: Outcome | None = None
+    if integrality != "mip":
+        relaxed = outcome = solve(program, engine, options)
+        route = "lp"
+    if integrality != "lp" and (relaxed is None or not _is_whole(relaxed, cells)):
+        if relaxed is not None and relaxed.status is Status.INFEASIBLE:
+            return _no_plan(relaxed)
+        whole_rates = program.with_integer(*({"rate", "largest"} & program.variable_blocks.keys()))
+        outcome = solve(whole_rates, engine, options)
+        route = "mip"
+    if outcome.values is None:
+        return _no_plan(outcome)
+    values = outcome.values[: cells.columns.count]
+    whole = np.rint(values)
+    parts: tuple[SchedulePart, ...] = ()
+    if np.abs(values - whole).max(initial=0.0) > WHOLE:
+        return Plan(outcome.status, cells.blocks(values), parts, ("printed", route), lp_solves=1)
+    if kind == "P1" and relaxed is not None:
+        proofs = largest_proof(cells, load, program, relaxed, outcome)
+        parts = (SchedulePart(cells.grid.transfer[cells.which], proofs),)
+    weighted = None
+    if kind in ("P3", "P4") and outcome.objective is not None and outcome.bound is not None:
+        weighted = (float(outcome.objective), float(outcome.bound))
+    return Plan(
+        outcome.status,
+        cells.blocks(whole.astype(np.int64)),
+        parts,
+        ("printed", route),
+        lp_solves=int(relaxed is not None),
+        mip_solves=int(route == "mip"),
+        weighted=weighted,
+    )
+
+
+def _is_whole(outcome: Outcome, cells: Cells) -> bool:
+    if outcome.values is None:
+        return False
+    values = outcome.values[: cells.columns.count]
+    return bool(np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE)
+
+
+def _no_plan(outcome: Outcome) -> Plan:
+    why = outcome.infeasibility or Infeasibility(outcome.message)
+    return Plan(outcome.status, Blocks.empty(), infeasibility=why, message=why.message)
 
 
 def largest_program(problem: LexicographicProgram, base: LinearProgram | None = None) -> LinearProgram:
