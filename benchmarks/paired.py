@@ -27,7 +27,7 @@ from io import BytesIO
 from itertools import product
 from pathlib import Path
 
-__all__ = ["BEFORE", "cases", "main", "paired", "tables"]
+__all__ = ["BEFORE", "cases", "main", "paired", "rows", "tables"]
 
 #: The last commit before families and `src/`.
 BEFORE = "2ff3111"
@@ -106,7 +106,8 @@ for line in sys.stdin:
 
 def cases(*, quick: bool = False) -> dict[str, str]:
     """Python that defines ``call``, by the name of the case."""
-    return {**_gpu_cases(quick), **_flow_cases(quick), **_live_cases(quick), **({} if quick else _start_cases())}
+    found = _gpu_cases(quick) | _flow_cases(quick)
+    return found if quick else found | _live_cases() | _start_cases()
 
 
 def _solved(generator: str, engine: str, settings: dict[str, object], **options: object) -> str:
@@ -124,7 +125,7 @@ def _gpu_cases(quick: bool) -> dict[str, str]:
     return {
         f"GPU, {where}, {policy}, {engine}": _solved(generator, engine, settings, policy=policy)
         for (where, (generator, settings)), policy, engine in product(
-            clusters.items(), ("FSP", "FS", "FSU"), ("network", "highs", "pulp")
+            clusters.items(), ("FSP", "FS", "FSU"), ("network",) if quick else ("network", "highs", "pulp")
         )
     }
 
@@ -155,18 +156,17 @@ def _flow_cases(quick: bool) -> dict[str, str]:
     }
 
 
-def _live_cases(quick: bool) -> dict[str, str]:
-    sizes = ((200, (10,)),) if quick else ((2000, (10, 100)), (10_000, (10, 100)))
-    shapes: dict[str, tuple[object, dict[str, object]]] = {"quincy": ("quincy", {"wait_cost": 20_000})}
-    if not quick:
-        shapes["priorities, placement"] = ("Priority", "Placement"), {}
-        shapes["shares"] = ("FairShares", "Placement"), {"wait_cost": 20_000}
+def _live_cases() -> dict[str, str]:
+    shapes: dict[str, tuple[object, dict[str, object]]] = {
+        "quincy": ("quincy", {"wait_cost": 20_000}),
+        "priorities, placement": (("Priority", "Placement"), {}),
+        "shares": (("FairShares", "Placement"), {"wait_cost": 20_000}),
+    }
     return {
-        f"live, {machines} machines, {shape}, {2 * (number // 2)} events": _LIVE.format(
-            settings={"machines": machines, "tasks": 2 * machines}, preset=goals, options=options, events=number // 2
+        f"live, {machines} machines, {shape}, {events} events": _LIVE.format(
+            settings={"machines": machines, "tasks": 2 * machines}, preset=goals, options=options, events=events // 2
         )
-        for (machines, events), (shape, (goals, options)) in product(sizes, shapes.items())
-        for number in events
+        for machines, (shape, (goals, options)), events in product((2000, 10_000), shapes.items(), (10, 100))
     }
 
 
@@ -261,12 +261,11 @@ def _ratio(before: list[float], now: list[float]) -> float:
 
 def tables(*, quick: bool = False) -> list[tuple[str, list[dict[str, object]]]]:
     """The table, against the last commit before the families."""
-    return [
-        ("Now against before, processor milliseconds by turns", _rows(BEFORE, quick=quick, calls=2 if quick else 9))
-    ]
+    return [("Now against before, processor milliseconds by turns", rows(BEFORE, quick=quick, calls=2 if quick else 9))]
 
 
-def _rows(before: str, *, quick: bool = False, calls: int = 9, only: str = "") -> list[dict[str, object]]:
+def rows(before: str, *, quick: bool = False, calls: int = 9, only: str = "") -> list[dict[str, object]]:
+    """All cases whose name holds ``only``, against a commit or the folder of a checkout."""
     with _tree(before) as path:
         trees = path, _HERE / "src"
         return [paired(name, code, trees, calls=calls) for name, code in cases(quick=quick).items() if only in name]

@@ -120,3 +120,12 @@ def test_writing_replaces_only_its_own_part(command: ModuleType, tmp_path: Path)
         assert "| 0.5 |" in text
         assert "commit " in text
         assert " cores, " in text
+
+
+def test_two_trees_are_asked_by_turns() -> None:
+    paired = importlib.import_module("benchmarks.paired")
+    code = next(iter(paired.cases(quick=True).values()))
+    row = paired.paired("a case", code, (ROOT / "src", ROOT / "src"), calls=2)
+    assert row["equal"] is True and row["ratio"] > 0 and row["before ms"] < row["certified before ms"]
+    with pytest.raises(RuntimeError, match="needs commit no-such-commit from the repository's history"):
+        paired.rows("no-such-commit")
