@@ -185,37 +185,21 @@ def write_report(
     """
     rows = {experiment: rows_of(experiment, found) for experiment, found in results.items()}
     counts = Counter(row.verdict for mine in rows.values() for row in mine)
-    intro = [
-        f"{sum(counts.values())} statements: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()),
-        "Ours: mean and 95 % confidence interval over seeds. Each verdict follows a rule that stands with its "
-        "experiment; some rules were stated more precisely after a first look, no parameter was set to meet a figure. "
-        f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
-        f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
-        "n: seeds that were measured; `flowlex reproduce` takes ten of most experiments, and all sweeps.",
-        _took(results, effort),
-    ]
-    if quick:
-        intro.append("**Quick report**: few seeds, small sizes; it shows that everything runs, not what holds.")
+    intro = [*_intro(counts, quick), _took(results, effort)]
     markdown = ["# What the papers state, measured again", *intro]
     page = [f"<h1>{_html(markdown[0][2:])}</h1>", *(f"<p>{_html(text)}</p>" for text in intro)]
-    table = ("statement", "theirs", "ours", "verdict", "why they may differ")
     for experiment, mine in rows.items():
         found, svg = results[experiment], figure_svg(experiment, results[experiment])
         if svg:
             write_atomically(folder / f"{experiment.name}.svg", svg.encode())
         title = f"{experiment.paper}: {experiment.title}"
-        body = [_cells(row) for row in mine]
-        sweep = ("parameters", *(each.figure for each in experiment.statements)), _sweep(experiment, found)
-        picture = [f"![{experiment.name}]({experiment.name}.svg)"] if svg else []
-        markdown += [f"## {title}", _markdown(table, body), *picture]
-        page += [f"<h2>{_html(title)}</h2>", _table(table, body), svg]
-        for each in experiment.tables:
-            head, lines = ("", *each.columns.values()), _side_by_side(each, found)
-            markdown += [f"{each.title}:", _markdown(head, lines)]
-            page += [f"<p>{_html(each.title)}:</p>", _table(head, lines)]
-        if len(sweep[1]) > 1:
-            markdown += ["Sweep over what the paper leaves open:", _markdown(*sweep)]
-            page += ["<p>Sweep over what the paper leaves open:</p>", _table(*sweep)]
+        first, *more = _tables(experiment, mine, found)
+        markdown += [f"## {title}", _markdown(*first[1:])]
+        markdown += [f"![{experiment.name}]({experiment.name}.svg)"] if svg else []
+        page += [f"<h2>{_html(title)}</h2>", _table(*first[1:]), svg]
+        for caption, head, lines in more:
+            markdown += [f"{caption}:", _markdown(head, lines)]
+            page += [f"<p>{_html(caption)}:</p>", _table(head, lines)]
     took = ("experiment", "runs", "processor (s)", "longest (s)"), [_line(each, results[each]) for each in results]
     markdown += ["## What measuring took", _markdown(*took)]
     page += ["<h2>What measuring took</h2>", _table(*took)]
@@ -223,6 +207,35 @@ def write_report(
     write_atomically(folder / "report.md", ("\n\n".join(markdown) + "\n").encode())
     write_atomically(folder / "report.html", (_PAGE.format(body="\n".join(page))).encode())
     return dict(counts)
+
+
+def _intro(counts: Counter[str], quick: bool) -> list[str]:
+    """What the verdicts say and how they were found."""
+    texts = [
+        f"{sum(counts.values())} statements: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()),
+        "Ours: mean and 95 % confidence interval over seeds. Each verdict follows a rule that stands with its "
+        "experiment; some rules were stated more precisely after a first look, no parameter was set to meet a figure. "
+        f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
+        f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
+        "n: seeds that were measured; `flowlex reproduce` takes ten of most experiments, and all sweeps.",
+    ]
+    if quick:
+        texts.append("**Quick report**: few seeds, small sizes; it shows that everything runs, not what holds.")
+    return texts
+
+
+def _tables(
+    experiment: Experiment, rows: Sequence[Row], found: Sequence[Measured]
+) -> list[tuple[str, Sequence[str], list[list[str]]]]:
+    """Caption, head and lines: the statements (without a caption), policies side by side, the sweep if there is one."""
+    head = ("statement", "theirs", "ours", "verdict", "why they may differ")
+    tables: list[tuple[str, Sequence[str], list[list[str]]]] = [("", head, [_cells(row) for row in rows])]
+    tables += [(each.title, ("", *each.columns.values()), _side_by_side(each, found)) for each in experiment.tables]
+    swept = _sweep(experiment, found)
+    if len(swept) > 1:
+        names = ("parameters", *(each.figure for each in experiment.statements))
+        tables.append(("Sweep over what the paper leaves open", names, swept))
+    return tables
 
 
 def _took(results: Mapping[Experiment, Sequence[Measured]], effort: Mapping[str, Any] | None) -> str:

@@ -68,6 +68,7 @@ class _OfResource:
         self.events = 0
         self._known: dict[str, LiveTask] = {}
         self._expected: list[tuple[LiveTask, LivePlace]] = []
+        self._halted: set[LiveTask] = set()  # by the last step
         self._machines = {place.name for place in self.places.values() if place.node.up}
         self._waves = 0
 
@@ -80,7 +81,7 @@ class _OfResource:
         self.events = delta.events
         moves: list[tuple[str, str | None]] = [(name, None) for name, *_ in delta.stopped]
         moves += [(name, to) for name, _, to, _ in delta.moved] + list(delta.placed)
-        self._expected = []
+        self._expected, self._halted = [], {self._known[name] for name, *_ in delta.stopped}
         starts: list[tuple[LiveTask, LivePlace]] = []
         for name, to in moves:
             task = self._known[name]
@@ -107,7 +108,9 @@ class _OfResource:
         for what, thing in state.news:
             if what == "ended":
                 assert isinstance(thing, LiveTask)
-                if self._known.pop(thing.name, None) is not None:
+                if thing in self._halted:  # it ended while the scheduler thought, which takes it for one that waits
+                    self._forget(scheduler, thing)
+                elif self._known.pop(thing.name, None) is not None:
                     scheduler.finish(thing.name)
             elif what in ("failed", "withdrawn"):
                 assert isinstance(thing, LiveTask)

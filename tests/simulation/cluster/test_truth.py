@@ -291,6 +291,18 @@ def test_jobs_are_given_up_and_data_lost_while_tasks_wait():
     assert min(ends["give-up"], ends["finish"], ends["withdraw"]) > 0
 
 
+def test_a_task_may_end_while_a_scheduler_thinks_of_stopping_it():
+    first = ClusterTask(name="first", demand={"slot": 1}, compute_s=10.0)
+    urgent = first.model_copy(update={"name": "urgent"})
+    jobs = (ClusterJob(name="a", tasks=(first,), priority=5), ClusterJob(name="b", tasks=(urgent,), arrival_s=10.5))
+    one = ClusterNode(name="n", rack="r", places=(Place(name="p", capacity={"slot": 1}),))
+    log = simulate_cluster(
+        workload((one,), jobs=jobs), made("FlowScheduler"), decision=Decision(mode="fixed", seconds=1.0)
+    )
+    assert [record["task"] for record in log.of("too-late")] == ["first"]
+    assert ends(log) == {"first": 11.0, "urgent": 21.5}  # asked at 10.5 to stop what ended at 11
+
+
 # One round is the model's optimum ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("fairness", list(Fairness))
 @pytest.mark.parametrize("seed", range(3))
