@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
@@ -152,6 +153,7 @@ def cluster_day(
     load: Annotated[float, Field(gt=0, lt=2)] = 0.8,
     day_s: _Rate = 86_400.0,
     priorities: _Positive = 3,
+    begun: bool = False,
 ) -> ClusterWorkload:
     """A day in the manner of the Google trace: heavy-tailed jobs and durations, arrivals that follow the sun.
 
@@ -168,25 +170,41 @@ def cluster_day(
         When arrivals end.
     priorities
         Classes, 0 the most important.
+    begun
+        The day before was like it: jobs are under way at its beginning, with as many tasks as hold slots on average.
+        A long task is as much likelier to be among them as it is longer; a uniform part of it is left.
     """
     rng = np.random.default_rng(seed)
     nodes = tuple(
         ClusterNode(name=f"m{k}", rack=f"r{k // 40}", places=(Place(name=f"m{k}.s", capacity={"slot": slots}),))
         for k in range(machines)
     )
-    sizes: list[int] = []
-    while sum(sizes) < tasks:
-        drawn = np.minimum(np.ceil((1.0 - rng.random(1000)) ** (-1 / 1.2)), max(tasks // 50, 1)).astype(np.int64)
-        sizes += drawn.tolist()
-    ends = np.cumsum(sizes)
-    sizes = sizes[: int(np.searchsorted(ends, tasks)) + 1]
+    sizes = _job_sizes(rng, tasks, tasks)
     mean_s = load * machines * slots * day_s / sum(sizes)
     moments = rng.random(4 * len(sizes)) * day_s
     kept = moments[rng.random(len(moments)) < (1 + 0.4 * np.sin(2 * np.pi * moments / day_s)) / 1.4]
     jobs = []
     for j, (size, arrival_s) in enumerate(zip(sizes, np.sort(kept[: len(sizes)]).tolist(), strict=True)):
-        seconds = (mean_s * np.exp(rng.normal(-1.125, 1.5, size))).tolist()
-        made = tuple(ClusterTask(name=f"j{j}.{k}", demand={"slot": 1}, compute_s=s) for k, s in enumerate(seconds))
-        priority = int(rng.integers(priorities))
-        jobs.append(ClusterJob(name=f"j{j}", tasks=made, arrival_s=arrival_s, priority=priority, user=f"u{j % 50}"))
+        seconds = mean_s * np.exp(rng.normal(-1.125, 1.5, size))
+        jobs.append(_day_job(f"j{j}", seconds, arrival_s, int(rng.integers(priorities))))
+    running = round(load * machines * slots) if begun else 0
+    for j, size in enumerate(_job_sizes(rng, running, tasks) if running else []):
+        left = mean_s * np.exp(rng.normal(1.125, 1.5, size)) * rng.random(size)
+        jobs.append(_day_job(f"b{j}", left, 0.0, int(rng.integers(priorities))))
     return ClusterWorkload(name="cluster-day", nodes=nodes, jobs=tuple(jobs))
+
+
+def _job_sizes(rng: np.random.Generator, enough: int, most: int) -> list[int]:
+    """Tasks of jobs until there are enough: a Pareto law of exponent 1.2, cut at a fiftieth of ``most``."""
+    sizes: list[int] = []
+    while sum(sizes) < enough:
+        drawn = np.minimum(np.ceil((1.0 - rng.random(1000)) ** (-1 / 1.2)), max(most // 50, 1)).astype(np.int64)
+        sizes += drawn.tolist()
+    return sizes[: int(np.searchsorted(np.cumsum(sizes), enough)) + 1]
+
+
+def _day_job(name: str, seconds: NDArray[np.float64], arrival_s: float, priority: int) -> ClusterJob:
+    demand = {"slot": 1}
+    tasks = (ClusterTask(name=f"{name}.{k}", demand=demand, compute_s=s) for k, s in enumerate(seconds.tolist()))
+    user = f"u{int(name[1:]) % 50}"
+    return ClusterJob(name=name, tasks=tuple(tasks), arrival_s=arrival_s, priority=priority, user=user)

@@ -348,6 +348,7 @@ EXPERIMENTS = (
         ),
         latency,
         {"events": (100, 10)},
+        seeds=5,
         takes_s=15,
         quick_seeds=1,
         sweep_seeds=1,

@@ -314,7 +314,7 @@ EXPERIMENTS = (
         {**_OPEN, "parts": (6, 1), "patience": (1.0, 0.2, 5.0)},
         takes_s=14,
         quick_seeds=2,
-        sweep_seeds=3,
+        sweep_seeds=2,
         tables=tuple(
             Table(
                 f"All policies, aggregation {aggregation}",
@@ -349,7 +349,7 @@ EXPERIMENTS = (
         users,
         {**_OPEN, "inside": ("fifo", "fair")},
         quick_seeds=2,
-        sweep_seeds=3,
+        sweep_seeds=2,
     ),
     Experiment(
         "gpu-rounds",
@@ -382,6 +382,7 @@ EXPERIMENTS = (
             ),
         ),
         rounds,
+        seeds=5,
         takes_s=10,
         quick_seeds=1,
         alone=True,

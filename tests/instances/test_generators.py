@@ -103,6 +103,16 @@ def test_scale_takes_sizes_that_do_not_divide():
     assert instance.arrays.shard_task.size == 0
 
 
+def test_a_day_may_begin_with_jobs_under_way():
+    plain, begun = (generate("cluster-day", seed=4, machines=200, tasks=900, begun=b) for b in (False, True))
+    added = begun.jobs[len(plain.jobs) :]
+    assert begun.jobs[: len(plain.jobs)] == plain.jobs and {job.arrival_s for job in added} == {0.0}
+    tasks = [task for job in added for task in job.tasks]
+    assert abs(len(tasks) - 0.8 * 600) <= 18  # the slots that are held on average, and the rest of the last job
+    mean = [sum(t.compute_s for t in some) / len(some) for some in (tasks, list(plain.tasks))]
+    assert mean[0] > 2 * mean[1]  # the long are met more often: half of exp(2.25) times the mean is left on average
+
+
 def test_random_clusters_are_irregular():
     made = [generate("gpu-random", seed=seed) for seed in range(40)]
     nodes = [node for instance in made for node in instance.nodes]
