@@ -242,7 +242,8 @@ def _took(results: Mapping[Experiment, Sequence[Measured]], effort: Mapping[str,
     """What measuring took, in all and by the last command."""
     runs = [one for found in results.values() for one in found]
     known = [one.processor_s for one in runs if one.processor_s is not None]
-    text = f"{len(runs)} runs; {len(known)} of them say what they took: {sum(known):.0f} s of a processor."
+    text = f"{len(runs)} runs"
+    text += f"; {len(known)} of them say what they took: {sum(known):.0f} s of a processor." if known else "."
     if effort is not None:
         by = f"{effort['processes']} processes on {effort['cores']} cores" if effort["processes"] > 1 else "one process"
         text += f" The last command made {effort['runs']} of them in {effort['wall_s'] / 60:.1f} minutes with {by}."

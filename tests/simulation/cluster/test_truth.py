@@ -190,7 +190,8 @@ def test_what_a_policy_stops_does_not_count_as_a_failure():
 
 
 # Rates -------------------------------------------------------------------------------------------------------------
-@settings(max_examples=40)
+@pytest.mark.loops
+@settings(max_examples=30)
 @given(st.data())
 def test_rates_are_max_min_by_definition(data):
     resources = data.draw(st.integers(1, 6))
