@@ -22,7 +22,7 @@ from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.jit.derivation import LATENESS, Allowed, Board, LevelProof, Prices
 from flowlex.validation.certificates.jit.even import sweep
-from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, least_lateness
+from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
 from flowlex.validation.certificates.jit.windows import NEVER, planned_as_stated, transfer_windows
 
@@ -201,7 +201,7 @@ def _opened(view: View, part: SchedulePart, proofs: dict[int, LevelProof], laten
         return None, all_allowed(windows, part.proofs)
     value = lateness if windows.late else 0
     near = 10 * _TOLERANCE * (1 + float(value))
-    return least_lateness(windows, proofs[LATENESS], value, whole=s.integral, near=near)
+    return judge_lateness(windows, proofs[LATENESS], value, whole=s.integral, near=near)
 
 
 def _board(view: View, part: SchedulePart, most: int | None, allowed: Allowed) -> Board:

@@ -25,7 +25,7 @@ _NOTHING = 1 << 61
 #: Entries of the table of prices, at most.
 _MOST = 10**8
 
-__all__ = ["PartWindows", "all_allowed", "least_lateness"]
+__all__ = ["PartWindows", "all_allowed", "judge_lateness"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def all_allowed(part: PartWindows, proofs: tuple[LevelProof, ...]) -> Allowed:
     return Allowed(rows, part.start, until, until, open_end, Prices(), part.latest)
 
 
-def least_lateness(
+def judge_lateness(
     part: PartWindows, proof: LevelProof, lateness: float, *, whole: bool, near: float
 ) -> tuple[int, Allowed]:
     """The bound (times ``scale``), and when schedules of at most so much lateness may send.
