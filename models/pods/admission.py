@@ -22,7 +22,7 @@ from flowlex.models.pods.bounds.together import gangs_out, largest_sum
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import Placing, place_by, tied
+from flowlex.models.pods.search.placing import Placing, place_by, tied, with_waiting
 from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order
 from flowlex.models.pods.search.state import SearchState
 
@@ -214,14 +214,8 @@ class Admitting:
         return state.cluster(cluster)
 
     def _fill(self, cluster: Cluster) -> Cluster:
-        """Under rules, what did not fit may fit now that others were placed: try again until nothing does."""
-        while len(self.view.rules.what):
-            waits = self.can & (cluster.node < 0)
-            more = place_by(POLICIES["fgd"], cluster, in_order(np.where(waits, self.levels.of, -1)))
-            if (more.node == cluster.node).all():
-                break
-            cluster = more
-        return cluster
+        """With what waits and fits."""
+        return with_waiting(cluster, np.where(self.can, self.levels.of, -1))
 
     def _put_back(self, cluster: Cluster) -> Cluster:
         """Let stopped pods go on wherever only less important ones took their place, which then look for another."""

@@ -23,7 +23,7 @@ from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, PlacementProgram
-from flowlex.models.pods.search.annealing import anneal_cluster, even_clusters
+from flowlex.models.pods.search.annealing import Annealing
 
 __all__ = ["BalanceOutcome", "BalanceProof", "balance_outcome", "settled_tangents", "tangents"]
 
@@ -181,16 +181,14 @@ class _Phase2:
         )
         return BalanceOutcome(outcome, self.best, self.proof)
 
+    @property
+    def annealing(self) -> Annealing:
+        """The search."""
+        return Annealing(self.options.seed, self.steps, self.builder.move_budget, self.until)
+
     def _even(self) -> list[Cluster]:
-        return even_clusters(
-            self.best,
-            self.measure,
-            least=self.bound,
-            enough=max(self.bound + max(PROVEN, self.absolute_gap), self.bound / max(1e-9, 1 - self.options.gap)),
-            seed=self.options.seed,
-            until=self.until,
-            steps=self.steps,
-        )
+        enough = max(self.bound + max(PROVEN, self.absolute_gap), self.bound / max(1e-9, 1 - self.options.gap))
+        return self.annealing.several(self.best, self.measure, least=self.bound, enough=enough)
 
     def _offer(self, cluster: Cluster) -> None:
         """Take an answer if it is better, with its tangents."""
@@ -211,16 +209,11 @@ class _Phase2:
         if self.closed or self.late or len(demand.pod) > self.effort.kinds:
             return
         means, outside = self._means(points)
-        seed = self.options.seed
 
-        def polish(cluster: Cluster, k: int) -> Cluster:
-            usual = min(self.effort.polish, 500 * len(cluster.node))
-            warm, steps = (3e-4, 5 * usual) if k else (1e-4, usual)
-            mild = anneal_cluster(cluster, self.measure, seed=seed + k, steps=steps, until=self.until, heat=warm)
-            found = min(cluster, mild, key=lambda each: self.measure.value(each.loads))
-            if self.measure.value(found.loads) < self.value:
-                self.better(found, self.bound, self.proof, often=True)
-            return mild if k else found
+        def polish(cluster: Cluster) -> Cluster:
+            steps = min(self.effort.polish, 500 * len(cluster.node))
+            mild = replace(self.annealing, steps=steps).once(cluster, self.measure, heat=1e-4)
+            return min(cluster, mild, key=lambda each: self.measure.value(each.loads))
 
         closed = GapSearch(
             self.instance,
@@ -233,7 +226,7 @@ class _Phase2:
             steps=min(self.effort.bounding * self.steps, self.effort.longest),
             gap=max(self.options.gap, self.absolute_gap / max(self.value, PROVEN)),
             until=self.until,
-            seed=seed,
+            seed=self.options.seed,
             polish=polish,
             effort=self.effort,
         ).run()
@@ -255,7 +248,8 @@ class _Phase2:
             before, bound = self.bound, to_measure(prices.bound, self.measure, self.size)
             if bound > before:
                 self.bound, self.proof = bound, BalanceProof(((0.0, 1.0, prices),))
-            if not self.measure.curved or bound - before <= 1e-4 * bound:
+            little = max(1e-4 * bound, 0.1 * self.options.gap * bound, 0.1 * self.absolute_gap)
+            if not self.measure.curved or bound - before <= little:
                 break
             points.append(at - float(at @ count) / self.size)
         return points

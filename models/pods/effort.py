@@ -25,8 +25,8 @@ class Effort:
         Steps of one run of a search, by pods, within limits; `max_steps` makes them fewer.
     bounding, longest
         How many times as many steps a bound may take, and at most.
-    intervals, retries
-        Intervals of the mean, and fresh answers whose patterns are learnt.
+    intervals
+        Intervals of the mean.
     """
 
     admission: int = 4_000
@@ -39,7 +39,6 @@ class Effort:
     bounding: int = 120
     longest: int = 200_000_000
     intervals: int = 300
-    retries: int = 12
 
     def steps(self, pods: int, max_steps: int | None) -> int:
         """Steps of one run of a search for even loads; the bound takes `bounding` times as many."""

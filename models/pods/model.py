@@ -43,9 +43,8 @@ from flowlex.models.pods.problem.running import check_running
 from flowlex.models.pods.problem.worth import Worth
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.run import PlacementRun, so_far
-from flowlex.models.pods.search.annealing import anneal_cluster
-from flowlex.models.pods.search.placing import place_by
-from flowlex.models.pods.search.policies import POLICIES, in_order
+from flowlex.models.pods.search.annealing import Annealing
+from flowlex.models.pods.search.placing import with_waiting
 from flowlex.models.pods.solution import PlacementSolution, share_of
 
 __all__ = ["PlacementSolution", "PodPlacement"]
@@ -57,8 +56,6 @@ Stage: TypeAlias = Literal["admission", "balance"]
 _EXACT = 2.0**40
 #: Columns beyond which the program over single nodes is of no use, but takes gigabytes.
 LARGEST = 1_000_000
-#: Pods beyond which room is made for those that wait before bounds of the balance are sought.
-_MANY = 1_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -240,8 +237,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         first, effort = self._topped_up(first, options, until), self.effort
         while True:
             found = self._evened(first, engine, options, until, effort)
-            cluster = self._with_more(found.cluster)
-            if cluster is None:
+            cluster = with_waiting(found.cluster, self.levels.of)
+            if cluster is found.cluster:
                 break
             first = replace(first, cluster=cluster, admitted=self.levels.total(cluster.node >= 0))
             if not found.proof.patterns:  # they proved nothing, and the answer is as even as it gets
@@ -257,13 +254,13 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     def _topped_up(self, first: Admission, options: SolveOptions, until: float | None) -> Admission:
         """With the pods that waited and for which annealing makes room, before bounds of the balance are sought."""
         assert first.cluster is not None
-        more: Cluster | None = first.cluster
-        steps = self.effort.steps(len(first.cluster.node), options.max_steps)
-        large = len(first.cluster.node) > _MANY  # else the bounds are quick as well
-        while large and more is not None and not first.proven and not (until and time.perf_counter() >= until):
+        search = Annealing(options.seed, self.effort.steps(len(first.cluster.node), options.max_steps), until=until)
+        while not first.proven and not (until and time.perf_counter() >= until):
+            even = search.once(first.cluster, MEASURES["deviation"])
+            more = with_waiting(even, self.levels.of)
+            if more is even:
+                break
             first = replace(first, cluster=more, admitted=self.levels.total(more.node >= 0))
-            even = anneal_cluster(more, MEASURES["deviation"], seed=options.seed, steps=steps, until=until)
-            more = self._with_more(even)
         return first
 
     def _evened(
@@ -292,14 +289,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             until=until,
             better=better,
         )
-
-    def _with_more(self, cluster: Cluster) -> Cluster | None:
-        """The cluster with pods that waited and fit now; None when there are none."""
-        waits = (cluster.node < 0) & (self.levels.of >= 0)
-        if not waits.any():
-            return None
-        more = place_by(POLICIES["fgd"], cluster, in_order(np.where(waits, self.levels.of, -1)))
-        return None if (more.node == cluster.node).all() else more
 
     # Answering
 

@@ -27,7 +27,7 @@ from flowlex.models.pods.problem.rules import broken_rules
 
 __all__ = ["Closed", "GapSearch", "Polish"]
 
-Polish: TypeAlias = Callable[[Cluster, int], Cluster]
+Polish: TypeAlias = Callable[[Cluster], Cluster]
 
 #: Answer and bound this close, as fractions of a node's capacity, count as met.
 PROVEN = 1e-6
@@ -37,8 +37,9 @@ _FIRST = 0.15
 _BISECTIONS = 8
 #: Patterns that known answers give at first, and up to which they are put together in whole numbers.
 _KNOWN, _WHOLE = 1_000, 1_500
-#: Intervals of which not all answers could be tried, before it is given up.
-_FAILURES = 25
+#: Intervals of which not all answers could be tried, before it is given up; and programs over whole patterns in turn
+#: that gave no better answer (later ones take the longest and hardly ever do).
+_FAILURES, _FRUITLESS = 25, 2
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class GapSearch:
     steps
         So many steps of bounding.
     polish
-        Anneals an answer: as it is (0), or with that seed and so warm that other good answers are met (1, 2, ..).
+        Anneals an answer.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class GapSearch:
                 self.columns.learn(cluster.node)
         self.tried: int = 0
         self.failed: int = 0
+        self.fruitless: int = 0
         self.proof: tuple[PodPrices, ...] = ()
 
     @property
@@ -153,10 +155,6 @@ class GapSearch:
             self._by_mean()
         else:
             self._largest()
-        for k in range(self.effort.retries):
-            if self.bound >= self.enough or self.columns.late:
-                break
-            self._enrich(k)
         return Closed(min(self.bound, self.value), self.best, self.columns.rounds, self.proof)
 
     # Deviation and mean absolute deviation: intervals of the mean.
@@ -249,32 +247,22 @@ class GapSearch:
 
     # Answers
 
-    def _enrich(self, k: int) -> None:
-        """Learn the patterns of a fresh answer near the best, and put all together once more."""
-        cluster = self.polish(self.best, k + 1)
-        self.columns.learn(cluster.node)
-        if self.measure.value(cluster.loads) < self.value - 1e-12:
-            self.best = cluster
-        cap = math.inf if self.measure.centred else (self.value - PROVEN - self.mean) / self.scale
-        self._answer((float(self.best.loads.mean()) - self.mean) / self.scale, cap)
-
     def _answer(self, mean: float, cap: float) -> bool:
         """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
-        if (len(self.columns.pool) == self.tried and self.measure.centred) or len(self.columns.pool) > _WHOLE:
+        known = len(self.columns.pool)
+        if (known == self.tried and self.measure.centred) or known > _WHOLE or self.fruitless == _FRUITLESS:
             return False
-        self.tried = len(self.columns.pool)
+        self.tried, self.fruitless = known, self.fruitless + 1
         chosen = self.columns.whole(mean, cap, 1e-4)
-        if chosen is None:
-            return False
-        cluster = self._build(self.demand.assign(chosen, self.fixed))
+        cluster = None if chosen is None else self._build(self.demand.assign(chosen, self.fixed))
         if cluster is None:
             return False
-        cluster = self.polish(cluster, 0)
+        cluster = self.polish(cluster)
         self.columns.learn(cluster.node)
-        if self.measure.value(cluster.loads) < self.value - 1e-12:
-            self.best = cluster
-            return True
-        return False
+        if self.measure.value(cluster.loads) >= self.value - 1e-12:
+            return False
+        self.best, self.fruitless = cluster, 0
+        return True
 
     def _build(self, node: Integers) -> Cluster | None:
         cluster = Cluster(self.instance.arrays, cards=self.best.cards)

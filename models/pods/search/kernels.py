@@ -105,11 +105,16 @@ def _exchange(s, out, a, b):
 
 
 @njit(cache=True)
-def anneal(s, pods, mode, target, hot, cold, steps, rng):
+def anneal(s, pods, home, move, mode, target, hot, cold, steps, rng):
     """Exchange pods at a falling temperature; the state is changed in place and its cost returned.
 
     Exchanges that raise the cost by d are accepted with probability exp(-d / temperature); the temperature falls
     from ``hot`` to ``cold`` over the steps, geometrically. In mode 2 it stops when no load is above the target.
+
+    Parameters
+    ----------
+    home, move
+        (P,) node that a pod may leave at a cost, else -1; (P + 1,) the costs, and last what is left of the budget.
     """
     out, size = np.full(4, -1), len(s.head)
     cost = _total(mode, target, s.loads)
@@ -120,16 +125,18 @@ def anneal(s, pods, mode, target, hot, cold, steps, rng):
         a, b = _draw(rng, s, pods, out)
         if a == b:
             continue
-        change_a, change_b, allowed = 0.0, 0.0, True
+        change_a, change_b, allowed, paid = 0.0, 0.0, True, 0.0
         for k in range(4):
             pod = out[k]
             if pod >= 0:
                 row = s.row[pod]
                 allowed &= s.allowed[row, s.column[b if k < 2 else a]] and s.movable[pod]
                 sign = 1.0 if k < 2 else -1.0
+                if home[pod] == a or home[pod] == b:
+                    paid += move[pod] if home[pod] == (a if k < 2 else b) else -move[pod]
                 change_a -= sign * s.load[row, s.column[a]]
                 change_b += sign * s.load[row, s.column[b]]
-        if not allowed:
+        if not allowed or paid > max(0.0, move[-1]):
             continue
         new_a, new_b = s.loads[a] + change_a, s.loads[b] + change_b
         change = _term(mode, target, new_a) + _term(mode, target, new_b)
@@ -141,6 +148,7 @@ def anneal(s, pods, mode, target, hot, cold, steps, rng):
             continue
         if _exchange(s, out, a, b):
             s.loads[a], s.loads[b] = new_a, new_b
+            move[-1] -= paid
             total += change_a + change_b
             cost += change
             if mode == 2 and cost < 1e-18:

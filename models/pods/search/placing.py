@@ -11,13 +11,13 @@ from flowlex.instances.pod_rules import GANG, SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.rules import room
-from flowlex.models.pods.search.policies import EVEN, Scores
+from flowlex.models.pods.search.policies import EVEN, POLICIES, Scores, in_order
 from flowlex.models.pods.search.state import SearchState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Placing", "place_by", "tied"]
+__all__ = ["Placing", "place_by", "tied", "with_waiting"]
 
 
 def tied(view: PodArrays) -> Booleans:
@@ -30,6 +30,21 @@ def place_by(policy: int, start: Cluster, pods: Sequence[int] | Integers, *, see
     placing = Placing(start, policy, seed)
     placing.place(np.asarray(pods, np.int64))
     return placing.cluster()
+
+
+def with_waiting(cluster: Cluster, level: Integers) -> Cluster:
+    """With what waits of each level and fits, again until nothing does (under rules, others make room); else the same.
+
+    Parameters
+    ----------
+    level
+        (P,) the pods to place, the least first; -1: not this one.
+    """
+    while True:
+        more = place_by(POLICIES["fgd"], cluster, in_order(np.where(cluster.node < 0, level, -1)))
+        if (more.node == cluster.node).all():
+            return cluster
+        cluster = more
 
 
 class Placing:

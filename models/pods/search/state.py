@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pod_rules import SKEW
+from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.rules import room
 
@@ -71,35 +72,20 @@ class SearchState(NamedTuple):
     @classmethod
     def of(cls, cluster: Cluster) -> SearchState:
         """Copy a cluster's placement."""
-        view, exact = cluster.view, cluster.view.exact
-        pods, nodes = len(view.cpu), len(view.cards)
-        used = np.zeros(pods, np.uint64)
-        for pod, cards in cluster.used_cards.items():
-            used[pod] = sum(1 << int(card) for card in cards)
-        head, count = np.full(nodes, -1), np.zeros(nodes, np.int64)
-        after, before = np.full(pods, -1), np.full(pods, -1)
-        for pod, node in enumerate(cluster.node.tolist()):
-            if node >= 0:
-                after[pod] = head[node]
-                if head[node] >= 0:
-                    before[head[node]] = pod
-                head[node] = pod
-                count[node] += 1
-        row, column = exact.gpu.row, exact.gpu.column
-        kinds, first = exact.gpu.table.shape[0], np.unique(row, return_index=True)[1]
-        of_row = np.zeros(kinds, np.int64)
-        of_row[: len(first)] = view.gpu_cards[first]
-        with_gpu = np.zeros(exact.gpu.table.shape[1], bool)
-        with_gpu[column] = view.cards > 0
+        view, exact, cards = cluster.view, cluster.view.exact, cluster.cards
+        used = np.zeros(len(view.cpu), np.uint64)
+        for pod, chosen in cluster.used_cards.items():
+            used[pod] = sum(1 << int(card) for card in chosen)
+        many, with_gpu = _by_kind(view)
         return cls(
-            row,
-            column,
+            exact.gpu.row,
+            exact.gpu.column,
             view.load.table,
-            view.allowed.table & ((of_row[:, None] == 0) | with_gpu),
-            exact.gpu.table if cluster.cards else exact.gpu.table * of_row[:, None],
+            view.allowed.table & ((many[:, None] == 0) | with_gpu),
+            exact.gpu.table if cards else exact.gpu.table * many[:, None],
             exact.cpu,
             exact.memory,
-            view.gpu_cards if cluster.cards else np.minimum(view.gpu_cards, 1),
+            view.gpu_cards if cards else np.minimum(view.gpu_cards, 1),
             view.running,
             (view.running < 0) & (cluster.node >= 0) & ~view.rules.members(SKEW),
             cluster.node.copy(),
@@ -107,12 +93,9 @@ class SearchState(NamedTuple):
             cluster.free.copy(),
             cluster.card_free.copy(),
             used,
-            exact.compute if cluster.cards else exact.compute * view.gpu_cards,
+            exact.compute if cards else exact.compute * view.gpu_cards,
             cluster.compute_free.copy(),
-            head,
-            after,
-            before,
-            count,
+            *_linked(cluster.node, len(view.cards)),
             view.rules.start,
             view.rules.rule,
             view.rules.amount,
@@ -129,3 +112,25 @@ class SearchState(NamedTuple):
         of, card = np.nonzero((self.used[placed, None] >> bits) & np.uint64(1))
         chosen = np.split(card, np.searchsorted(of, np.arange(1, len(placed)))) if len(placed) else []
         return Cluster.of(start.view, self.node, dict(zip(placed.tolist(), chosen, strict=True)), cards=start.cards)
+
+
+def _by_kind(view: PodArrays) -> tuple[Integers, NDArray[np.bool_]]:
+    """(R,) how many cards each kind of pods uses, and (C,) which kinds of nodes have any."""
+    gpu = view.exact.gpu
+    kinds, first = np.unique(gpu.row, return_index=True)
+    many, with_gpu = np.zeros(gpu.table.shape[0], np.int64), np.zeros(gpu.table.shape[1], np.bool_)
+    many[kinds] = view.gpu_cards[first]
+    with_gpu[gpu.column] = view.cards > 0
+    return many, with_gpu
+
+
+def _linked(node: Integers, nodes: int) -> tuple[Integers, Integers, Integers, Integers]:
+    """Each node's first pod, each pod's next and previous one there, and how many are on each node."""
+    head, after, before = np.full(nodes, -1), np.full(len(node), -1), np.full(len(node), -1)
+    for pod in np.flatnonzero(node >= 0).tolist():
+        first = head[node[pod]]
+        after[pod] = first
+        if first >= 0:
+            before[first] = pod
+        head[node[pod]] = pod
+    return head, after, before, np.bincount(node[node >= 0], minlength=nodes)

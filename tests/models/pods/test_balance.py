@@ -23,7 +23,7 @@ from flowlex.models.pods.problem.classes import Demand, NodeClasses
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.annealing import anneal_cluster
+from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placing import place_by
 from flowlex.models.pods.search.policies import EVEN, by_priority
 from flowlex.models.pods.search.state import SearchState
@@ -37,7 +37,7 @@ from flowlex.validation.certificates.pods.market import Population
 class PatternsFirst(PodPlacement):
     """Small instances go the way of large ones, without the integer program over pods behind it."""
 
-    effort = Effort(direct=-1, retries=2, intervals=60)
+    effort = Effort(direct=-1, intervals=60)
 
 
 def cluster_of(pods: list[tuple[int, int, int]], nodes: int = 3, large: bool = False) -> PodInstance:
@@ -191,7 +191,7 @@ def test_annealing_keeps_every_limit_and_is_seeded() -> None:
     running = running_cluster(instance.arrays, cards=True)
     assert running is not None
     start = place_by(EVEN, running, by_priority(instance.arrays))
-    one, same = (anneal_cluster(start, MEASURES["deviation"], seed=5, steps=50_000) for _ in range(2))
+    one, same = (Annealing(seed=5, steps=50_000).once(start, MEASURES["deviation"]) for _ in range(2))
     assert (one.node == same.node).all()
     assert balance_of(one.loads, "deviation") < balance_of(start.loads, "deviation")
     there = Cluster(instance.arrays).card_free >= 0
