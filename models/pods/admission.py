@@ -20,9 +20,8 @@ from flowlex.models.pods.bounds.most import most_by_patterns
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
 from flowlex.models.pods.bounds.together import gangs_out, largest_sum
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import Placing, place_by, tied, with_waiting
+from flowlex.models.pods.search.placing import Placing, place_by, tied
 from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order
 from flowlex.models.pods.search.state import SearchState
 
@@ -34,7 +33,7 @@ __all__ = ["Admission", "Admitting", "remaining"]
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
-_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 60, 5_000, 500_000, 10_000
+_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 20_000, 500_000, 10_000
 #: Nodes of the search tree of one integer program.
 NODES = 3_000
 
@@ -114,14 +113,14 @@ class Admitting:
     def run(self) -> Admission:
         """Place, improve, bound, and close what is left."""
         start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
-        best = None if start is None else self._fill(self._first(start))
+        best = None if start is None else self._first(start)
         most = list(self.wanted)
         if best is not None:
             self.better(lambda: self._told(best, most))
             found = self.count(best)
             most = self._bound(found)
             if found != tuple(most) and not self.late:
-                best = self._fill(self._put_back(self._improve(best, most)))
+                best = self._improve(best, most)
                 self.better(lambda: self._told(best, list(self.wanted), {}))
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
@@ -154,20 +153,15 @@ class Admitting:
         )
 
     def _first(self, start: Cluster) -> Cluster:
-        """The best of all policies as listed, and of the best two by size; at once the even one if it places all."""
-        view, of, tried = self.view, self.levels.of, dict[str, tuple[int, ...]]()
-        size, gpu = view.load.most(), view.gpu.most() * view.gpu_cards
-        best = place_by(EVEN, start, in_order(of, size))
-        for order in (in_order(of), in_order(of, size), in_order(of, gpu, size)):
-            for policy in sorted(tried, key=lambda name: tried[name])[-2:] or POLICIES:
-                if self.count(best) == self.wanted or self.late:
-                    return best
-                trial = Placing(start, POLICIES[policy], self.options.seed)
-                trial.place(order)
-                found = self.levels.total(trial.state.node >= 0)
-                tried.setdefault(policy, found)
-                if found > self.count(best):
-                    best = trial.cluster()
+        """The even placement if it places all, else the best of all policies as listed."""
+        best = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
+        for policy in (*POLICIES.values(), EVEN):
+            if self.count(best) == self.wanted or self.late:
+                return best
+            trial = Placing(start, policy, self.options.seed)
+            trial.place(in_order(self.levels.of))
+            if self.levels.total(trial.state.node >= 0) > self.count(best):
+                best = trial.cluster()
         return best
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:
@@ -212,27 +206,6 @@ class Admitting:
                 break
             self.better(lambda: self._told(state.cluster(cluster), list(self.wanted), {}), often=True)
         return state.cluster(cluster)
-
-    def _fill(self, cluster: Cluster) -> Cluster:
-        """With what waits and fits."""
-        return with_waiting(cluster, np.where(self.can, self.levels.of, -1))
-
-    def _put_back(self, cluster: Cluster) -> Cluster:
-        """Let stopped pods go on wherever only less important ones took their place, which then look for another."""
-        view, level = self.view, self.levels.of
-        for pod in np.flatnonzero((view.running >= 0) & (cluster.node < 0) & self.can).tolist():
-            n = int(view.running[pod])
-            later = np.flatnonzero((cluster.node == n) & (level > level[pod]))
-            node = cluster.node.copy()
-            node[later] = -1
-            on = {p: cards for p, cards in cluster.used_cards.items() if node[p] >= 0}
-            trial = Cluster.of(view, node, on, cards=cluster.cards)
-            if trial.fits_node(pod, n):
-                trial.add(pod, n)
-                if broken_rules(view, trial.node):
-                    continue
-                cluster = place_by(POLICIES["fgd"], trial, later[np.argsort(level[later], kind="stable")])
-        return cluster
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
         """Class by class with the integer program over nodes."""

@@ -186,9 +186,9 @@ class _Phase2:
         """The search."""
         return Annealing(self.options.seed, self.steps, self.builder.move_budget, self.until)
 
-    def _even(self) -> list[Cluster]:
+    def _even(self, *, longer: bool = True) -> list[Cluster]:
         enough = max(self.bound + max(PROVEN, self.absolute_gap), self.bound / max(1e-9, 1 - self.options.gap))
-        return self.annealing.several(self.best, self.measure, least=self.bound, enough=enough)
+        return self.annealing.several(self.best, self.measure, least=self.bound, enough=enough, longer=longer)
 
     def _offer(self, cluster: Cluster) -> None:
         """Take an answer if it is better, with its tangents."""
@@ -203,16 +203,16 @@ class _Phase2:
         demand = Demand.of_program(self.instance, self.builder, self.admitted, apart=not self.aggregate)
         if not len(demand.pod):
             return
-        found = self._even()
+        unpriced = len(demand.pod) > self.effort.kinds  # else patterns find more than a long run of a large cluster
+        found = self._even(longer=unpriced or self.steps < self.effort.most)
         self.best = found[0]
         self.better(self.best, self.bound, self.proof)
-        if self.closed or self.late or len(demand.pod) > self.effort.kinds:
+        if self.closed or self.late or unpriced:
             return
         means, outside = self._means(points)
 
         def polish(cluster: Cluster) -> Cluster:
-            steps = min(self.effort.polish, 500 * len(cluster.node))
-            mild = replace(self.annealing, steps=steps).once(cluster, self.measure, heat=1e-4)
+            mild = self.annealing.once(cluster, self.measure, times=0.25, heat=1e-4)
             return min(cluster, mild, key=lambda each: self.measure.value(each.loads))
 
         closed = GapSearch(

@@ -19,8 +19,6 @@ class Effort:
         Up to so many columns (pod on node) the integer program evens loads out; above, patterns of nodes do.
     kinds
         Kinds of pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation.
-    polish
-        Steps of annealing after patterns were put together.
     per_pod, least, most
         Steps of one run of a search, by pods, within limits; `max_steps` makes them fewer.
     bounding, longest
@@ -32,7 +30,6 @@ class Effort:
     admission: int = 4_000
     direct: int = 150
     kinds: int = 400
-    polish: int = 200_000
     per_pod: int = 3_000
     least: int = 20_000
     most: int = 2_000_000

@@ -47,7 +47,7 @@ class FairAdmitting(Admitting):
     def run(self) -> Admission:
         """Fill in turn, then raise the sums of the least shares."""
         start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
-        best = None if start is None else self._fill(self._turns(start))
+        best = None if start is None else self._turns(start)
         if best is not None and self.count(best) == self.wanted:
             return self._told(best, list(self.wanted))
         if self.builder.columns <= self.direct:

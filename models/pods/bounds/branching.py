@@ -36,7 +36,7 @@ _FIRST = 0.15
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
 #: Patterns that known answers give at first, and up to which they are put together in whole numbers.
-_KNOWN, _WHOLE = 1_000, 1_500
+_KNOWN, _WHOLE = 1_000, 3_000
 #: Intervals of which not all answers could be tried, before it is given up; and programs over whole patterns in turn
 #: that gave no better answer (later ones take the longest and hardly ever do).
 _FAILURES, _FRUITLESS = 25, 2

@@ -18,8 +18,7 @@ __all__ = ["Annealing"]
 
 #: Steps of one call into the compiled loop, so that a time limit is kept.
 _BATCH = 500_000
-#: Lengths of runs for the deviation: the second only where the first did not suffice, and longer, which finds more than
-#: other seeds do.
+#: Lengths of runs: the second only where the first did not suffice, and longer, which finds more than other seeds do.
 _LENGTHS = (1, 3)
 #: Runs towards smaller largest loads.
 _TARGETS = 6
@@ -97,8 +96,11 @@ class Annealing:
         state = state._replace(movable=state.movable | (home >= 0), pin=np.where(home >= 0, -1, state.pin))
         return state, home, np.append(cost, left)
 
-    def several(self, start: Cluster, measure: Measure, *, least: float, enough: float) -> list[Cluster]:
-        """Several good answers, the best first, the start among them; no more once one is as even as ``enough``.
+    def several(
+        self, start: Cluster, measure: Measure, *, least: float, enough: float, longer: bool = True
+    ) -> list[Cluster]:
+        """Several good answers, the best first, the start among them; no more once one is as even as ``enough``;
+        ``longer`` runs for the deviation where the first did not suffice.
 
         The deviation is annealed from ``start``. Other measures go on from there: the mean absolute deviation at a low
         temperature, the largest load towards targets between the best so far and ``least``, its lower bound.
@@ -111,7 +113,7 @@ class Annealing:
                 found.append(again.once(cluster, by, **more))
                 found.sort(key=lambda each: measure.value(each.loads))
 
-        for times in _LENGTHS:
+        for times in _LENGTHS if measure.curved and longer else _LENGTHS[:1]:
             run(start, MEASURES["deviation"], times=times)
         for times in _LENGTHS if measure.centred and not measure.curved else ():
             run(found[0], measure, times=times, heat=_MILD)

@@ -21,7 +21,7 @@ _PODS = "flowlex.models.pods"
 class PatternsOnly(PodPlacement):
     """Small instances go the way of large ones: prices, searches and patterns, no integer program."""
 
-    effort = Effort(admission=-1, direct=-1, intervals=20, polish=2_000)
+    effort = Effort(admission=-1, direct=-1, intervals=20)
 
 
 def times(factor: float) -> Change:
