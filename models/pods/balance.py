@@ -25,7 +25,7 @@ from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 from flowlex.models.pods.search.annealing import Annealing
 
-__all__ = ["BalanceOutcome", "BalanceProof", "balance_outcome", "settled_tangents", "tangents"]
+__all__ = ["BalanceOutcome", "BalanceProof", "Balancing", "settled_tangents", "tangents"]
 
 #: First tangent points, in percent of a node's capacity.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -65,34 +65,6 @@ def tangents(size: int) -> list[Floats]:
     return [np.full(size, sign * a) for a in _TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
 
 
-def balance_outcome(
-    instance: PodInstance,
-    builder: PlacementProgram,
-    relaxation: Relaxation,
-    measure: Measure,
-    cluster: Cluster,
-    admitted: Sequence[int],
-    engine: EngineName,
-    options: SolveOptions,
-    *,
-    aggregate: bool,
-    absolute_gap: float,
-    effort: Effort,
-    until: float | None,
-    better: Callable[..., None],
-) -> BalanceOutcome:
-    """Even the loads out: search for an answer, bound it by relaxations, close the gap by integer programs.
-
-    Status is ``optimal`` when bound and answer meet, ``feasible`` when a gap that was asked for or a budget ended the
-    work before. ``better`` is told of clusters and the bound on the way, with ``often`` in loops.
-    """
-    phase = _Phase2(instance, builder, measure, cluster, admitted, engine, options)
-    phase.relaxation = relaxation
-    phase.aggregate, phase.absolute_gap, phase.effort, phase.until = aggregate, absolute_gap, effort, until
-    phase.better = better
-    return phase.run()
-
-
 def settled_tangents(
     instance: PodInstance, builder: PlacementProgram, measure: Measure, cluster: Cluster, admitted: Sequence[int]
 ) -> tuple[list[Floats], bool]:
@@ -101,7 +73,7 @@ def settled_tangents(
     Points are added by solving it again and again; beyond `_EXPORTED` columns there are just those of an answer,
     and the optimum of the program is a bound.
     """
-    phase = _Phase2(instance, builder, measure, cluster, admitted, "highs", SolveOptions())
+    phase = Balancing(instance, builder, measure, cluster, admitted)
     if not measure.curved:
         return phase.points, True
     phase._offer(phase._even()[0])
@@ -110,29 +82,36 @@ def settled_tangents(
     return phase.points, phase.closed
 
 
-class _Phase2:
-    """One run of phase 2; ``best`` is the best cluster so far, ``bound`` the best proven bound."""
+@dataclass(eq=False)
+class Balancing:
+    """One run of phase 2: search for an answer, bound it by relaxations, close the gap by integer programs.
 
-    def __init__(
-        self,
-        instance: PodInstance,
-        builder: PlacementProgram,
-        measure: Measure,
-        cluster: Cluster,
-        admitted: Sequence[int],
-        engine: EngineName,
-        options: SolveOptions,
-    ) -> None:
-        self.instance, self.builder, self.measure, self.admitted = instance, builder, measure, admitted
-        self.engine, self.options = engine, options
-        self.aggregate, self.absolute_gap = True, 0.0
-        self.effort = Effort()
-        self.until: float | None = None
-        self.better: Callable[..., None] = lambda cluster, bound, proof, *, often=False: None
-        self.size = len(instance.nodes)
-        self.best, self.bound, self.points = cluster, 0.0, tangents(self.size)
+    Attributes
+    ----------
+    best, bound
+        The best cluster so far, at first what phase 1 left, and the best proven bound.
+    better
+        Is told of clusters and the bound on the way, with ``often`` in loops.
+    """
+
+    instance: PodInstance
+    builder: PlacementProgram
+    measure: Measure
+    best: Cluster
+    admitted: Sequence[int]
+    engine: EngineName = "highs"
+    options: SolveOptions = field(default_factory=SolveOptions)
+    relaxation: Relaxation | None = None
+    aggregate: bool = True
+    absolute_gap: float = 0.0
+    effort: Effort = field(default_factory=Effort)
+    until: float | None = None
+    better: Callable[..., None] = lambda cluster, bound, proof, *, often=False: None
+
+    def __post_init__(self) -> None:
+        self.size = len(self.instance.nodes)
+        self.bound, self.points = 0.0, tangents(self.size)
         self.iterations, self.started = 0, time.perf_counter()
-        self.relaxation: Relaxation | None = None
         self.proof = BalanceProof()
 
     @property
@@ -157,7 +136,11 @@ class _Phase2:
         return self.value - self.bound <= enough + 1e-11
 
     def run(self) -> BalanceOutcome:
-        """Search, relax, and branch over node patterns or over pods."""
+        """Search, relax, and branch over node patterns or over pods.
+
+        Status is ``optimal`` when bound and answer meet, ``feasible`` when a gap that was asked for or a budget ended
+        the work before.
+        """
         points = self._relax()
         self._decompose(points)
         ruled = len(self.builder.view.rules.what) > 0  # which patterns know nothing of

@@ -28,7 +28,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.pods.admission import Admission, Admitting
-from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, balance_outcome, settled_tangents
+from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, Balancing, settled_tangents
 from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.equations import EQUATIONS
@@ -274,21 +274,21 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             offer(options, lambda: so_far(engine, MEASURES[self.balance], found, bound, proof), often=often)
 
         better(first.cluster, 0.0, BalanceProof())
-        return balance_outcome(
+        return Balancing(
             self.instance,
             self.builder,
-            self.bounds,
             MEASURES[self.balance],
             first.cluster,
             first.admitted,
             engine,
             options,
+            self.bounds,
             aggregate=self.aggregate,
             absolute_gap=self.absolute_gap,
             effort=effort,
             until=until,
             better=better,
-        )
+        ).run()
 
     # Answering
 

@@ -110,7 +110,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "one fewer": lambda most, *_: [max(0, n - 1) for n in most],
         "none": lambda most, *_: [0] * len(most),
     },
-    f"{_PODS}.balance:balance_outcome": {
+    f"{_PODS}.balance:Balancing.run": {
         "bound up by a tenth": _outcome(bound=1.1),
         "bound up a little": _outcome(bound=1.01),
         "objective down": _outcome(objective=0.9),
