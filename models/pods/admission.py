@@ -33,7 +33,7 @@ __all__ = ["Admission", "Admitting", "remaining"]
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
-_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 20_000, 500_000, 10_000
+_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
 #: Nodes of the search tree of one integer program.
 NODES = 3_000
 
