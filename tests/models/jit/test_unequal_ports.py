@@ -128,6 +128,20 @@ def problems(draw: st.DrawFn) -> tuple[Ports, list[Flow]]:
 SHARED = (alike(1, 1, 3, 3), [(0, 1, 1, 0, 2), (2, 3, 4, 0, 1), (0, 1, 1, 0, 1), (1, 3, 2, 0, 1)])
 #: A firm level above the guess of the largest one: the lateness alone has two loads of 3, the ports begin at 2.
 FULL = ([(3, 2), (2, 4), (3, 1), (3, 2)], [(2, 1, 2, 0, 3), (0, 3, 5, 0, 1), (0, 1, 3, 0, 1), (2, 0, 1, 3, 6)])
+#: A sender's whole load comes through one port, which takes less: that port's price is the load's.
+THROUGH = ([(1, 2), (4, 3), (4, 2), (4, 2)], [(3, 2, 5, 3, 5), (0, 3, 3, 2, 3), (1, 0, 6, 2, 5), (1, 2, 6, 0, 1)])
+NARROW = (
+    [(4, 4), (3, 3), (3, 2)],
+    [
+        (0, 2, 9, 1, 6),
+        (1, 0, 7, 3, 6),
+        (0, 2, 1, 0, 5),
+        (2, 1, 4, 2, 4),
+        (1, 0, 3, 2, 3),
+        (0, 1, 3, 0, 2),
+        (0, 2, 1, 2, 3),
+    ],
+)
 ISSUE = (alike(1, 2, 3), [(0, 2, 3, 1, 4), (1, 2, 2, 1, 2)])
 
 
@@ -144,6 +158,7 @@ def test_the_instance_that_was_called_infeasible() -> None:
 @settings(max_examples=25, deadline=None)
 @given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
 @example(ISSUE, "port", {})
+@example(NARROW, "sender", {"presolve": False})
 def test_strict_windows(problem: tuple[Ports, list[Flow]], load: Any, options: dict[str, Any]) -> None:
     ports, flows = problem
     if any(f[2] > (f[4] - f[3]) * min(ports[f[0]][0], ports[f[1]][1]) for f in flows):
@@ -160,6 +175,7 @@ def test_strict_windows(problem: tuple[Ports, list[Flow]], load: Any, options: d
 @settings(max_examples=25, deadline=None)
 @given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
 @example(SHARED, "pair", {})
+@example(THROUGH, "sender", {})
 @example(FULL, "port", {})
 @example(FULL, "port", {"presolve": False, "horizon": "intervals"})
 def test_elastic_windows(problem: tuple[Ports, list[Flow]], load: Any, options: dict[str, Any]) -> None:

@@ -232,6 +232,19 @@ class Board:
             self.room.append(np.repeat(port_most[rows.unit], np.diff(rows.offset)) * length[cells])
             full = rows.paint(allowed.full, self.port_clock, self.edge, self.span) > 0
             self.room_low.append(np.where(full, self.room[-1], 0))
+        self.high = [self._passed(*each) for each in zip(self.loads, self.high, strict=True)]
+
+    def _passed(self, rows: _Rows, high: Integers) -> Integers:
+        """The most of every load, as its transfers come through the ports of either side: each port has its room."""
+        if self.most.sum(dtype=float) >= SAFE:
+            raise ValueError("amounts are too large to be summed exactly in 64 bits")
+        for side, room in zip(self.sides, self.room, strict=True):
+            ways, way = np.unique(rows.column * len(room) + side.column, return_inverse=True)
+            most, total = np.zeros(len(ways), np.int64), np.zeros(len(high), np.int64)
+            np.add.at(most, way, self.most)
+            np.add.at(total, ways // max(len(room), 1), np.minimum(most, room[ways % max(len(room), 1)]))
+            high = np.minimum(high, total)
+        return high
 
     def prove(self, proof: LevelProof, value: int, counts: dict[int, int], lateness: int) -> int:
         """The bound (times ``scale``) of one stage whose answer is ``value``; settles what follows from it."""
