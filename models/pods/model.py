@@ -237,10 +237,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         first, effort = self._topped_up(first, options, until), self.effort
         while True:
             found = self._evened(first, engine, options, until, effort)
-            cluster = with_waiting(found.cluster, self.levels.of)
-            if cluster is found.cluster:
+            more = self._with_waiting(first, found.cluster)
+            if more is None:
                 break
-            first = replace(first, cluster=cluster, admitted=self.levels.total(cluster.node >= 0))
+            first = more
             if not found.proof.patterns:  # they proved nothing, and the answer is as even as it gets
                 effort = replace(effort, kinds=0, most=self.effort.most // 4)
         if self.moves == "least":
@@ -256,12 +256,17 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         assert first.cluster is not None
         search = Annealing(options.seed, self.effort.steps(len(first.cluster.node), options.max_steps), until=until)
         while not first.proven and not (until and time.perf_counter() >= until):
-            even = search.once(first.cluster, MEASURES["deviation"])
-            more = with_waiting(even, self.levels.of)
-            if more is even:
+            more = self._with_waiting(first, search.once(first.cluster, MEASURES["deviation"]))
+            if more is None:
                 break
-            first = replace(first, cluster=more, admitted=self.levels.total(more.node >= 0))
+            first = more
         return first
+
+    def _with_waiting(self, first: Admission, even: Cluster) -> Admission | None:
+        """What phase 1 found, and the pods that waited and fit into an evener cluster; None where that admits no more."""
+        cluster = with_waiting(even, self.levels.of)
+        admitted = self.levels.total(cluster.node >= 0)
+        return replace(first, cluster=cluster, admitted=admitted) if admitted > first.admitted else None
 
     def _evened(
         self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None, effort: Effort

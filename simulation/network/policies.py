@@ -86,7 +86,8 @@ class Aalo:
         back = np.argsort(np.argsort(coflows))
         left = state.coflow_left_mb[back]
         sent = self._size[coflows] - left
-        queue = np.searchsorted(self.limits * (1 - 1e-9), sent, side="right")
+        # What is left is a sum over ports: of a large coflow it is not exact to a billionth of a small limit.
+        queue = np.searchsorted(self.limits * (1 - 1e-9), sent + 1e-9 * self._size[coflows], side="right")
         bounds = np.append(self.limits, np.inf)[queue]
         order = np.argsort(queue, kind="stable")
         stop = np.where(np.isfinite(bounds), self._size[coflows] - bounds, -np.inf)

@@ -47,7 +47,8 @@ def test_what_is_met_on_the_way_is_true(load: str, windows: str, at_once: None) 
 def test_a_limit_leaves_the_levels_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = generate("jit-random", seed=3, jobs=5, slots=6, machines=4)
     model = JitBandwidth(instance, windows="elastic", load="port", share=1.0)
-    best, solve, calls, allowed = model.solve("pulp"), search.solve, list[Any](), [0]
+    cold = {"engine": "pulp", "solver": "PULP_CBC_CMD"}
+    best, solve, calls, allowed = model.solve(**cold), search.solve, list[Any](), [0]
     assert len(best.levels) > 2
 
     def few(program: Any, engine: Any, options: Any) -> Any:
@@ -61,7 +62,7 @@ def test_a_limit_leaves_the_levels_before_it(monkeypatch: pytest.MonkeyPatch) ->
     for most in range(best.lp_solves + best.mip_solves):
         calls.clear()
         allowed[0] = most
-        stopped = model.solve("pulp")  # with `highs` one program is kept from level to level
+        stopped = model.solve(**cold)  # with HiGHS one program is kept from level to level
         assert stopped.status is Status.FEASIBLE and stopped.certificate is not None and stopped.certificate.ok
         assert verify(stopped.to_dict(), instance).ok
         assert _order(stopped.stages) >= _order(best.stages)

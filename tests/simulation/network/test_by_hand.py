@@ -241,3 +241,11 @@ def test_bins_of_port_loads_grow_with_time():
     assert run.sent_mb[:, 0, 0].sum() == pytest.approx(9000)
     assert run.sent_mb[:, 0, 0].max() == pytest.approx(run.bin_s)
     assert run.sent_mb[:, :, 1].sum() == 0
+
+
+def test_a_coflow_falls_into_the_next_queue_though_its_sums_are_not_exact_there():
+    """A gigabyte-wide rounding beside a limit of a kilobyte: without room for it, ends of steps came ever nearer."""
+    sizes = np.random.default_rng(1).uniform(1e6, 3e7, 9)
+    flows = [(a, b, sizes[3 * i + j]) for i, a in enumerate("abc") for j, b in enumerate("bcd") if a != b]
+    run = simulate_traffic(network(job("j", *flows), job("k", *flows, at=700.0)), Aalo(first_mb=1e-3))
+    assert run.questions < 40

@@ -87,7 +87,7 @@ def test_untrue_documents_are_refused(name: str) -> None:
         ({"version": 2}, "version: 2 is unknown"),
         ({"version": "1"}, "version: Input should be 1"),
         ({"kind": "tea-solution"}, "'tea-solution' has no verifier; those that have one: .*min-cost-flow-solution"),
-        ({"kind": "min-cost-flow"}, "'min-cost-flow' has no verifier"),
+        ({"kind": "min-cost-flow"}, "this is an instance of kind 'min-cost-flow', not a solution"),
         ({"status": "perfect"}, "status: Input should be 'optimal'"),
         ({"objective": float("nan")}, "objective: Value error, 'nan' is no number"),
         ({"answer": {}}, "answer.flow: Field required"),

@@ -242,7 +242,7 @@ def test_replay_of_a_log():
     assert not report.refused
     assert len(report.milliseconds) == 7 == sum(count for *_, count in report.histogram())
     report.milliseconds = [1.5]
-    assert [count for *_, count in report.histogram()] == [1] + [0] * 11
+    assert [count for *_, count in report.histogram()] == [1]
     assert report.summary()["events"] == 90
     assert report.summary()["method"] == "weights"
     wide = replay_events(log, (Placement(), DataLocality()), lexicographic=True)
