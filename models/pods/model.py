@@ -263,7 +263,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return first
 
     def _with_waiting(self, first: Admission, even: Cluster) -> Admission | None:
-        """What phase 1 found, and the pods that waited and fit into an evener cluster; None where that admits no more."""
+        """Phase 1 with the pods that waited and fit into an evener cluster; None where that admits no more."""
         cluster = with_waiting(even, self.levels.of)
         admitted = self.levels.total(cluster.node >= 0)
         return replace(first, cluster=cluster, admitted=admitted) if admitted > first.admitted else None
