@@ -152,7 +152,7 @@ EXPERIMENTS = (
         (*_STATEMENTS, *_shown("jit-in-step")),
         hour,
         seeds=1,
-        takes_s=700,
+        takes_s=410,
         quick_seeds=1,
         sweep_seeds=0,
         tables=_times((*_ALL, "jit-in-step")),
