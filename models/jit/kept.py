@@ -57,11 +57,29 @@ def kept_of(plan: JitSolution, new: Grid, before: Integers, blocks: Blocks) -> K
         if trail.settled[numbers[0]] or quoted or not whole or gone[numbers].any() or not len(left):
             continue
         at = place[numbers[left]]
+        if _told(part) - (new.origin - old.origin) > _latest(new, at, blocks):
+            continue
         staged[at] = True
         proofs = tuple(_later(proof, left, new.due[at] - old.due[numbers[left]], old, new) for proof in part.proofs)
         kept_parts.append(SchedulePart(new.transfer[at], proofs))
     bands = _bands_later(old, trail.bands, new, load, before, settled, blocks)
     return Kept(bands, settled, staged, blocks.only(np.flatnonzero(staged)), tuple(kept_parts), trail.active)
+
+
+def _told(part: SchedulePart) -> int:
+    """End of the last slot with a price."""
+    prices = [each for proof in part.proofs for each in (proof.load, proof.port)]
+    return max((int(each.end.max(initial=0)) for each in prices), default=0)
+
+
+def _latest(grid: Grid, part: Integers, blocks: Blocks) -> int:
+    """A slot before which there is room for all of a part: certificates refuse prices of later ones.
+
+    As what is left becomes less, prices of slots that were of use may lie after it: the part is then planned anew.
+    """
+    mine = blocks.end[np.isin(blocks.item, part)]
+    ends = (grid.start[part], grid.due[part], mine)
+    return max(int(each.max(initial=0)) for each in ends) + int(grid.units[part].sum()) + 1
 
 
 def _passed(prices: Prices, passed: int) -> tuple[Integers, NDArray[np.bool_]]:
