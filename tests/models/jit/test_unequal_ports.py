@@ -211,3 +211,12 @@ def test_lateness_counts_from_the_due_time() -> None:
     frame = solution.late_frame()
     assert frame["late_slots"].tolist() == [2] and frame["late_s"].tolist() == [2.0]
     assert frame["because_of"].tolist() == ["its own rate"]
+
+
+def test_what_could_gain_in_any_slot_of_a_run_gains_in_one() -> None:
+    """The certificate sees the slots of a full port one by one; the single unit of the second fits into one of them."""
+    ports = alike(3, 3, 3)
+    solution = JitBandwidth(made(ports, [(0, 1, 6, 0, 0.5), (2, 1, 1, 0, 0.5)]), share=1.0, load="port").solve()
+    due_before_the_first_slot_ends = [(0, 1, 6, 0, 0), (2, 1, 1, 0, 0)]
+    assert (solution.lateness, levels(solution, 3)) == truth(ports, due_before_the_first_slot_ends, "port", True)
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"

@@ -91,7 +91,7 @@ FAULTS: dict[str, Fault] = {
     "proofs without prices": lambda s: proofs(
         s, lambda p: replace(p, lam=p.lam * 0, load=replace(p.load, price=p.load.price * 0, last=None))
     ),
-    "negative prices": lambda s: proofs(s, lambda p: replace(p, lam=-p.lam)),
+    "negative prices": lambda s: proofs(s, lambda p: replace(p, load=replace(p.load, price=-p.load.price, last=None))),
     "prices of a scale of zero": lambda s: proofs(s, lambda p: replace(p, scale=0)),
     "prices for too few": lambda s: proofs(s, lambda p: replace(p, lam=p.lam[:-1])),
     "a negative price of a level": lambda s: proofs(s, lambda p: replace(p, mu={9: -1})),

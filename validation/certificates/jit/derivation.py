@@ -255,6 +255,8 @@ class Board:
         for rows, price in zip((*self.loads, *self.sides), (*rho, *pi), strict=True):
             reduced = reduced + price[rows.column]
         self._check_size(proof, rho, pi, reduced)
+        if not proof.nu:
+            lam, reduced = self._repriced(lam, reduced)
         bound = _dot(lam, self.amount) + _dot(np.maximum(reduced, 0), self.least) + self._cheap(reduced, proof.nu)
         tail = proof.nu * self.tail_late - lam
         bound += _dot(np.minimum(tail, 0), self.tail_most)
@@ -267,6 +269,31 @@ class Board:
         bound -= proof.nu * lateness
         self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
         return int(bound)
+
+    def _repriced(self, lam: Integers, reduced: Integers) -> tuple[Integers, Integers]:
+        """Prices of transfers that bound more, with the reduced costs that follow.
+
+        Where cells are finer than those that prices were made for, a transfer that gains in each of them would gain in
+        all at once; all of it together is its amount, so that the next cheapest cell must not gain either.
+        """
+        order = np.lexsort((reduced, self.row))
+        row, total = self.row[order], np.cumsum((self.most - self.least)[order])
+        count = len(lam)
+        least, begin = np.zeros(count, np.int64), np.searchsorted(row, np.arange(count + 1))
+        np.add.at(least, self.row, self.least)
+        taken = np.concatenate([[0], total])[begin[:-1]]
+        enough = np.flatnonzero(total - taken[row] + least[row] >= self.amount[row])[::-1]
+        price = np.zeros(count, np.int64)
+        price[row[enough]] = reduced[order[enough]]  # the first that is enough is written last
+        price[self.tail_most > 0] = 0
+
+        def gain(by: Integers) -> Integers:
+            left, found = reduced - by[self.row], by * self.amount
+            np.add.at(found, self.row, np.maximum(left, 0) * self.least + np.minimum(left, 0) * self.most)
+            return found
+
+        price = np.where(gain(price) > gain(np.zeros(count, np.int64)), price, 0)
+        return lam + price, reduced - price[self.row]
 
     def _cheap(self, reduced: Integers, nu: int) -> int:
         """What columns can gain: slot by slot while they gain, being later costs ``nu`` more in each; all at most."""
@@ -285,7 +312,7 @@ class Board:
         size = goals * sum(width.sum(dtype=float) for width in self.width) + steep * float(self.amount.sum())
         for price, room in zip((reduced, *pi, *rho), (self.most, *self.room, *self.high), strict=True):
             size += float(np.abs(price.astype(float)) @ room.astype(float))
-        if max(size, steep, held, float(goals)) >= SAFE:
+        if max(4 * size, steep, held, float(goals)) >= SAFE:
             raise ValueError(f"prices of level {proof.level} are too large to be summed exactly in 64 bits")
 
     def _settle(
