@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```\{?([\w-]+)\}?[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s+#\s.*")
+#: What a line has that only bash understands; and one that shows that the command is there.
+NEEDS_A_PROCESS = re.compile(r"[|;<>$`*~]|--version")
 
 
 def blocks(part: str) -> list[tuple[str, str]]:
@@ -19,8 +29,12 @@ def blocks(part: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def shell(tmp_path):
-    """Run a line as a person would, in an empty folder; `flowlex`, `python` and `pip` are those of this environment."""
+def shell(tmp_path, monkeypatch):
+    """Run a line as a person would, in an empty folder; `flowlex`, `python` and `pip` are those of this environment.
+
+    A plain `flowlex` command or script runs in this process, which has imported everything already, unless a
+    distribution was installed before it; a line that needs bash or processes of its own is given to bash.
+    """
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, module in {"flowlex": "-m flowlex", "pip": "-m pip --quiet", "python": ""}.items():
@@ -37,10 +51,30 @@ def shell(tmp_path):
         "MPLBACKEND": "Agg",
     }
 
-    def run(line: str) -> str:
+    def apart(line: str) -> str:
         done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    def run(line: str) -> str:
+        *before, last = COMMENT.sub("", line).split(" && ")
+        if before:
+            return "".join(run(part) for part in (*before, last))
+        if site.exists() or NEEDS_A_PROCESS.search(last):
+            return apart(last)
+        match shlex.split(last):
+            case ["flowlex", *words]:
+                with monkeypatch.context() as patch:
+                    patch.chdir(folder)
+                    done = CliRunner().invoke(app, words)
+                assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
+                return done.stdout
+            case ["python", script]:
+                with monkeypatch.context() as patch, redirect_stdout(StringIO()) as said:
+                    patch.chdir(folder)
+                    runpy.run_path(script)
+                return said.getvalue()
+        return apart(last)
 
     run.folder = folder
     return run

@@ -37,8 +37,9 @@ def test_every_block_of_a_page_runs_in_order(page, shell):
 def test_every_picture_of_the_gallery_is_drawn(shell):
     cells = [text for language, text in blocks((DOCS / "gallery.md").read_text()) if language == "code-cell"]
     figures = "(pyplot.figure(number) for number in pyplot.get_fignums())"
-    drawn = f"\nfrom matplotlib import pyplot\nprint(*(len(figure.axes[0].get_children()) for figure in {figures}))"
-    (shell.folder / "code.py").write_text("".join(cells) + drawn)
+    drawn = f"\nprint(*(len(figure.axes[0].get_children()) for figure in {figures}))"
+    alone = "from matplotlib import pyplot\npyplot.close('all')\n"
+    (shell.folder / "code.py").write_text(alone + "".join(cells) + drawn + "\npyplot.close('all')")
     children = [int(count) for count in shell("python code.py").split()]
     assert len(children) == len(cells) - 1 and min(children) > 10  # an empty axes has ten
 

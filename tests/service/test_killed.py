@@ -71,7 +71,7 @@ def test_nothing_acknowledged_is_lost(tmp_path):
     folder.mkdir()
     here, unsure, decided = set(), set(), 0
     for life in range(3):
-        process, url = launch(folder, "--every-ms", "5", "--snapshot-every", "60")
+        process, url = launch(folder, "--every-ms", "5", "--snapshot-every", "40")
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             if life == 0:
                 machines = [{"event": "add_machine", "machine": {"name": f"m{k}", "slots": 8}} for k in range(6)]
@@ -85,7 +85,7 @@ def test_nothing_acknowledged_is_lost(tmp_path):
             clients = [Client(url, f"{life}{letter}") for letter in "abc"]
             for client in clients:
                 client.start()
-            while sum(len(client.here) for client in clients) < 40 + 15 * life:
+            while sum(len(client.here) for client in clients) < 24 + 8 * life:
                 time.sleep(0.01)
             decided = http.get("/v1/placements").json()["number"]
         os.kill(process.pid, signal.SIGKILL)
@@ -94,4 +94,4 @@ def test_nothing_acknowledged_is_lost(tmp_path):
             client.join(60)
             here |= client.here
             unsure |= client.unsure
-    assert len(here) > 150 and decided > 3
+    assert len(here) > 80 and decided > 3
