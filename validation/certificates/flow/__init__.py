@@ -22,9 +22,9 @@ from flowlex.validation.certificates.contract import Claimed, Finding, Strict, V
 from flowlex.validation.certificates.flow.amounts import overfull
 from flowlex.validation.certificates.flow.bonds import Ties, TreeLeaf, offences, stage_bound
 from flowlex.validation.certificates.flow.dominant import dominant_shares
-from flowlex.validation.certificates.flow.goals import Problem, fairest
+from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
-from flowlex.validation.certificates.flow.shares import unfair
+from flowlex.validation.certificates.flow.shares import fairest, unfair
 from flowlex.validation.certificates.flow.stages import StageProof, proven
 from flowlex.validation.certificates.numbers import agrees, total, whole, wide
 from flowlex.validation.certificates.options import FlowOptions
@@ -80,10 +80,18 @@ class _Schedule:
         """Value of every stage by name, in strict order."""
         problem, waiting = self.problem, Counter[int]()
         for j, n in enumerate(self.waits):
-            waiting[problem.level(j)] += n
+            waiting[problem.levels[j]] += n
         found = {"shortfall": self.short}
         found |= {f"waiting_{level}": waiting[level] for level in sorted(waiting, reverse=True) if level}
         return found | self.costs()
+
+    @cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """(T,) tasks that run where no explicit cost replaces those of placement and locality."""
+        found: NDArray[np.bool_] = self.where >= 0
+        for t in np.flatnonzero(found & self.problem.explicit).tolist():
+            found[t] = self.at[t] not in self.problem.tasks[t].explicit
+        return found
 
     @cached_property
     def paid(self) -> dict[str, NDArray[Any]]:
@@ -97,7 +105,7 @@ class _Schedule:
             all_of[tasks] = cost
             found[rank] = wide(all_of) + (wide(found[rank]) if rank in found else 0)
 
-        plain = runs & np.array([m not in t.explicit for t, m in zip(problem.tasks, self.at, strict=True)], dtype=bool)
+        plain = self.plain
         for constraints, tasks in problem.classes:
             if constraints:
                 here = tasks.start + np.flatnonzero(plain[tasks])
@@ -121,8 +129,7 @@ class _Schedule:
 
     def saved(self) -> int:
         """What true distances cost less than aggregated ones."""
-        pairs = enumerate(zip(self.problem.tasks, self.at, strict=True))
-        here = np.array([t for t, (task, m) in pairs if m >= 0 and m not in task.explicit], dtype=np.int64)
+        here = np.flatnonzero(self.plain)
         known, true = (self.problem.reading(here, self.where[here], true=true) for true in (False, True))
         return total(known) - total(true)
 
@@ -224,18 +231,18 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     yield _none("no machine runs more tasks than it has slots", over)
     if problem.instance.resources:
         yield _none("no machine gives more than it has", list(overfull(problem, schedule.at)))
-    broken = [
-        problem.tasks[t].task.name
-        for constraints, tasks in problem.classes
-        for fits in (problem.fits(constraints, drained=True),)
-        for t in range(tasks.start, tasks.stop)
-        if constraints and schedule.at[t] >= 0 and not fits[schedule.at[t]]
-    ]
+    broken = list[str]()
+    for constraints, tasks in problem.classes:
+        if constraints:
+            at = schedule.where[tasks]
+            wrong = np.flatnonzero((at >= 0) & ~problem.fits(constraints, drained=True)[at])
+            broken += [problem.tasks[t].task.name for t in (wrong + tasks.start).tolist()]
     yield _none("every required and forbidden resource is honoured", broken)
     pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
     yield _none("tasks that must are on different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
-    moved = [t.task.name for (t, m), h in zip(placed, problem.held.tolist(), strict=True) if h and m not in (-1, t.own)]
-    stops = Counter(t.job for (t, m), h in zip(placed, problem.held.tolist(), strict=True) if h and m < 0)
+    held = [placed[t] for t in np.flatnonzero(problem.held).tolist()]
+    moved = [t.task.name for t, m in held if m not in (-1, t.own)]
+    stops = Counter(t.job for t, m in held if m < 0)
     beyond = [problem.instance.jobs[j].name for j, n in stops.items() if n > problem.gates[j][1]]
     yield _none("jobs keep within their preemptions", [*moved, *beyond])
     for name, offenders in offences(schedule.ties, schedule.at) if schedule.ties else ():
@@ -323,12 +330,13 @@ def _best(
 def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
     """Stated duals are the prices, and of every task what it costs with them."""
     problem = schedule.problem
-    cost = weighed(schedule.paid, prices.weights, len(problem.tasks)).tolist()
-    for t, (task, m) in enumerate(zip(problem.tasks, schedule.at, strict=True)):
-        gate = prices.preempt.get(task.job, 0) if problem.held[t] else 0
-        cost[t] += (
-            prices.job[task.job] + gate if m < 0 else prices.machine[m] + prices.apart.get(task.apart, {}).get(m, 0)
-        )
+    waits = schedule.where < 0
+    price = wide(np.where(waits, whole(prices.job)[problem.job], whole(prices.machine)[schedule.where]))
+    cost = (wide(weighed(schedule.paid, prices.weights, len(problem.tasks))) + price).tolist()
+    for t in np.flatnonzero(waits & problem.held).tolist() if prices.preempt else ():
+        cost[t] += prices.preempt.get(problem.tasks[t].job, 0)
+    for t in np.flatnonzero(~waits).tolist() if prices.apart else ():
+        cost[t] += prices.apart.get(problem.tasks[t].apart, {}).get(schedule.at[t], 0)
     true = {
         "machine": dict(zip(problem.machine, prices.machine, strict=True)),
         "unscheduled": {job.name: p for job, p in zip(problem.instance.jobs, prices.job, strict=True)},
@@ -340,12 +348,13 @@ def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
 
 
 def _same(stated: dict[str, Any], true: dict[str, int]) -> bool:
-    return stated.keys() == true.keys() and all(agrees(value, true[name]) for name, value in stated.items())
+    same = stated == true  # most are the same whole numbers; only others need to be read
+    return same or (stated.keys() == true.keys() and all(agrees(value, true[name]) for name, value in stated.items()))
 
 
 def _metrics(schedule: _Schedule, values: dict[str, int]) -> dict[str, Any]:
     problem, jobs = schedule.problem, schedule.problem.instance.jobs
-    before = [(t.own, m) for t, m in zip(problem.tasks, schedule.at, strict=True)]
+    own, at = problem.own, schedule.where
     running, slots = sum(schedule.running), int(problem.slots.sum())
     priority = problem.goals.by_kind.get("Priority")
     waiting: Counter[int] = Counter()
@@ -356,9 +365,9 @@ def _metrics(schedule: _Schedule, values: dict[str, int]) -> dict[str, Any]:
         "running": running,
         "waiting": sum(schedule.waits),
         "utilisation": Fraction(running, slots) if slots else 0,
-        "placed": sum(own < 0 <= m for own, m in before),
-        "moved": sum(0 <= own != m >= 0 for own, m in before),
-        "stopped": sum(m < 0 <= own for own, m in before),
+        "placed": int(np.count_nonzero((own < 0) & (at >= 0))),
+        "moved": int(np.count_nonzero((own >= 0) & (at >= 0) & (own != at))),
+        "stopped": int(np.count_nonzero((own >= 0) & (at < 0))),
         "share_shortfall": schedule.short,
         "waiting_by_class": "; ".join(f"{name}: {n}" for name, n in sorted(waiting.items())),
         **({f"cost_of_{rank}": values[rank] for rank in ranks} if len(ranks) > 1 else {}),

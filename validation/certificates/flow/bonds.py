@@ -68,13 +68,14 @@ class Ties:
 
     def __init__(self, problem: Problem) -> None:
         instance, self.problem = problem.instance, problem
-        at = {task.task.name: t for t, task in enumerate(problem.tasks)}
-        jobs = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
+        rules = (*instance.gangs, *instance.affinities, *instance.spreads)
+        at = {task.task.name: t for t, task in enumerate(problem.tasks if rules else ())}
+        jobs = {job.name: [task.name for task in job.tasks] for job in (instance.jobs if rules else ())}
         self.teams: list[_Team] = []
         self.spreads: list[_Spread] = []
         self.inside: dict[int, NDArray[np.bool_]] = {}  # machines in a domain of every rule of a task
         everywhere = np.ones(len(problem.slots), bool)
-        for rule in (*instance.gangs, *instance.affinities, *instance.spreads):
+        for rule in rules:
             tasks = [at[name] for name in members_of(rule, jobs)]
             tags = {} if rule.key is None else domain_tags(instance.machines, rule.key)
             masks = {tag: np.zeros(len(problem.slots), bool) for tag in tags.values()}

@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
 from flowlex.validation.certificates.flow.locality import Blocks, Locality, Reach
 from flowlex.validation.certificates.numbers import Number, times, whole, wide
 
-__all__ = ["Goals", "Problem", "Task", "fairest"]
+__all__ = ["Goals", "Problem", "Task"]
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "Placement": {"rules": {}},
@@ -151,8 +150,10 @@ class Problem:
         alike: dict[tuple[Constraint, ...], list[Task]] = defaultdict(list)
         for j, job in enumerate(instance.jobs):
             apart = job.different_machines or ""
+            apart = apart if together[apart] > 1 else ""
+            keep = self.units(job.preempt_cost) if job.preempt_cost else 0
             for task in job.tasks:
-                found = self._task(task, j, job, apart if together[apart] > 1 else "")
+                found = self._task(task, j, job, apart, keep)
                 alike[found.constraints].append(found)
         self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
         ends = accumulate(map(len, alike.values()))
@@ -172,13 +173,23 @@ class Problem:
             raise ValueError(f"a cost of {value} is no whole number of 1/{self.scale}")
         return units.numerator
 
-    def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str) -> Task:
+    def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str, keep: int) -> Task:
         explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()}
         own = -1 if task.running is None else self.machine[task.running.machine]
         rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
         rules = rules if "Placement" in self.goals.by_kind else ()
         limited = job.preemptions_per_hour is not None
-        return Task(task, number, own, explicit, rules, apart, self.units(job.preempt_cost) * (own >= 0), limited)
+        return Task(task, number, own, explicit, rules, apart, keep if own >= 0 else 0, limited)
+
+    @cached_property
+    def explicit(self) -> NDArray[np.bool_]:
+        """(T,) tasks that name what some machines cost them."""
+        return np.array([bool(task.explicit) for task in self.tasks], dtype=bool)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """`level` of every job."""
+        return [self.level(j) for j in range(len(self.instance.jobs))]
 
     @cached_property
     def waiting(self) -> dict[str, NDArray[Any]]:
@@ -243,22 +254,27 @@ class Problem:
     def locality(self) -> Locality | None:
         """What reading costs, where locality counts and any task has data."""
         goal = self.goals.by_kind.get("DataLocality")
-        data = [(t, b) for t, task in enumerate(self.tasks) for b in task.task.data] if goal is not None else []
+        data = [block for task in self.tasks for block in task.task.data] if goal is not None else []
         if goal is None or not data:
             return None
-        reads = {t for t, _ in data}
-        held = [(k, self.machine[name]) for k, (_, block) in enumerate(data) for name in block.machines]
-        pairs = np.array(held, dtype=np.int64).reshape(-1, 2)
-        where = {c: self._named(c) for c, _ in self.classes}
-        named = [(t, *where[self.tasks[t].constraints]) for t in sorted(reads)]
-        machines = [(t, m) for t, _, known in named for m in known]
-        machines += [(t, self.tasks[t].own) for t in sorted(reads) if self.staying[t]]
+        blocks_of = np.array([len(task.task.data) for task in self.tasks], dtype=np.int64)
+        copies = np.array([len(block.machines) for block in data], dtype=np.int64)
+        reads = np.flatnonzero(blocks_of)
+        racks, machines = list[tuple[int, int]](), list[tuple[int, int]]()
+        for constraints, tasks in self.classes:
+            known_racks, known_machines = self._named(constraints)
+            if known_racks or known_machines:
+                here = reads[(reads >= tasks.start) & (reads < tasks.stop)].tolist()
+                racks += [(t, r) for t in here for r in known_racks]
+                machines += [(t, m) for t in here for m in known_machines]
+        stay = reads[self.staying[reads]]
+        machines += zip(stay.tolist(), self.own[stay].tolist(), strict=True)
         blocks = Blocks(
-            np.array([t for t, _ in data], dtype=np.int64),
-            np.array([block.size_mb for _, block in data], dtype=np.int64),
-            pairs[:, 0],
-            pairs[:, 1],
-            [(t, r) for t, known, _ in named for r in known],
+            np.repeat(np.arange(len(self.tasks)), blocks_of),
+            np.array([block.size_mb for block in data], dtype=np.int64),
+            np.repeat(np.arange(len(data)), copies),
+            np.array([self.machine[name] for block in data for name in block.machines], dtype=np.int64),
+            racks,
             machines,
         )
         far, near = (self.units(goal[name]) * int(goal["weight"]) for name in ("cluster_cost", "rack_cost"))
@@ -374,22 +390,3 @@ class Problem:
 
 def _constraints(rules: Any) -> tuple[Constraint, ...]:
     return tuple(Constraint.model_validate(rule) for rule in rules)
-
-
-def fairest(least: list[int], most: list[int], weight: list[int], units: int, share: list[int]) -> str:
-    """Why whole shares are not weighted max-min fair; empty when they are.
-
-    The next unit goes where (share + 1) / weight is least, ties to the earlier job: so the last unit of every job above
-    its least comes before the next of every job below its most. That determines the shares.
-    """
-    if any(not a <= x <= b for a, x, b in zip(least, share, most, strict=True)):
-        return "a share below the job's least or above its most"
-    wanted = max(sum(least), min(units, sum(most)))
-    if sum(share) != wanted:
-        return f"shares of {sum(share)} in all, {wanted} can be given"
-    rows = list(zip(least, share, most, weight, range(len(share)), strict=True))
-    last = max(((Fraction(x, w), j) for a, x, _, w, j in rows if x > a), default=None)
-    following = min(((Fraction(x + 1, w), j) for _, x, b, w, j in rows if x < b), default=None)
-    if last is not None and following is not None and following < last:
-        return f"a unit of job number {last[1] + 1} is due to job number {following[1] + 1}"
-    return ""

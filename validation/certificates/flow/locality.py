@@ -7,7 +7,7 @@ it pays as from the rack, or else from afar. True distances are those where all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from flowlex.validation.certificates.numbers import times, wide
 
 __all__ = ["Blocks", "Locality", "Reach", "Rows"]
+
+#: Numbers in one table of counts.
+_COUNTS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,10 @@ class Rows:
         """Those of a range of tasks; where not ``true``, only the known."""
         first, last = np.searchsorted(self.task, (start, stop)).tolist()
         at = np.arange(first, last)
-        at = at if true else at[self.known[first:last]]
+        return self.where(at if true else at[self.known[first:last]])
+
+    def where(self, at: NDArray[Any]) -> Rows:
+        """Some of the rows, in their order."""
         return Rows(self.task[at], self.place[at], self.cost[at], self.known[at], self.places)
 
     def at(
@@ -65,10 +71,16 @@ class Rows:
         """(k,) costs of pairs; ``otherwise`` where there is no row, or none that is known."""
         if not len(self.task):
             return otherwise
+        row = self.row(task, place)
+        return np.where((row >= 0) & (self.known[row] | true), self.cost[row], otherwise)
+
+    def row(self, task: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(k,) row of pairs, -1 where there is none."""
+        if not len(self.task):
+            return np.full(len(task), -1)
         key, wanted = self.task * self.places + self.place, task * self.places + place
         row = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        there = (key[row] == wanted) & (self.known[row] | true)
-        return np.where(there, self.cost[row], otherwise)
+        return np.where(key[row] == wanted, row, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +124,41 @@ class Locality:
         """(k,) what locality charges tasks on machines: by true distances, or the cheapest of what they know."""
         known = self.racks.at(task, self.rack[machine], self.far[task], true=true)
         return self.machines.at(task, machine, known, true=true)
+
+    def dearest(
+        self, tasks: slice, fits: NDArray[np.bool_], price: NDArray[Any], stays: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]]:
+        """Ways of a range of tasks, its dearest ones to other machines among them: tasks, prices, and costs of reading.
+
+        Machines that fit are counted by rack and price, and those that a task knows are taken off: what is left of its
+        racks is read as from the rack, what is left of all others as from afar. ``price`` is by machine, ``stays`` by
+        task: the machine that is left out, or -1.
+        """
+        prices, level = np.unique(price[fits], return_inverse=True)
+        levels = np.zeros(len(fits), np.int64)
+        levels[fits] = level
+        there = np.zeros((self.racks.places, len(prices)), np.int64)
+        np.add.at(there, (self.rack[fits], level), 1)
+        count = tasks.stop - tasks.start
+        known = len(self.racks.among(tasks.start, tasks.stop, true=False).task)
+        step = max(1, _COUNTS // (len(prices) * (1 + known // count)))
+        for start in range(tasks.start, tasks.stop, step):
+            stop = min(start + step, tasks.stop)
+            racks, machines = (rows.among(start, stop, true=False) for rows in (self.racks, self.machines))
+            machines = machines.where(fits[machines.place])
+            within, beyond = there[racks.place], np.tile(there.sum(axis=0), (stop - start, 1))
+            np.subtract.at(beyond, racks.task - start, within)
+            row, at = racks.row(machines.task, self.rack[machines.place]), levels[machines.place]
+            np.subtract.at(within, (row[row >= 0], at[row >= 0]), 1)
+            np.subtract.at(beyond, (machines.task[row < 0] - start, at[row < 0]), 1)
+            for task, left, cost in (
+                (np.arange(start, stop), beyond, self.far[start:stop]),
+                (racks.task, within, racks.cost),
+            ):
+                some = left.any(axis=1)
+                yield task[some], prices[len(prices) - 1 - np.argmax(left[some, ::-1] > 0, axis=1)], cost[some]
+            machines = machines.where(machines.place != stays[machines.task - tasks.start])
+            yield machines.task, price[machines.place], machines.cost
 
 
 def _held(

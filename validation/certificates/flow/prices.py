@@ -107,18 +107,17 @@ class Survey:
         self._largest[ranks.rank("Continuity")] += int(np.abs(problem.credit).max(initial=0))
         if problem.locality is not None:
             self._largest[ranks.rank("DataLocality")] += int(problem.locality.far.max(initial=0))
-        self._explicit = np.array([bool(task.explicit) for task in problem.tasks], dtype=bool)
 
     def least(self, prices: Prices, *, true: bool = False, without: NDArray[np.bool_] | None = None) -> int:
         """Sum over the tasks (but those ``without``) of their cheapest way to run or wait."""
         problem = self.problem
         wait = wide(whole(prices.job)[problem.job]) + wide(weighed(problem.waiting, prices.weights, len(problem.tasks)))
-        gate = [
-            prices.preempt.get(t.job, 0) * int(h) for t, h in zip(problem.tasks, problem.held.tolist(), strict=True)
-        ]
-        wait = wide(wait) + wide(whole(gate))
-        slow = self._explicit | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
-        slow |= prices.load is not None
+        slow = problem.explicit | (prices.load is not None)
+        if prices.preempt:
+            gate = whole(prices.preempt.get(j, 0) for j in range(len(problem.instance.jobs)))
+            wait = wide(wait) + np.where(problem.held, wide(gate)[problem.job], 0)
+        if prices.apart:
+            slow = slow | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
         counted = np.ones(len(wait), bool) if without is None else ~without
         found = total(wait[counted])
         for tasks, low, _ in self._ways(prices, slow & counted, true=true):
@@ -145,13 +144,10 @@ class Survey:
         problem, weights = self.problem, {rank: 1}
         wait = weighed(problem.waiting, weights, len(problem.tasks))
         most, least = np.maximum(wait, 0), np.minimum(wait, 0)
-        slow = self._explicit.copy()
-        if problem.locality is not None and rank == problem.goals.rank("DataLocality"):
-            for constraints, tasks in problem.classes:
-                slow[tasks] |= bool(constraints) & (problem.locality.far[tasks] > 0).astype(bool)
         kind = object if most.dtype == object or self._size(weights) >= _SAFE else np.int64
         most, least = most.astype(kind), least.astype(kind)
-        for tasks, low, high in self._ways(Prices(weights, [0] * len(problem.slots), []), slow, true=False):
+        free = Prices(weights, [0] * len(problem.slots), [])
+        for tasks, low, high in self._ways(free, problem.explicit, true=False, dearest=True):
             most[tasks], least[tasks] = np.maximum(most[tasks], high), np.minimum(least[tasks], low)
         slots = problem.slot_costs[2].get(rank)
         return total(most) - total(least) + 2 * (0 if slots is None else int(np.abs(slots).max(initial=0)))
@@ -160,11 +156,12 @@ class Survey:
         return sum(abs(weights.get(rank, 0)) * size for rank, size in self._largest.items())
 
     def _ways(
-        self, prices: Prices, slow: NDArray[np.bool_], *, true: bool
+        self, prices: Prices, slow: NDArray[np.bool_], *, true: bool, dearest: bool = False
     ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
         """Of each class with a machine that fits: its tasks, cheapest and dearest ways to run; exact where ``slow``.
 
-        Elsewhere the cheapest is, and the dearest is bounded from above.
+        Elsewhere the cheapest is. So is, where ``dearest``, the dearest of tasks with constraints; of others it is
+        bounded from above.
         """
         problem, weights = self.problem, prices.weights
         apart = (p for more in prices.apart.values() for p in more.values())
@@ -178,7 +175,7 @@ class Survey:
                 continue
             price = bare + times(problem.preference(constraints), place).astype(kind)
             part = _Class(tasks, fits, bare, price)
-            low, high = self._known(part, weights, true=true)
+            low, high = self._known(part, weights, true=true, dearest=dearest and bool(constraints))
             at = np.flatnonzero(slow[tasks])
             step = max(1, _PAIRS // len(bare))
             for some in (at[k : k + step] for k in range(0, len(at), step)):
@@ -189,7 +186,9 @@ class Survey:
                 low[t] = high[t] = each[0, problem.own[t + tasks.start]]
             yield tasks, low, high
 
-    def _known(self, part: _Class, weights: Mapping[str, int], *, true: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _known(
+        self, part: _Class, weights: Mapping[str, int], *, true: bool, dearest: bool
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Cheapest way of each task over what it knows of the cluster, and no less than the dearest."""
         problem, tasks, ranks = self.problem, part.tasks, self.problem.goals
         count, kind, locality = tasks.stop - tasks.start, part.price.dtype, problem.locality
@@ -205,6 +204,11 @@ class Survey:
                 fit = there[rows.place]
                 cost = price[rows.place[fit]] + times(rows.cost[fit], reading).astype(kind)
                 np.minimum.at(low, rows.task[fit] - tasks.start, cost)
+            if dearest:
+                high = np.full(count, -_SAFE if kind == np.int64 else -_NEVER, kind)
+                stays = np.where(problem.staying[tasks], problem.own[tasks], -1)
+                for task, price, read in locality.dearest(tasks, part.fits, part.price, stays):
+                    np.maximum.at(high, task - tasks.start, price + times(read, reading).astype(kind))
         own = problem.own[tasks]
         at = np.flatnonzero(problem.staying[tasks] & part.fits[own])
         if len(at):
@@ -275,12 +279,26 @@ def bound(
         found -= total(np.maximum(price[machine] - cost, 0))
     else:
         found -= dot(problem.slots, np.maximum(price, 0))
-    for j, ((least, most), each) in enumerate(zip(shares, prices.job, strict=True)):
-        count, level = len(problem.instance.jobs[j].tasks), problem.level(j)
-        short, above = prices.weights["shortfall"], prices.weights[f"waiting_{level}"] if level else 0
-        corners = (count - most, count - least, count)
-        found -= max((each - above) * w - short * max(0, w - count + least) for w in corners)
-    return found
+    return found - _waiting(problem, prices, shares)
+
+
+def _waiting(problem: Problem, prices: Prices, shares: list[tuple[int, int]]) -> int:
+    """Most that the jobs' waiting tasks are worth, beyond what stages take for them: at a corner of each share."""
+    weights, short = prices.weights, prices.weights["shortfall"]
+    above = {level: weights[f"waiting_{level}"] if level else 0 for level in set(problem.levels)}
+    each = wide(whole(prices.job)) - wide(whole(above[level] for level in problem.levels))
+    count = np.array([len(job.tasks) for job in problem.instance.jobs], dtype=np.int64)
+    least, most = (wide(whole(share[k] for share in shares)) for k in (0, 1))
+    size = (_largest(each) + abs(short)) * (_largest(count) + _largest(least) + _largest(most))
+    kind = np.int64 if size < _SAFE else object
+    each, count, least, most = (values.astype(kind) for values in (each, count, least, most))
+    corners = (count - most, count - least, count)
+    worth = [each * w - short * np.maximum(w - count + least, 0) for w in corners]
+    return total(np.maximum(np.maximum(worth[0], worth[1]), worth[2]))
+
+
+def _largest(values: NDArray[Any]) -> int:
+    return int(np.abs(values).max(initial=0))
 
 
 def strict(weights: Mapping[str, int], classes: list[str], ranks: tuple[str, ...], swing: Mapping[str, int]) -> str:

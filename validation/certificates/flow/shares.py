@@ -20,7 +20,7 @@ import scipy
 from flowlex.instances.flow import Constraint
 from flowlex.validation.certificates.flow.goals import Problem
 
-__all__ = ["unfair"]
+__all__ = ["fairest", "unfair"]
 
 Place = tuple[int, Fraction, int]
 
@@ -159,3 +159,22 @@ def _exchanges(
         if into not in ways:
             ways[into] = frozenset().union(*(known[k][0] for k in into)), any(known[k][1] for k in into)
         yield (j, *ways[into])
+
+
+def fairest(least: list[int], most: list[int], weight: list[int], units: int, share: list[int]) -> str:
+    """Why whole shares are not weighted max-min fair; empty when they are.
+
+    The next unit goes where (share + 1) / weight is least, ties to the earlier job: so the last unit of every job above
+    its least comes before the next of every job below its most. That determines the shares.
+    """
+    if any(not a <= x <= b for a, x, b in zip(least, share, most, strict=True)):
+        return "a share below the job's least or above its most"
+    wanted = max(sum(least), min(units, sum(most)))
+    if sum(share) != wanted:
+        return f"shares of {sum(share)} in all, {wanted} can be given"
+    rows = list(zip(least, share, most, weight, range(len(share)), strict=True))
+    last = max(((Fraction(x, w), j) for a, x, _, w, j in rows if x > a), default=None)
+    following = min(((Fraction(x + 1, w), j) for _, x, b, w, j in rows if x < b), default=None)
+    if last is not None and following is not None and following < last:
+        return f"a unit of job number {last[1] + 1} is due to job number {following[1] + 1}"
+    return ""
