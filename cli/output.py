@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from flowlex.instances.base import Instance
 
 __all__ = [
+    "EVERY_S",
+    "Progress",
     "complain",
     "console",
     "facts_table",
@@ -30,6 +33,8 @@ __all__ = [
 
 #: A word of a cell that is longer than this may be broken.
 LONG_WORD = 24
+#: Plain lines of progress are this many seconds apart at least, and the first comes as long after the start.
+EVERY_S = 20.0
 
 
 def complain(message: str) -> None:
@@ -40,6 +45,23 @@ def complain(message: str) -> None:
 def note(message: str) -> None:
     """Print a remark on standard error."""
     typer.echo(printable(message), err=True)
+
+
+class Progress:
+    """Plain lines of progress on standard error where it is no terminal."""
+
+    def __init__(self, verb: str, total: int) -> None:
+        self._verb, self._total = verb, total
+        self._began = self._said = time.monotonic()
+
+    def update(self, finished: int, bad: int) -> None:
+        """Say how far it is (``bad``: how many went wrong), unless that was said a moment ago or this is the end."""
+        now = time.monotonic()
+        if now - self._said < EVERY_S or finished == self._total:
+            return
+        self._said = now
+        wrong = f", {bad} without answer" if bad else ""
+        note(f"{self._verb}: {finished} of {self._total} done after {(now - self._began) / 60:.1f} min{wrong}")
 
 
 def console() -> Console:

@@ -27,7 +27,7 @@ from flowlex.cli.options import (
     parse_settings,
     place,
 )
-from flowlex.cli.output import complain, note
+from flowlex.cli.output import Progress, complain, note
 
 if TYPE_CHECKING:
     from flowlex.cli.batch import Batch
@@ -170,14 +170,17 @@ def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
     """Yield what finishes; troubles go to standard error at once.
 
     On a terminal there is a bar for several, and for one a line that tells its stage, best answer and bound as they
-    move, once it has taken two seconds.
+    move, once it has taken two seconds. Elsewhere a line is written when something finishes, at most one in
+    `flowlex.cli.output.EVERY_S`.
     """
     finished = batch.run()
     if batch.skipped:
         note(f"{batch.skipped} of {batch.total} were done before")
     if not sys.stderr.isatty():
+        lines = Progress(verb, batch.total)
         for item in finished:
             _complain(item)
+            lines.update(batch.finished, batch.unsolved)
             yield item
         return
     from flowlex.cli.progress import progress_bar, so_far

@@ -185,7 +185,10 @@ class Life:
     moved: int
 
     def summary(self) -> dict[str, float | int]:
-        """Pods placed and never placed, waiting times, and mean and peak share of GPUs over time."""
+        """Pods placed and never placed, waiting times, and mean and peak share of GPUs from first to last event.
+
+        Where all happens at one moment, what is allocated then stays so, and is the mean.
+        """
         placed, held = np.isfinite(self.started_s), np.diff(self.allocation[:, 0])
         waits = self.waited_s[placed] if placed.any() else np.zeros(1)
         whole = float(held.sum())
@@ -195,7 +198,7 @@ class Life:
             "waited": int((waits > 0).sum()),
             "mean wait s": float(waits.mean()),
             "p99 wait s": float(np.percentile(waits, 99)),
-            "mean GPU allocation": float(self.allocation[:-1, 1] @ held / whole) if whole else 0.0,
+            "mean GPU allocation": float(self.allocation[:-1, 1] @ held / whole if whole else self.allocation[-1, 1]),
             "peak GPU allocation": float(self.allocation[:, 1].max()),
             "moved": self.moved,
         }

@@ -56,6 +56,15 @@ def test_who_waits_starts_when_another_ends_the_more_important_first() -> None:
     assert life.ended_s[:3].tolist() == [10.0, 15.0, 13.0] and np.isnan(life.ended_s[3])
 
 
+def test_where_all_come_at_one_moment_the_mean_allocation_is_what_stays() -> None:
+    node = PodNode(name="n", cpu_cores=8, memory_gb=8, cards=2, card_gb=10)
+    pods = gpu_pods(1.0, 1.0, 1.0, created_s=5)
+    found = live_through(PodInstance(nodes=(node,), pods=pods[:1]), "first-fit").summary()
+    assert found["mean GPU allocation"] == found["peak GPU allocation"] == 0.5
+    found = live_through(PodInstance(nodes=(node,), pods=pods), "first-fit").summary()
+    assert (found["placed"], found["mean GPU allocation"]) == (2, 1.0)
+
+
 def test_a_gang_starts_when_all_have_come_and_fit_together() -> None:
     """Two nodes with one card; the gang comes at 0 and 2, a node is taken until 5; a pod alone goes in between."""
     nodes = tuple(PodNode(name=n, cpu_cores=8, memory_gb=8, cards=1, card_gb=10, labels={"rack": "r"}) for n in "ab")
