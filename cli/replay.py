@@ -84,6 +84,9 @@ def replay(
     first = next(iter(stream), None)
     if isinstance(stream, ev.EventLog) and first is None and stream.damage is not None:
         complain(f"{stream.damage}")
+        if ".run.jsonl" in log.name:
+            events_of_it = log.name.replace(".run.jsonl", ".events.jsonl")
+            note(f"This is the record of a simulated run; replay {events_of_it}, which lies beside it.")
         raise typer.Exit(1)
     if settings and not isinstance(first, Network):
         raise typer.BadParameter("is for logs of transfers; goals of flow scheduling have --goals", param_hint="--set")

@@ -67,7 +67,7 @@ class JitStep:
     status
         ``optimal``; ``feasible`` where time ran out, and then the older plan may stand with new transfers behind it.
     certificate
-        Of the plan of the rest, recomputed.
+        Of the plan of the rest, recomputed; None with ``certify=False`` among the options.
     solution
         The model's solution of the rest; None where there was nothing to plan, or the older plan stands.
     """

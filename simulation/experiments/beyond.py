@@ -119,8 +119,8 @@ EXPERIMENTS = (
         ),
         day,
         {"load": (0.9, 1.2)},
-        seeds=3,
-        takes_s=110,
+        seeds=5,
+        takes_s=100,
         quick_seeds=1,
         sweep_seeds=1,
     ),
@@ -143,7 +143,7 @@ EXPERIMENTS = (
             Statement("ours_full", "the same, FGD with one move for an arrival that fits nowhere", "-", "%", None, ""),
         ),
         openb_protocol,
-        takes_s=12,
+        takes_s=9,
         quick_seeds=1,
         curves=(
             Curves(
@@ -165,7 +165,7 @@ EXPERIMENTS = (
         ),
         training,
         {"load": (0.8, 0.5, 1.2), "round_s": (360.0, 60.0, 1200.0)},
-        takes_s=1,
+        takes_s=1.6,
         quick_seeds=1,
         sweep_seeds=3,
     ),

@@ -257,8 +257,8 @@ EXPERIMENTS = (
         ),
         served,
         {"drift": (0.01, 0.0, 0.1), "interval_s": (10.0, 60.0)},
-        seeds=5,
-        takes_s=10,
+        seeds=10,
+        takes_s=7,
         quick_seeds=1,
         sweep_seeds=2,
         curves=(

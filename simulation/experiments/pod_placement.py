@@ -191,7 +191,7 @@ EXPERIMENTS = (
         ),
         convergence,
         {"generator": ("pods-scale", "kubeflow-testbed")},
-        takes_s=1.5,
+        takes_s=2,
         quick_seeds=2,
         sweep_seeds=10,
         curves=(
@@ -227,7 +227,7 @@ EXPERIMENTS = (
         ),
         queue,
         {"load": (1.3, 0.9, 2.0)},
-        takes_s=11,
+        takes_s=10,
         quick_seeds=1,
         sweep_seeds=3,
         curves=(

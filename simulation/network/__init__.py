@@ -47,7 +47,9 @@ class _NetworkSimulator:
 
     def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
         """Run once; `check` says which parameters it has."""
-        assert isinstance(instance, JitInstance)
+        if not isinstance(instance, JitInstance):
+            reason = f"the network simulator takes jit-bandwidth instances, this is {instance.kind!r}"
+            raise InstanceError(reason, place="workload")
         self.check(run.parameters)
         bin_s = run.parameters.get("bin_s", instance.slot_s)
         done = simulate_traffic(Traffic.of(instance), policy, run, bin_s=float(bin_s))

@@ -13,6 +13,7 @@ from flowlex.models.jit.grid import Load, ShareOf
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.scheduler import JitScheduler
+from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.network.arrays import Grouping
 from flowlex.simulation.network.state import NetworkState, Rates
@@ -41,13 +42,15 @@ class JustInTime:
         Whether a later plan may not delay what an earlier one has promised; the paper's plans anew without promises.
     every_s
         Plan at multiples of this many seconds; at every job's first transfer when not given.
+    certify
+        Prove every so manieth plan from the data of what is left, the first among them; none when 0.
 
     Attributes
     ----------
     planned_mb
         How much of the jobs' bytes was planned.
     refused
-        Plans that did not stand up to their certificate, and were not used.
+        Plans that did not stand up to their certificate, and were not used; those that were looked at.
     work
         Transfers planned in the last step, for decision times that count work.
     """
@@ -64,6 +67,7 @@ class JustInTime:
         known: Literal["submitted", "all"] = "submitted",
         keep_promises: bool = False,
         every_s: Annotated[float, Field(gt=0)] | None = None,
+        certify: Each = 1,
     ) -> None:
         self.share: Share
         self.share, self.share_of, self.load, self.lat = share, share_of, load, lat
@@ -71,6 +75,7 @@ class JustInTime:
         self.keep_promises: bool
         self.known, self.keep_promises, self.every_s = known, keep_promises, every_s
         self.planned_mb, self.work, self.refused = 0.0, 0.0, 0
+        self.turn: EveryNth = EveryNth(certify)
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Make the controller, or the one plan."""
@@ -91,7 +96,7 @@ class JustInTime:
         self._now: tuple[float, Floats, float] = (-np.inf, np.zeros(0), -np.inf)
         if self.known == "all":
             model = JitBandwidth(instance, share=self.share, share_of=self.share_of, load=self.load, lat=self.lat)
-            solution = model.solve()
+            solution = model.solve(certify=next(self.turn))
             solution.require_answer()
             grid, runs = solution.grid, solution.segments
             begin, end = runs.begin + grid.origin, runs.end + grid.origin
@@ -144,6 +149,9 @@ class JustInTime:
                 live.submit(_from_now(self._instance.jobs[job], now), now)
         due = live.next_step_s
         if due is not None and due <= now and (len(new) or not self._refused_step):
+            live.options["certify"] = next(self.turn)
+            if self._refused_step:
+                self._tell_of_unplanned(state)
             try:
                 step, self._refused_step = live.step(now), False
             except AssertionError:  # the certificate refuses the plan: the older one stands until the next job comes
@@ -158,6 +166,14 @@ class JustInTime:
             if slot * self._instance.slot_s > now:  # the slot under way goes on as it was planned
                 rows += [(self._number[n], slot - 1, slot, mbps / rate) for n, mbps in live.rates(now).items()]
             self._take(rows)
+
+    def _tell_of_unplanned(self, state: NetworkState) -> None:
+        """What a refused plan was to send has taken what the others left: the controller is told how much is left."""
+        left = state.left_mb
+        for name in [name for name, sending in self._live.sending.items() if not sending.runs]:
+            f = self._number[name]
+            if left[f] < state.traffic.size_mb[f]:
+                self._live.report(name, float(left[f]), state.now_s)
 
     def _planned_rates(self, state: NetworkState) -> tuple[Floats, float]:
         """(F,) MB/s of what is planned, NaN for the rest; and until when that holds."""

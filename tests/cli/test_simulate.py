@@ -129,6 +129,8 @@ def test_a_run_can_be_replayed_by_a_live_scheduler(tmp_path):
     (events,) = (tmp_path / "out").glob("*.events.jsonl.gz")
     shown = flowlex("replay", events, "--goals", "quincy")
     assert "placed" in shown.stdout
+    (log,) = (tmp_path / "out").glob("*.run.jsonl.gz")
+    assert f"record of a simulated run; replay {events.name}" in flowlex("replay", log, code=1).stderr
 
 
 def test_a_network_run_can_be_replayed_by_the_just_in_time_scheduler(tmp_path):

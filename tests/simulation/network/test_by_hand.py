@@ -5,6 +5,7 @@ import pytest
 
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
 from flowlex.instances.scenario import Decision
+from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.network.in_step import InStep
 from flowlex.simulation.network.just_in_time import JustInTime
@@ -13,6 +14,7 @@ from flowlex.simulation.network.record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.traffic import Traffic
 from flowlex.simulation.registry import Run
+from flowlex.validation.certificates import CertificateError
 
 pytestmark = pytest.mark.loops
 
@@ -161,6 +163,20 @@ def test_just_in_time_holds_back_what_is_not_needed_yet():
         assert run.end_s[1] == pytest.approx(4.0)
         assert run.end_s[2] == pytest.approx(8.5)  # nothing in the first second (b is taken), half of c until 4 s
         assert run.done_s.tolist() == pytest.approx([4.0, 5.0])
+
+
+def test_plans_are_certified_as_often_as_asked_and_a_refused_one_is_not_used(monkeypatch):
+    jobs = [job(f"j{k}", ("a", "b", 1.0), at=10.0 * k) for k in range(4)]
+
+    def refuse(*_):
+        raise CertificateError("nothing stands")
+
+    monkeypatch.setattr(JitBandwidth, "_certify", refuse)
+    for each, refused in ((0, 0), (1, 4), (2, 2)):
+        policy = JustInTime(share=1.0, certify=each)
+        run = simulate_traffic(network(*jobs), policy)
+        assert policy.refused == refused
+        assert run.end_s.tolist() == pytest.approx([1.0, 11.0, 21.0, 31.0])  # unplanned, it has the port to itself
 
 
 def due(name, at, *flows):
