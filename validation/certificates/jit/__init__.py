@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
-from flowlex.validation.certificates.jit.derivation import LATENESS, Allowed, Board, LevelProof, Prices
+from flowlex.validation.certificates.jit.derivation import Board
 from flowlex.validation.certificates.jit.even import sweep
 from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
+from flowlex.validation.certificates.jit.prices import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
 from flowlex.validation.certificates.jit.windows import NEVER, planned_as_stated, transfer_windows
 

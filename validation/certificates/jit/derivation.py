@@ -19,133 +19,13 @@ stages, for lower levels, build. Total lateness, where there is any, is the firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
+from flowlex.validation.certificates.jit.cells import Cells, Rows
+from flowlex.validation.certificates.jit.prices import SAFE, Allowed, LevelProof, greatest
 
-__all__ = ["LATENESS", "SAFE", "Allowed", "Board", "LevelProof", "Prices", "greatest", "together"]
-
-#: The "level" of the proof that total lateness is least.
-LATENESS = -1
-_NONE = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent.
-
-    For lateness, ports may have another price in the ``last`` slot; between the two it is linear.
-    """
-
-    unit: Integers = field(default_factory=lambda: _NONE)
-    begin: Integers = field(default_factory=lambda: _NONE)
-    end: Integers = field(default_factory=lambda: _NONE)
-    price: Integers = field(default_factory=lambda: _NONE)
-    last: Integers = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        if self.last is None:
-            object.__setattr__(self, "last", self.price)
-
-
-@dataclass(frozen=True, eq=False)
-class LevelProof:
-    """Prices that bound ``N_level`` (or the total lateness) from below for one part.
-
-    Attributes
-    ----------
-    scale
-        What a price of 1 is written as.
-    lam
-        (transfers of the part,) price of sending one unit.
-    load, port
-        `Prices`; a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards.
-    mu
-        Level to price, for levels above whose own bound left a gap.
-    nu
-        Price of total lateness.
-    solver_bound
-        What an integer program proved, where duality leaves a gap; quoted, not recomputed.
-    """
-
-    level: int
-    lam: Integers
-    load: Prices
-    port: Prices = field(default_factory=Prices)
-    scale: int = 1
-    mu: dict[int, int] = field(default_factory=dict)
-    nu: int = 0
-    solver_bound: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Allowed:
-    """When transfers may be sent.
-
-    Attributes
-    ----------
-    row, begin, end
-        (P,) transfer (of the part) and slots; those of one transfer do not overlap.
-    until, open_end
-        (F',) end of its last piece; whether it may be sent at any later time too.
-    full
-        Ports that are full in some slots (with price 1, which has no meaning).
-    latest
-        Prices of later slots are refused.
-    """
-
-    row: Integers
-    begin: Integers
-    end: Integers
-    until: Integers
-    open_end: NDArray[np.bool_]
-    full: Prices
-    latest: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """One row per unit (pair or port) over the cells of its clock; entries are numbered through."""
-
-    unit: Integers
-    first: Integers
-    offset: Integers
-    column: Integers
-
-    @classmethod
-    def of(cls, unit: Integers, row: Integers, cell: Integers) -> _Rows:
-        """Rows of the units that transfers use; ``column`` is the entry of every column."""
-        used, inverse = np.unique(unit, return_inverse=True)
-        low, high = np.full(len(used), 1 << 62), np.full(len(used), -1)
-        np.minimum.at(low, inverse[row], cell)
-        np.maximum.at(high, inverse[row], cell)
-        count = np.maximum(high - low + 1, 0)
-        offset = np.concatenate([[0], np.cumsum(count)])
-        return cls(used, low, offset, offset[inverse[row]] + cell - low[inverse[row]])
-
-    def paint(self, prices: Prices, clock_of: dict[int, int], edge: Integers, span: int) -> Integers:
-        """(entries,) the price of every entry."""
-        total = np.zeros(int(self.offset[-1]) + 1, np.int64)
-        place = {unit: k for k, unit in enumerate(self.unit.tolist())}
-        rows = np.array([place.get(u, -1) for u in prices.unit.tolist()], np.int64)
-        clock = np.array([clock_of.get(u, 0) for u in prices.unit.tolist()], np.int64)
-        known = rows >= 0
-        rows, clock = rows[known], clock[known]
-        size = np.diff(self.offset)[rows]
-        for when, sign in ((prices.begin[known], 1), (prices.end[known], -1)):
-            at = np.searchsorted(edge, clock * span + when) - self.first[rows]
-            np.add.at(total, self.offset[rows] + np.clip(at, 0, size), sign * prices.price[known])
-        within = np.cumsum(total)[:-1]
-        return np.asarray(within)
-
-
-#: Sums stay below this, so that 64 bits hold them whatever their order.
-SAFE = 2.0**61
+__all__ = ["Board"]
 
 
 class Board:
@@ -177,64 +57,31 @@ class Board:
         port_most: Integers,
         proofs: tuple[LevelProof, ...],
     ) -> None:
-        self.ports: tuple[Integers, ...] = ports
-        self.groups: tuple[Integers, ...] = groups
+        cells = Cells.of(groups, ports, allowed, due, proofs)
+        self.edge: Integers = cells.edge
+        self.row: Integers = cells.row
+        self.length: Integers = cells.length
+        self.loads: list[Rows] = cells.loads
+        self.sides: list[Rows] = cells.sides
         self.amount: Integers = amount
         self.slot_most: Integers = most
-        told = max((int(each.end.max(initial=0)) for p in proofs for each in (p.load, p.port)), default=0)
-        self.span: int = max(told, int(allowed.end.max(initial=0))) + 2
-        if self.span > allowed.latest:
-            raise ValueError(f"prices of slot {self.span - 2}; there is nothing to send after slot {allowed.latest}")
-        if (allowed.until[allowed.open_end] < told).any():
-            raise ValueError("prices of slots after those that are told apart")
-        joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) or len(allowed.full.unit) else groups
-        clock = together(len(amount), joined)
-        self.load_clock: dict[Any, Any] = {
-            u: c for g in groups for u, c in zip(g.tolist(), clock.tolist(), strict=True)
-        }
-        self.port_clock: dict[Any, Any] = {u: c for g in ports for u, c in zip(g.tolist(), clock.tolist(), strict=True)}
-        base = clock[allowed.row] * self.span
-        begin, end = base + allowed.begin, base + allowed.end
-        marks = [begin, end]
-        if any(p.nu for p in proofs):
-            marks.append(np.clip(base + due[allowed.row], begin, end))
-        some = [(proof.load, self.load_clock) for proof in proofs] + [(proof.port, self.port_clock) for proof in proofs]
-        for prices, clocks in (*some, (allowed.full, self.port_clock)):
-            at = np.array([clocks.get(u, 0) for u in prices.unit.tolist()], np.int64) * self.span
-            marks += [at + np.maximum(prices.begin, 0), at + np.maximum(prices.end, 0)]
-        self.edge: Integers = np.unique(np.concatenate(marks))
-        first = np.searchsorted(self.edge, begin)
-        count = np.searchsorted(self.edge, end) - first
-        self.row: Integers = np.repeat(allowed.row, count)
-        self.cell: Integers = np.arange(len(self.row)) - np.repeat(np.cumsum(count) - count, count)
-        self.cell += np.repeat(first, count)
-        length = np.diff(self.edge, append=self.edge[-1:] + 1)
-        self.length: Integers = length[self.cell]
-        self.loads: list[_Rows] = [_Rows.of(group, self.row, self.cell) for group in groups]
-        self.sides: list[_Rows] = [_Rows.of(port, self.row, self.cell) for port in ports]
         self.least: Integers = np.zeros(len(self.row), np.int64)
         self.most: Integers = np.minimum(most[self.row] * self.length, amount[self.row])
-        self.late: Integers = np.maximum(self.edge[self.cell] % self.span + 1 - due[self.row], 0)
+        self.late: Integers = np.maximum(cells.begin + 1 - due[self.row], 0)
         self.tail_late: Integers = np.maximum(allowed.until + 1 - due, 1)
         self.tail_most: Integers = np.where(allowed.open_end, amount, 0)
-        self.width: list[Integers] = []
-        self.low: list[Integers] = []
-        self.high: list[Integers] = []
-        for rows in self.loads:
-            cells = _cells(rows)
-            self.width.append(length[cells])
-            self.low.append(np.zeros(len(cells), np.int64))
-            self.high.append(np.repeat(load_most[rows.unit], np.diff(rows.offset)) * length[cells])
-        self.room: list[Integers] = []
-        self.room_low: list[Integers] = []
-        for rows in self.sides:
-            cells = _cells(rows)
-            self.room.append(np.repeat(port_most[rows.unit], np.diff(rows.offset)) * length[cells])
-            full = rows.paint(allowed.full, self.port_clock, self.edge, self.span) > 0
-            self.room_low.append(np.where(full, self.room[-1], 0))
-        self.high = [self._passed(*each) for each in zip(self.loads, self.high, strict=True)]
+        self.width: list[Integers] = [cells.size[rows.cell] for rows in self.loads]
+        self.low: list[Integers] = [np.zeros(len(rows.cell), np.int64) for rows in self.loads]
+        self.room: list[Integers] = [port_most[rows.unit] * cells.size[rows.cell] for rows in self.sides]
+        self.room_low: list[Integers] = [
+            np.where(rows.paint(allowed.full, self.edge) > 0, room, 0)
+            for rows, room in zip(self.sides, self.room, strict=True)
+        ]
+        self.high: list[Integers] = [
+            self._passed(rows, load_most[rows.unit] * width) for rows, width in zip(self.loads, self.width, strict=True)
+        ]
 
-    def _passed(self, rows: _Rows, high: Integers) -> Integers:
+    def _passed(self, rows: Rows, high: Integers) -> Integers:
         """The most of every load, as its transfers come through the ports of either side: each port has its room."""
         if self.most.sum(dtype=float) >= SAFE:
             raise ValueError("amounts are too large to be summed exactly in 64 bits")
@@ -250,8 +97,8 @@ class Board:
         """The bound (times ``scale``) of one stage whose answer is ``value``; settles what follows from it."""
         lam, scale = proof.lam, proof.scale
         reduced = proof.nu * self.late - lam[self.row]
-        rho = [r.paint(proof.load, self.load_clock, self.edge, self.span) for r in self.loads]
-        pi = [r.paint(proof.port, self.port_clock, self.edge, self.span) for r in self.sides]
+        rho = [r.paint(proof.load, self.edge) for r in self.loads]
+        pi = [r.paint(proof.port, self.edge) for r in self.sides]
         for rows, price in zip((*self.loads, *self.sides), (*rho, *pi), strict=True):
             reduced = reduced + price[rows.column]
         self._check_size(proof, rho, pi, reduced)
@@ -361,31 +208,6 @@ def _least(price: Integers, width: Integers, low: Integers, high: Integers, weig
             cost = cost + weight * np.clip(delta - (level - 1) * width, 0, width)
         best = cost if best is None else np.minimum(best, cost)
     return int(best.sum()) if best is not None and len(best) else 0
-
-
-def _cells(rows: _Rows) -> Integers:
-    """(entries,) the cell of every entry."""
-    count = np.diff(rows.offset)
-    within = np.arange(int(rows.offset[-1])) - np.repeat(rows.offset[:-1], count)
-    return np.asarray(within + np.repeat(rows.first, count))
-
-
-def together(count: int, groups: tuple[Integers, ...]) -> Integers:
-    """Transfers that share a unit share a clock."""
-    offset, tails, heads = count, [], []
-    for group in groups:
-        used, inverse = np.unique(group, return_inverse=True)
-        tails.append(np.arange(count))
-        heads.append(inverse + offset)
-        offset += len(used)
-    tail, head = np.concatenate(tails), np.concatenate(heads)
-    graph = scipy.sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(offset, offset))
-    return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][:count], np.int64)
-
-
-def greatest(values: Integers) -> float:
-    """Largest absolute value, as a float: that of the smallest integer is no integer of 64 bits."""
-    return float(np.abs(values.astype(float)).max(initial=0.0))
 
 
 def _dot(a: Integers, b: Integers) -> int:

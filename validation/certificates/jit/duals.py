@@ -14,7 +14,7 @@ from typing import Any
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.jit import SchedulePart
-from flowlex.validation.certificates.jit.derivation import LATENESS, LevelProof
+from flowlex.validation.certificates.jit.prices import LATENESS, LevelProof
 from flowlex.validation.certificates.numbers import agrees
 
 __all__ = ["check_duals"]

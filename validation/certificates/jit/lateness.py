@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.validation.certificates.jit.derivation import SAFE, Allowed, LevelProof, Prices, greatest, together
+from flowlex.validation.certificates.jit.cells import together
+from flowlex.validation.certificates.jit.prices import SAFE, Allowed, LevelProof, Prices, greatest
 
 #: A gap that settles nothing.
 _NOTHING = 1 << 61

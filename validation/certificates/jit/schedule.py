@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
-from flowlex.validation.certificates.jit.derivation import LevelProof
 from flowlex.validation.certificates.jit.even import Even
+from flowlex.validation.certificates.jit.prices import LevelProof
 from flowlex.validation.certificates.jit.windows import TransferWindows, transfer_windows
 
 __all__ = ["JitSchedule", "SchedulePart", "View"]
