@@ -36,6 +36,23 @@ def _price_columns(cost, column_price, row_of, column_of, before):
 
 
 @njit(cache=True)
+def _nearest(columns, settled, distance, row_of):
+    """Bring the nearest columns that are not settled to the front: their end, their distance, a free one or -1."""
+    ready, least = settled, distance[columns[settled]]
+    for k in range(settled, len(columns)):
+        j = columns[k]
+        if distance[j] <= least:
+            if distance[j] < least:
+                ready, least = settled, distance[j]
+            columns[k], columns[ready] = columns[ready], j
+            ready += 1
+    for k in range(settled, ready):
+        if row_of[columns[k]] < 0:
+            return ready, least, columns[k]
+    return ready, least, -1
+
+
+@njit(cache=True)
 def _augment(free, end, row_of, column_of, before):
     """Hand columns on along the path from a free row to a free column."""
     while True:
@@ -62,18 +79,7 @@ def _assign(cost, column_price, row_of, column_of):
         settled, ready, end, least = 0, 0, -1, np.int64(0)
         while end < 0:
             if settled == ready:  # the nearest columns come next
-                least = distance[columns[ready]]
-                for k in range(settled, size):
-                    j = columns[k]
-                    if distance[j] <= least:
-                        if distance[j] < least:
-                            ready, least = settled, distance[j]
-                        columns[k], columns[ready] = columns[ready], j
-                        ready += 1
-                for k in range(settled, ready):
-                    if row_of[columns[k]] < 0:
-                        end = columns[k]
-                        break
+                ready, least, end = _nearest(columns, settled, distance, row_of)
                 if end >= 0:
                     break
             across = columns[settled]

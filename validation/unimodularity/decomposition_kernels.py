@@ -197,33 +197,32 @@ def _collect(group, ed, mb, clock, work):
 
 
 @njit(cache=True, nogil=True)
-def reduce(group, ed, mb, nd, clock, work, chain, joint):
-    """Find the chain of members that the group's path runs through; its length, or 0 if there is no path.
+def _crossed(m, marker, ed, mb, nd, work):
+    """Whether the member's edges on the column are none, or run from end to end of its marker."""
+    count = work[2]
+    if count[m] == 0:
+        return True
+    if not mb[m, 1]:
+        return count[m] == mb[m, 2] - 1
+    one, two = _path(m, ed, nd, work)
+    a, b = ends_of(ed, nd, marker)
+    return (one == a and two == b) or (one == b and two == a)
 
-    ``chain`` gets (member, marker to the one before, marker to the one after); ``joint`` the node of the member
-    at which the path comes in and the one at which it goes out (or ends).
-    """
+
+@njit(cache=True, nogil=True)
+def _drop_ends(size, ed, mb, nd, work):
+    """Drop members crossed from end to end, from the outside in; how many are left."""
     first, after, count, degree, links, met, queue, _, _, _ = work
-    size = _collect(group, ed, mb, clock, work)
-    waiting = 0
+    waiting, head, left = 0, 0, size
     for place in range(size):
         if degree[met[place]] <= 1:
             queue[waiting] = met[place]
             waiting += 1
-    left = size
-    head = 0
     while head < waiting:
         m = queue[head]
         head += 1
-        if degree[m] != 1:
-            continue
         marker = links[m]
-        whole = count[m] == mb[m, 2] - 1
-        if count[m] > 0 and mb[m, 1]:
-            one, two = _path(m, ed, nd, work)
-            a, b = ends_of(ed, nd, marker)
-            whole = (one == a and two == b) or (one == b and two == a)
-        if count[m] > 0 and not whole:
+        if degree[m] != 1 or not _crossed(m, marker, ed, mb, nd, work):
             continue
         far = ed[marker, 3]
         other = member(mb, ed[far, 0])
@@ -238,20 +237,30 @@ def reduce(group, ed, mb, nd, clock, work, chain, joint):
         if degree[other] <= 1:
             queue[waiting] = other
             waiting += 1
-    start = -1
+    return left
+
+
+@njit(cache=True, nogil=True)
+def reduce(group, ed, mb, nd, clock, work, chain, joint):
+    """Find the chain of members that the group's path runs through; its length, or 0 if there is no path.
+
+    ``chain`` gets (member, marker to the one before, marker to the one after); ``joint`` the node of the member
+    at which the path comes in and the one at which it goes out (or ends).
+    """
+    degree, links, met = work[3], work[4], work[5]
+    size = _collect(group, ed, mb, clock, work)
+    left = _drop_ends(size, ed, mb, nd, work)
+    m = before = -1
     for place in range(size):
         if degree[met[place]] > 2:
             return 0
-        if degree[met[place]] == 0 or degree[met[place]] == 1:
-            start = met[place]
-    before = -1
-    m = start
+        if degree[met[place]] in (0, 1):
+            m = met[place]
     for place in range(left):
-        onward = links[m] if before < 0 else links[m] ^ before
-        if degree[m] < 2 and before >= 0:
+        if degree[m] == 0 or (degree[m] == 1 and before >= 0):
             onward = -1
-        if degree[m] == 0:
-            onward = -1
+        else:
+            onward = links[m] if before < 0 else links[m] ^ before
         chain[place, 0] = m
         chain[place, 1] = before
         chain[place, 2] = onward

@@ -277,6 +277,55 @@ def _others(component, start, low, high, col_row):
     return found
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _holes_from(start, k, missing, place, col_ptr, col_row, col_sign, row_ptr, row_col, tree, stop):
+    """Search from one neighbour of the k-th column for ``missing`` others, breadth first among the columns before it.
+
+    Returns
+    -------
+    (far, near, work): two neighbours that close a violating cycle, (-1, -1) without one, (-2, -1) when ``stop[0]`` was
+    set; visits of edges.
+    """
+    row_seen, col_seen, row_from, col_from, total, last, wanted, want_sign, queue = tree
+    row_seen[start], row_from[start], last[start], total[start] = k, -1, start, 0
+    queue[0] = start
+    head, tail, work = 0, 1, 0
+    while missing and head < tail:
+        if stop[0]:
+            return -2, -1, work
+        row = queue[head]
+        head += 1
+        work += row_ptr[row + 1] - row_ptr[row]
+        for g in range(row_ptr[row], row_ptr[row + 1]):
+            col = row_col[g]
+            if place[col] >= k or col_seen[col] == k:
+                continue
+            col_seen[col] = k
+            col_from[col] = row
+            here = total[row]
+            work += col_ptr[col + 1] - col_ptr[col]
+            for h in range(col_ptr[col], col_ptr[col + 1]):
+                if col_row[h] == row:
+                    here += col_sign[h]
+            for h in range(col_ptr[col], col_ptr[col + 1]):
+                far = col_row[h]
+                if row_seen[far] == k:
+                    continue
+                row_seen[far] = k
+                row_from[far] = col
+                total[far] = here + col_sign[h]
+                last[far] = last[row]
+                if wanted[far] == k:
+                    near = last[row]
+                    if (total[far] - total[near] + want_sign[far] + want_sign[near]) % 4 != 0:
+                        return far, near, work
+                    last[far] = far
+                    missing -= 1
+                queue[tail] = far
+                tail += 1
+    return -1, -1, work
+
+
 @njit(cache=True, nogil=True)
 def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_col, budget, stop):
     """One pass of Camion's signing in a given column order; returns the first violating hole.
@@ -295,73 +344,34 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
     for k in range(cols):
         place[order[k]] = k
     component = np.arange(rows)
-    row_seen = np.full(rows, -1, np.int64)
-    col_seen = np.full(cols, -1, np.int64)
-    row_from = np.full(rows, -1, np.int64)  # the column before this row, and
-    col_from = np.full(cols, -1, np.int64)  # the row before this column
+    row_seen, col_seen = np.full(rows, -1, np.int64), np.full(cols, -1, np.int64)
+    row_from, col_from = np.full(rows, -1, np.int64), np.full(cols, -1, np.int64)  # the column, the row before it
+    wanted, want_sign = np.full(rows, -1, np.int64), np.zeros(rows, np.int64)
     total = np.zeros(rows, np.int64)  # signed sum of the entries along the tree path to this row
-    col_total = np.zeros(cols, np.int64)
-    wanted = np.full(rows, -1, np.int64)
-    want_sign = np.zeros(rows, np.int64)
     last = np.full(rows, -1, np.int64)  # nearest neighbour of the new column on the tree path
-    queue = np.empty(rows, np.int64)
-    nothing = np.empty(0, np.int64)
+    queue, nothing = np.empty(rows, np.int64), np.empty(0, np.int64)
+    tree = row_seen, col_seen, row_from, col_from, total, last, wanted, want_sign, queue
     work = 0
     for k in range(cols):
         new = order[k]
-        for e in range(col_ptr[new], col_ptr[new + 1]):
+        low, high = col_ptr[new], col_ptr[new + 1]
+        for e in range(low, high):
             wanted[col_row[e]] = k
             want_sign[col_row[e]] = col_sign[e]
-        for e in range(col_ptr[new], col_ptr[new + 1]):
+        for e in range(low, high if k >= trusted else low):
             start = col_row[e]
-            if k < trusted or row_seen[start] == k:
+            if row_seen[start] == k:
                 continue
-            missing = _others(component, start, col_ptr[new], col_ptr[new + 1], col_row)
-            row_seen[start] = k
-            total[start] = 0
-            last[start] = start
-            row_from[start] = -1
-            queue[0] = start
-            head, tail = 0, 1
-            while missing and head < tail:
-                if stop[0]:
-                    return -2, nothing, nothing
-                row = queue[head]
-                head += 1
-                work += row_ptr[row + 1] - row_ptr[row]
-                for g in range(row_ptr[row], row_ptr[row + 1]):
-                    col = row_col[g]
-                    if place[col] >= k or col_seen[col] == k:
-                        continue
-                    col_seen[col] = k
-                    col_from[col] = row
-                    here = 0
-                    work += col_ptr[col + 1] - col_ptr[col]
-                    for h in range(col_ptr[col], col_ptr[col + 1]):
-                        if col_row[h] == row:
-                            here = col_sign[h]
-                    col_total[col] = total[row] + here
-                    for h in range(col_ptr[col], col_ptr[col + 1]):
-                        far = col_row[h]
-                        if row_seen[far] == k:
-                            continue
-                        row_seen[far] = k
-                        row_from[far] = col
-                        total[far] = col_total[col] + col_sign[h]
-                        last[far] = last[row]
-                        if wanted[far] == k:
-                            near = last[row]
-                            around = total[far] - total[near] + want_sign[far] + want_sign[near]
-                            if around % 4 != 0:
-                                hole = _hole(far, near, new, row_from, col_from)
-                                return 1, hole[0], hole[1]
-                            last[far] = far
-                            missing -= 1
-                        queue[tail] = far
-                        tail += 1
-            if work > budget:
-                return -1, nothing, nothing
-        first = _find(component, col_row[col_ptr[new]]) if col_ptr[new + 1] > col_ptr[new] else 0
-        for e in range(col_ptr[new], col_ptr[new + 1]):
-            component[_find(component, col_row[e])] = first
+            missing = _others(component, start, low, high, col_row)
+            far, near, more = _holes_from(
+                start, k, missing, place, col_ptr, col_row, col_sign, row_ptr, row_col, tree, stop
+            )
+            work += more
+            if far >= 0:
+                hole = _hole(far, near, new, row_from, col_from)
+                return 1, hole[0], hole[1]
+            if far == -2 or work > budget:
+                return -2 if far == -2 else -1, nothing, nothing
+        for e in range(low, high):
+            component[_find(component, col_row[e])] = _find(component, col_row[low])
     return 0, nothing, nothing
