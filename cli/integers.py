@@ -72,17 +72,10 @@ def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
 
 
 def _verify(stored: Path, named: NamedMatrix) -> int:
-    from flowlex.instances.base import InstanceError
-    from flowlex.instances.storage import read_bytes
     from flowlex.validation.unimodularity.implied import ImpliedIntegers
-    from flowlex.validation.unimodularity.proof import VerdictError
+    from flowlex.validation.unimodularity.reading import read_proof
 
-    try:
-        found = ImpliedIntegers.from_json(read_bytes(stored).decode())
-    except UnicodeDecodeError as error:
-        raise InstanceError("not UTF-8 text, so no proof", path=stored) from error
-    except VerdictError as error:
-        raise InstanceError(str(error), path=stored) from error
+    found = read_proof(stored, ImpliedIntegers.from_json, "proof")
     reason = found.error(named)
     if reason:
         complain(f"{stored}: the proof does not hold: {reason}")

@@ -135,16 +135,10 @@ def _json_document(verdict: Verdict) -> dict[str, object]:
 
 def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
     from flowlex.instances.base import InstanceError
-    from flowlex.instances.storage import read_bytes
-    from flowlex.validation.unimodularity.proof import VerdictError
+    from flowlex.validation.unimodularity.reading import read_proof
     from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, verification_error
 
-    try:
-        verdict = Verdict.from_json(read_bytes(stored).decode())
-    except UnicodeDecodeError as error:
-        raise InstanceError("not UTF-8 text, so no verdict", path=stored) from error
-    except VerdictError as error:
-        raise InstanceError(str(error), path=stored) from error
+    verdict = read_proof(stored, Verdict.from_json, "verdict")
     reason = verification_error(verdict, named)
     if reason.startswith(OTHER_MATRIX):
         raise InstanceError(f"{reason} ({file})", path=stored)

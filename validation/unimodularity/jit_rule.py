@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-__all__ = ["JitRule", "full_window_rule", "is_tu_by_rule", "odd_walk"]
+__all__ = ["JitRule", "full_window_rule", "odd_walk"]
 
 #: The rule needs so many slots; with fewer it decides nothing.
 LEAST_SLOTS = 3
@@ -69,11 +69,6 @@ class JitRule:
     reason: str
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
-
-
-def is_tu_by_rule(flows: Sequence[Flow]) -> bool:
-    """Say whether G is a forest and every bundle has an end of degree 1."""
-    return full_window_rule(flows, LEAST_SLOTS).tu
 
 
 def full_window_rule(flows: Sequence[Flow], slots: int) -> JitRule:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,9 +21,12 @@ from flowlex.instances.files import read_instance
 from flowlex.instances.storage import read_bytes
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
 from flowlex.validation.unimodularity.model_files import model_matrix, open_model
+from flowlex.validation.unimodularity.proof import VerdictError
 from flowlex.validation.unimodularity.sources import matrix_of, with_bounds
 
-__all__ = ["FORMATS", "read_matrix"]
+__all__ = ["FORMATS", "read_matrix", "read_proof"]
+
+Proof = TypeVar("Proof")
 
 #: What `read_matrix` reads, for messages and help texts.
 FORMATS = ".mps, .lp (also .gz), .npz, .mtx, CMR dense or sparse text, DIMACS networks, flowlex instances"
@@ -74,6 +77,22 @@ def _read(path: Path, bounds: bool) -> NamedMatrix:
     if head and (head.isdigit() or head in "+-"):
         return NamedMatrix(canonical(_cmr_text(text)))
     return _instance(path, bounds)
+
+
+def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
+    """Read what a command stored; ``what`` it should be is said where it is not.
+
+    Raises
+    ------
+    InstanceError
+        The file cannot be read, or ``parse`` refuses it.
+    """
+    try:
+        return parse(read_bytes(path).decode())
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"not UTF-8 text, so no {what}", path=path) from error
+    except VerdictError as error:
+        raise InstanceError(str(error), path=path) from error
 
 
 def _instance(path: Path, bounds: bool) -> NamedMatrix:

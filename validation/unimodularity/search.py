@@ -47,7 +47,7 @@ class Search:
         """Try one method, or all of them; None when undecided."""
         try:
             if method not in ("auto", "full"):
-                return self._single(part, method)
+                return self._try(method, part, lambda piece: STEPS[method](self, piece))
             found = None
             if jit_shaped(part.matrix):
                 found = self._try("jit-rule", part, self.try_jit_rule)
@@ -79,16 +79,13 @@ class Search:
         self._note(name, part.matrix, outcome, start)
         return found
 
-    def _single(self, part: Part, method: str) -> Found | None:
-        return self._try(method, part, METHODS[method](self))
-
     def _decide(self, part: Part, depth: int, *, full: bool) -> Found | None:
         """Settle one part: easy proofs, reductions, blocks, then the harder steps.
 
         The whole is tried as a network first: what is none is mostly refused after a few columns, what is one needs
         no reduction.
         """
-        found = self._easy(part) or (self._networks(part) if depth == 0 else None)
+        found = self._easy(part) or (self._try("network", part, self.try_networks) if depth == 0 else None)
         if found is not None:
             return found
         if depth < DEEPEST:
@@ -138,7 +135,7 @@ class Search:
     def _each(self, part: Part, blocks: list[tuple[Integers, Integers]], depth: int, *, full: bool) -> Found | None:
         """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
         self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
-        quick = self._glance(part) or self._networks(part)
+        quick = self._glance(part)
         if quick is not None:
             return quick
         proofs: list[Certificate] = []
@@ -161,7 +158,7 @@ class Search:
         cells = part.matrix.shape[0] * part.matrix.shape[1]
         if min(part.matrix.shape) <= 8:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        found = self._glance(part) or self._networks(part)
+        found = self._glance(part)
         if found is not None:
             return found
         if min(part.matrix.shape) <= LIMIT:
@@ -188,21 +185,17 @@ class Search:
         return self._try("camion", part, attempt)
 
     def _glance(self, part: Part) -> Found | None:
-        """A few orders of Camion's signing, in time linear in the nonzeros."""
-        return self._refute(part, FIRST_ORDERS, 1_000_000 + 5 * part.matrix.nnz)
+        """A few orders of Camion's signing, in time linear in the nonzeros, then network matrices."""
+        quick = self._refute(part, FIRST_ORDERS, 1_000_000 + 5 * part.matrix.nnz)
+        return quick or self._try("network", part, self.try_networks)
 
-    def _networks(self, part: Part) -> Found | None:
-        """Look for a network matrix, then for the transpose of one."""
-
-        def attempt(part: Part) -> Found | None:
-            for transposed in (False, True):
-                result = network_matrix(part.matrix, transposed=transposed, clock=self.clock)
-                found = self._from_network(part, result)
-                if found is not None:
-                    return found
-            return None
-
-        return self._try("network", part, attempt)
+    def try_networks(self, part: Part) -> Found | None:
+        """Step 4, a network matrix or the transpose of one."""
+        for transposed in (False, True):
+            found = self._from_network(part, network_matrix(part.matrix, transposed=transposed, clock=self.clock))
+            if found is not None:
+                return found
+        return None
 
     def _from_network(self, part: Part, result: NetworkResult) -> Found | None:
         if result.status == "wrong signs":
@@ -238,10 +231,6 @@ class Search:
         known = recognise_full_windows(part.matrix)
         walk = None if known is None else known.witness()
         return None if walk is None else part.refute(*walk)
-
-    def try_network(self, part: Part) -> Found | None:
-        """Step 4, network matrices both ways."""
-        return self._networks(part)
 
     def try_camion(self, part: Part) -> Found | None:
         """Step 5."""
@@ -337,24 +326,24 @@ class Search:
         if answer.status == "tu":
             split = separation_from(part.matrix, answer.tree)
             found = None if split is None else self._split(part, split, full=True)
-            found = found or self._networks(part) or self.try_ghouila_houri(part)
+            found = found or self._try("network", part, self.try_networks) or self.try_ghouila_houri(part)
             return found or part.prove("cmr", {"tree": dict(answer.tree)})
         self._note("cmr", part.matrix, answer.reason or answer.status, time.perf_counter())
         return None
 
 
-#: Steps by name; ``auto`` runs all of our own, ``full`` also CMR.
-METHODS: dict[str, Callable[[Search], Callable[[Part], Found | None]]] = {
-    "auto": lambda search: search.try_heller_tompkins,
-    "full": lambda search: search.try_heller_tompkins,
-    "heller-tompkins": lambda search: search.try_heller_tompkins,
-    "consecutive-ones": lambda search: search.try_consecutive_ones,
-    "jit-rule": lambda search: search.try_jit_rule,
-    "network": lambda search: search.try_network,
-    "camion": lambda search: search.try_camion,
-    "ghouila-houri": lambda search: search.try_ghouila_houri,
-    "pivots": lambda search: search.try_pivots,
-    "sums": lambda search: search.try_sums,
-    "eulerian": lambda search: search.try_eulerian,
-    "cmr": lambda search: search.try_cmr,
+#: Steps by name, each to be tried alone.
+STEPS: dict[str, Callable[[Search, Part], Found | None]] = {
+    "heller-tompkins": Search.try_heller_tompkins,
+    "consecutive-ones": Search.try_consecutive_ones,
+    "jit-rule": Search.try_jit_rule,
+    "network": Search.try_networks,
+    "camion": Search.try_camion,
+    "ghouila-houri": Search.try_ghouila_houri,
+    "pivots": Search.try_pivots,
+    "sums": Search.try_sums,
+    "eulerian": Search.try_eulerian,
+    "cmr": Search.try_cmr,
 }
+#: ``auto`` runs all of our own, ``full`` also CMR.
+METHODS: tuple[str, ...] = ("auto", "full", *STEPS)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowlex.validation.unimodularity.conclusion import conclude
-from flowlex.validation.unimodularity.extraction import Extraction, extract_network
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, fingerprint
 from flowlex.validation.unimodularity.network_part import NetworkPart, check_network_part
 from flowlex.validation.unimodularity.plotting import plot_proof
@@ -128,10 +127,6 @@ class Verdict:
         proof = self.scaled or self
         title = f"{_TITLE[proof.answer]}{' once rows are divided' if self.scaled else ''}: {self.method}"
         return plot_proof(proof.certificate, proof.witness, matrix_of(source), title, ax=ax)
-
-    def to_network(self, source: Any) -> Extraction:
-        """Make the minimum-cost flow that this program is (see `extraction.extract_network`)."""
-        return extract_network(source)
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON document of this verdict."""

@@ -26,7 +26,7 @@ from flowlex.validation.claims.registry import CLAIMS
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.jit_recognition import recognise_full_windows
-from flowlex.validation.unimodularity.jit_rule import full_window_rule, is_tu_by_rule
+from flowlex.validation.unimodularity.jit_rule import full_window_rule
 from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, random_flows
@@ -207,7 +207,7 @@ def test_full_windows_are_recognised_whatever_the_order() -> None:
         assert known is not None
         assert known.slots == 4
         walk = known.witness()
-        assert (walk is None) == is_tu_by_rule(flows)
+        assert (walk is None) == full_window_rule(flows, 4).tu
         verdict = check(mixed, method="jit-rule")
         assert verdict.answer is (Answer.UNDECIDED if walk is None else Answer.NOT_TU)
         assert verdict.verify(mixed) == (walk is not None)
@@ -225,9 +225,9 @@ def test_what_is_not_a_full_window_matrix_is_left_alone() -> None:
 
 
 def test_the_forest_rule_by_hand() -> None:
-    assert is_tu_by_rule([(0, 0), (0, 1), (1, 1)])  # a path
-    assert is_tu_by_rule([(0, 0), (0, 0), (0, 1)])  # the bundle's receiver 0 is a leaf
-    assert not is_tu_by_rule([(0, 0), (0, 0), (0, 1), (1, 0)])
-    assert not is_tu_by_rule([(0, 0), (0, 1), (1, 0), (1, 1)])
+    assert full_window_rule([(0, 0), (0, 1), (1, 1)], 3).tu  # a path
+    assert full_window_rule([(0, 0), (0, 0), (0, 1)], 3).tu  # the bundle's receiver 0 is a leaf
+    assert not full_window_rule([(0, 0), (0, 0), (0, 1), (1, 0)], 3).tu
+    assert not full_window_rule([(0, 0), (0, 1), (1, 0), (1, 1)], 3).tu
     with pytest.raises(ValueError, match="at least 3 slots"):
         full_window_rule([(0, 0)], 2)

@@ -92,7 +92,7 @@ def test_models_come_back_as_networks(tmp_path: Path) -> None:
         path = tmp_path / f"{generator}.json"
         assert CliRunner().invoke(app, ["generate", generator, "-o", str(path)]).exit_code == 0
         formulation = model_for(read_instance(path)).formulation
-        found = check(formulation).to_network(formulation)
+        found = extract_network(formulation)
         answer = solve(found.network, "network")
         assert answer.values is not None
         cost = found.network.total_cost(np.asarray(answer.values, dtype=np.int64))
