@@ -22,7 +22,7 @@ from flowlex.instances.rounding import WHOLE
 from flowlex.models.base import ModelError
 from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
-__all__ = ["Grid", "GridCost", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
+__all__ = ["Grid", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
 
 Load: TypeAlias = Literal["pair", "port", "sender", "receiver"]
 Windows: TypeAlias = Literal["strict", "elastic"]
@@ -67,29 +67,6 @@ class Runs:
     def entry(self, row: Integers, slot: Integers) -> Integers:
         """Numbers of the entries at these rows and slots (which must lie inside)."""
         return np.asarray(self.offset[row] + slot - self.first[row])
-
-
-@dataclass(frozen=True)
-class GridCost:
-    """What the grid costs the transfers of the plan.
-
-    Attributes
-    ----------
-    start_delay_s, latest_cut_s
-        Mean time lost at the start and at the end of a window.
-    added_mb
-        Volume added by rounding sizes up.
-    widened
-        Number of windows widened because the grid left too few slots.
-    widened_slots
-        Slots by which they were widened, in all.
-    """
-
-    start_delay_s: float
-    latest_cut_s: float
-    added_mb: float
-    widened: int
-    widened_slots: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,18 +180,10 @@ class Grid:
         text = ", ".join(repr(self.name(k)) for k in chosen[:shown].tolist())
         return text if len(chosen) <= shown else f"{text} and {len(chosen) - shown} more"
 
-    def cost(self) -> GridCost:
-        """What the grid costs."""
-        arrays = self.instance.arrays
-        widened = np.maximum(self.stop - self.due, 0)
-        size = arrays.size_mb[self.transfer]
-        return GridCost(
-            start_delay_s=_mean(self.seconds(self.start) - arrays.start_s[self.transfer]),
-            latest_cut_s=_mean(self.latest.latest_s[self.transfer] - self.seconds(self.due)),
-            added_mb=float(np.maximum(self.units * self.instance.unit_mb - size, 0).sum()),
-            widened=int((widened > 0).sum()),
-            widened_slots=int(widened.sum()),
-        )
+    @property
+    def widened(self) -> int:
+        """Windows in which the grid left too few slots, so that they were widened."""
+        return int((self.stop > self.due).sum())
 
 
 def make_grid(
@@ -339,7 +308,3 @@ def _refuse_firm(grid: Grid) -> None:
             f"transfer {grid.name(k)!r} needs {needed} slots at full rate, its firm_s leaves {max(slots, 0)}; raise "
             "firm_s, or leave it out"
         )
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    return float(values.mean()) if len(values) else 0.0

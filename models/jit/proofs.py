@@ -178,7 +178,7 @@ def common_scale(values: list[Floats]) -> int:
     """The least common denominator of all prices; a rounding where it is large."""
     parts = np.unique(np.round(np.concatenate(values) % 1.0, 9))
     scale = math.lcm(*(Fraction(part).limit_denominator(_DENOMINATOR).denominator for part in parts.tolist()))
-    return scale if scale <= _ROUNDING else _ROUNDING
+    return min(scale, _ROUNDING)
 
 
 def scaled(values: Floats, scale: int) -> NDArray[np.int64]:

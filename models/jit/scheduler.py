@@ -246,15 +246,6 @@ class JitScheduler:
             if begin <= slot < end
         }
 
-    def next_change(self, at_s: float) -> float | None:
-        """When rates change next, later than a time; None when they never do."""
-        slot = math.floor(rational(at_s) / self.slot + Fraction(1, 10**9))
-        marks = (mark for s in self.sending.values() for begin, end, _ in s.runs for mark in (begin, end))
-        following = min((mark for mark in marks if mark > slot), default=None)
-        if slot == self._under_way[0]:
-            following = slot + 1
-        return None if following is None else float(following * self.slot)
-
     @property
     def next_step_s(self) -> float | None:
         """When the next step is due: at the first transfer of a new job (or a change), or at a multiple of every_s."""

@@ -13,7 +13,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Status
 from flowlex.models.base import Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.blocks import Blocks, Segments, load_counts, pile, port_pieces
+from flowlex.models.jit.blocks import Blocks, Segments, load_counts, port_pieces
 from flowlex.models.jit.duals import duals_of
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
@@ -138,23 +138,6 @@ class JitSolution(Solution):
         return _by_slot(self.grid, self.segments, self._until)
 
     @property
-    def job_load(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """As `port_load`, with the transfers that jobs leave to the background, until the last has arrived."""
-        rest, arrays = self._background[1], self.grid.instance.arrays
-        until = max(self._until, int(rest.end.max(initial=0)))
-        out, into = _by_slot(self.grid, self.segments, until)
-        for load, port in ((out, arrays.sender), (into, arrays.receiver)):
-            pieces = pile(port[rest.item], rest.begin, rest.end, rest.rate)
-            for machine, begin, end, units in zip(*(each.tolist() for each in pieces), strict=True):
-                load[machine, begin:end] += units
-        return out, into
-
-    @property
-    def remaining_by_slot(self) -> NDArray[np.float64]:
-        """(M, slots) share of every machine's egress that jobs leave in a slot, file copies not counted."""
-        return np.asarray(1 - self.job_load[0] / self.grid.out_units[:, None])
-
-    @property
     def remaining(self) -> NDArray[np.float64]:
         """(M, 2) the paper's H, and the same inwards: share of a machine's ports that jobs leave, over all slots.
 
@@ -265,7 +248,6 @@ class JitSolution(Solution):
     def _metrics(self) -> dict[str, float | int | str]:
         """Levels, lateness, remaining bandwidth, and how the answer was come by."""
         left = self.remaining
-        cost = self.grid.cost()
         levels = ", ".join(f"{count} at {s}" for s, count in list(self.levels.items())[:4])
         return {
             "largest_load": self.largest,
@@ -276,7 +258,7 @@ class JitSolution(Solution):
             "planned_transfers": self.grid.count,
             "background_transfers": len(self.grid.rest),
             "lateness_unit_slots": self.lateness,
-            "windows_widened_by_grid": cost.widened,
+            "windows_widened_by_grid": self.grid.widened,
             "least_remaining_egress": float(left[:, 0].min()),
             "median_remaining_egress": float(np.median(left[:, 0])),
         }

@@ -45,7 +45,7 @@ def test_the_bound_is_the_densest_interval_of_any_port(seed: int) -> None:
     if strict.status.has_answer:  # whole units a slot need at least as much as a fluid does
         assert strict.objective >= bound.least * max(arrays.out_units.max(), arrays.in_units.max()) - 1e-6
     elif bound.even <= 1:
-        assert strict.grid.cost().widened or strict.grid.instance.rounding().size_added_mb
+        assert strict.grid.widened or strict.grid.instance.rounding().size_added_mb
 
 
 def test_a_port_that_must_carry_more_than_it_can() -> None:

@@ -73,7 +73,6 @@ def test_time_between_slots_belongs_to_the_old_plan() -> None:
     step = scheduler.step(0.5)
     assert step.slot == 1
     assert scheduler.rates(0.7) == before == {"j/t0": 8.0}
-    assert scheduler.next_change(0.7) == 1.0
     assert scheduler.sending["j/t0"].units == 2
 
 
