@@ -18,8 +18,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from flowlex.instances.arrays import Floats, Integers
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
-from flowlex.instances.dags import topological_order
+from flowlex.instances.base import Instance, Name, Part, Positive, read_only, require_unique
+from flowlex.instances.jit_jobs import BackgroundCopy, Computation, Job, Transfer
 from flowlex.instances.rounding import WHOLE, Rounding, whole_above, whole_below
 
 __all__ = [
@@ -51,122 +51,6 @@ class Machine(Part):
     name: Name
     out_mbps: Positive
     in_mbps: Positive
-
-
-class Computation(Part):
-    """A computation of a job; ``after`` names the computations of the job that must be done before it."""
-
-    name: Name
-    seconds: NonNegative
-    """How long it takes, in seconds."""
-    after: tuple[Name, ...] = ()
-    """Computations of the job that must be done before it starts."""
-    machine: Name | None = None
-    """Where it runs; null when it does not matter."""
-
-
-class Transfer(Part):
-    """Data that a computation waits for.
-
-    Attributes
-    ----------
-    feeds
-        The computation (of the same job) that cannot start before this transfer has arrived.
-    ready_s
-        When the data can be sent at the earliest, counted from the job's arrival.
-    deadline_s
-        Latest arrival counted from the job's arrival, when it is given from outside (coflow traces);
-        otherwise the model derives a latest arrival time from the DAG.
-    firm_s
-        Arrival that must be met even where windows are elastic, counted likewise; needs a ``deadline_s`` that is no
-        later. A live scheduler promises it.
-    """
-
-    name: Name
-    size_mb: Positive
-    """In MB (10^6 bytes)."""
-    sender: Name
-    """The machine that sends."""
-    receiver: Name
-    """The machine that receives, another one."""
-    feeds: Name
-    made_by: Name | None = None
-    """The computation that makes the data; null when they are there from ``ready_s`` on. Simulated, not planned."""
-    ready_s: NonNegative = 0.0
-    deadline_s: Positive | None = None
-    firm_s: Positive | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Transfer:
-        if self.sender == self.receiver:
-            raise ValueError(
-                f"transfer {self.name!r} goes from {self.sender!r} to itself; remove it (it uses no network)"
-            )
-        if self.deadline_s is not None and self.deadline_s <= self.ready_s:
-            raise ValueError(
-                f"transfer {self.name!r} must arrive by {self.deadline_s:g} s but is ready only at "
-                f"{self.ready_s:g} s; move its deadline_s after its ready_s"
-            )
-        if self.firm_s is not None and (self.deadline_s is None or self.deadline_s > self.firm_s):
-            raise ValueError(
-                f"transfer {self.name!r} must arrive by firm_s {self.firm_s:g} s, its deadline_s is "
-                f"{'not given' if self.deadline_s is None else f'{self.deadline_s:g} s'}; give one that is no later"
-            )
-        return self
-
-
-class Job(Part):
-    """A DAG of computations, and the transfers that feed them."""
-
-    name: Name
-    arrival_s: NonNegative = 0.0
-    """When it arrives, in seconds from the beginning."""
-    computations: Annotated[tuple[Computation, ...], Field(min_length=1)]
-    """Its computations; at least one."""
-    transfers: tuple[Transfer, ...] = ()
-    """What they wait for."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Job:
-        require_unique((c.name for c in self.computations), f"computations of job {self.name!r}")
-        require_unique((f.name for f in self.transfers), f"transfers of job {self.name!r}")
-        known = {c.name for c in self.computations}
-        for computation in self.computations:
-            for before in computation.after:
-                if before not in known:
-                    raise ValueError(
-                        f"computation {computation.name!r} of job {self.name!r} comes after {before!r}, "
-                        "which is no computation of the job"
-                    )
-        before_it = {c.name: list(c.after) for c in self.computations}
-        for transfer in self.transfers:
-            for how, name in (("feeds", transfer.feeds), ("is made by", transfer.made_by)):
-                if name is not None and name not in known:
-                    no = f"{how} {name!r}, which is no computation of the job"
-                    raise ValueError(f"transfer {transfer.name!r} of job {self.name!r} {no}")
-            before_it[transfer.feeds] += [transfer.made_by] if transfer.made_by else []
-        topological_order(before_it, f"job {self.name!r}")
-        return self
-
-
-class BackgroundCopy(Part):
-    """A file copy without a DAG: it gets what bandwidth the jobs leave."""
-
-    name: Name
-    size_mb: Positive
-    """In MB (10^6 bytes)."""
-    sender: Name
-    """The machine that sends."""
-    receiver: Name
-    """The machine that receives."""
-    arrival_s: NonNegative = 0.0
-    """When it may begin, in seconds."""
-
-    @model_validator(mode="after")
-    def _check(self) -> BackgroundCopy:
-        if self.sender == self.receiver:
-            raise ValueError(f"copy {self.name!r} goes from {self.sender!r} to itself; remove it")
-        return self
 
 
 @dataclass(frozen=True, eq=False)
