@@ -2,7 +2,8 @@ r"""The rows of both phases of pod placement as mathematics, stated once."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypedDict
 
 from flowlex.instances.pod_rules import GANG, MOST, QUOTA, SKEW
 from flowlex.models.base import Equation
@@ -10,10 +11,27 @@ from flowlex.models.base import Equation
 __all__ = ["EQUATIONS"]
 
 
-def _of(*balances: str) -> Any:
-    """When the rows of some measures exist."""
-    return lambda model: model.stage == "balance" and model.balance in balances
+class _When(TypedDict):
+    """When rows exist, in words and as a predicate over the model."""
 
+    when: str
+    exists: Callable[[Any], bool]
+
+
+def _balance(name: str) -> _When:
+    return {"when": f"balance={name}", "exists": lambda m: m.stage == "balance" and m.balance == name}
+
+
+def _rule(kind: int, says: str) -> _When:
+    return {"when": says, "exists": lambda m: m.instance.arrays.rules.has(kind)}
+
+
+_ON_CARDS: _When = {"when": "cards=True and GPU pods fit", "exists": lambda m: len(m.builder.card_slots[0]) > 0}
+_FAIR: _When = {
+    "when": "admission=fair and stage=admission",
+    "exists": lambda m: m.admission == "fair" and m.stage == "admission" and bool(m.levels.weight),
+}
+_WHILE_SOLVING: _When = {"when": "only while solving", "exists": lambda m: False}
 
 EQUATIONS: tuple[Equation, ...] = (
     Equation(
@@ -37,15 +55,13 @@ EQUATIONS: tuple[Equation, ...] = (
         "card",
         r"\sum_p g_{pi} y_{pc} / s_c \le 1 \quad \forall c \in C_i",
         "memory of a card",
-        when="cards=True and GPU pods fit",
-        exists=lambda m: len(m.builder.card_slots[0]) > 0,
+        **_ON_CARDS,
     ),
     Equation(
         "card_link",
         r"\sum_{c \in C_i} y_{pc} = m_p x_{pi} \quad \forall p, i",
         "a GPU pod gets its cards",
-        when="cards=True and GPU pods fit",
-        exists=lambda m: len(m.builder.card_slots[0]) > 0,
+        **_ON_CARDS,
     ),
     Equation(
         "card_distinct",
@@ -79,64 +95,55 @@ EQUATIONS: tuple[Equation, ...] = (
         "gang",
         r"\sum_d z_{gd} \le 1 \quad \forall g",
         "a gang is in one domain (the cluster, or one node or rack) or in none",
-        when="when there are gangs",
-        exists=lambda m: m.instance.arrays.rules.has(GANG),
+        **_rule(GANG, "when there are gangs"),
     ),
     Equation(
         "gang_whole",
         r"\sum_{p \in k} \sum_{i \in d} x_{pi} = |k| z_{gd} \quad \forall g, d, k \subseteq g",
         "all equal pods k of a gang are placed there, or none",
-        when="when there are gangs",
-        exists=lambda m: m.instance.arrays.rules.has(GANG),
+        **_rule(GANG, "when there are gangs"),
     ),
     Equation(
         "spread",
         r"\sum_{p \in S} \sum_{i \in d} x_{pi} \le \max(m_S, r_d) \quad \forall S, d",
         "pods of a domain, unless more run there already",
-        when="when spreads give most",
-        exists=lambda m: m.instance.arrays.rules.has(MOST),
+        **_rule(MOST, "when spreads give most"),
     ),
     Equation(
         "skew",
         r"\sum_{p \in S} \sum_{i \in d} x_{pi} - e_S \le \max(s_S, r_d - \min_{d'} r_{d'}) \quad \forall S, d",
         "a domain is at most so far above the emptiest",
-        when="when spreads give a skew",
-        exists=lambda m: m.instance.arrays.rules.has(SKEW),
+        **_rule(SKEW, "when spreads give a skew"),
     ),
     Equation(
         "emptiest",
         r"\sum_{p \in S} \sum_{i \in d} x_{pi} \ge e_S \quad \forall S, d",
         "the emptiest domain",
-        when="when spreads give a skew",
-        exists=lambda m: m.instance.arrays.rules.has(SKEW),
+        **_rule(SKEW, "when spreads give a skew"),
     ),
     Equation(
         "quota",
         r"\sum_{p \in Q} a_{pr} \sum_i x_{pi} \le \max(q_{Qr}, r_{Qr}) \quad \forall Q, r",
         "what the pods of a queue use, unless more runs already",
-        when="when queues have quotas",
-        exists=lambda m: m.instance.arrays.rules.has(QUOTA),
+        **_rule(QUOTA, "when queues have quotas"),
     ),
     Equation(
         "share",
         r"s_q = \frac{1}{w_q} \Big(r_q + \sum_{p \in q} v_p \sum_i x_{pi}\Big) \quad \forall q",
         "share of a queue: the worth of its pods, those that run (r) too, over its weight",
-        when="admission=fair and stage=admission",
-        exists=lambda m: m.admission == "fair" and m.stage == "admission" and bool(m.levels.weight),
+        **_FAIR,
     ),
     Equation(
         "fair",
         r"t_k - d_{kq} \le s_q \quad \forall k, q",
         "the k least shares together are k t_k less the sum of d_k",
-        when="admission=fair and stage=admission",
-        exists=lambda m: m.admission == "fair" and m.stage == "admission" and bool(m.levels.weight),
+        **_FAIR,
     ),
     Equation(
         "fair_kept",
         r"j t_j - \sum_q d_{jq} \ge S_j \quad \forall j < k",
         "lesser sums stay as large as they are",
-        when="only while solving",
-        exists=lambda m: False,
+        **_WHILE_SOLVING,
     ),
     Equation(
         "admitted",
@@ -149,39 +156,32 @@ EQUATIONS: tuple[Equation, ...] = (
         "distance",
         r"d_i = u_i - c \quad \forall i",
         "from the centre",
-        when="balance=deviation",
-        exists=_of("deviation"),
+        **_balance("deviation"),
     ),
     Equation(
         "tangent",
         r"t_i \ge 2 a d_i - a^2 \quad \forall i, a",
         "outer tangents of the square",
-        when="balance=deviation",
-        exists=_of("deviation"),
+        **_balance("deviation"),
     ),
-    Equation(
-        "largest", r"u_i \le U \quad \forall i", "the largest load", when="balance=max_load", exists=_of("max_load")
-    ),
-    Equation("mean", r"\sum_i u_i = |N| c", "the mean load", when="balance=mean_absolute", exists=_of("mean_absolute")),
+    Equation("largest", r"u_i \le U \quad \forall i", "the largest load", **_balance("max_load")),
+    Equation("mean", r"\sum_i u_i = |N| c", "the mean load", **_balance("mean_absolute")),
     Equation(
         "above",
         r"u_i - c \le d_i \quad \forall i",
         "loads above the mean",
-        when="balance=mean_absolute",
-        exists=_of("mean_absolute"),
+        **_balance("mean_absolute"),
     ),
     Equation(
         "below",
         r"c - u_i \le d_i \quad \forall i",
         "loads below the mean",
-        when="balance=mean_absolute",
-        exists=_of("mean_absolute"),
+        **_balance("mean_absolute"),
     ),
     Equation(
         "at_most",
         r"\text{objective} \le \text{that of the answer at hand}",
         "cuts off what is worse",
-        when="only while solving",
-        exists=lambda m: False,
+        **_WHILE_SOLVING,
     ),
 )

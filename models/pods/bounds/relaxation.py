@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.bounds.cards import CardRows, Slots
 from flowlex.models.pods.bounds.cells import Choices, solve_by_cells
 from flowlex.models.pods.bounds.together import gangs_out, most_of_spreads
 from flowlex.models.pods.problem.classes import NodeClasses
@@ -41,10 +42,8 @@ from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, Groups, stays
 from flowlex.models.pods.problem.rules import shares
 
-__all__ = ["Prices", "Relaxation", "fillings"]
+__all__ = ["Prices", "Relaxation"]
 
-#: Ways to fill a card that are told apart; beyond, memory is counted and pods of more than half a card.
-_WAYS = 4_000
 #: Columns that one program may have, and groups of pods beyond which it is solved over cells of them.
 _COLUMNS, _GROUPS = 3_000_000, 200
 
@@ -99,6 +98,14 @@ class Prices:
             classes.append(priced | ({} if self.slope is None else {"slope": float(slope[k])}))
         rules = {name: price for name, price in self.rules.items() if price}
         return {"classes": classes, "move": self.move} | ({"rules": rules} if rules else {})
+
+
+class _Built(NamedTuple):
+    """A program, its columns (group on class), and the rows of each class's cards."""
+
+    program: LinearProgram
+    x: Variables
+    cards: dict[int, CardRows]
 
 
 class Relaxation:
@@ -159,7 +166,8 @@ class Relaxation:
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
         use = (self.level[self.group] <= level) & ~self._out[self.pod]  # pods of later levels stay out
-        program, x = self._program(use, filled=True)
+        built = self._program(use, filled=True)
+        program, x = built.program, built.x
         for k, number in enumerate(kept):
             if number:
                 program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
@@ -170,7 +178,7 @@ class Relaxation:
         outcome = self._solved(program, use, options)
         if outcome.status is not Status.OPTIMAL or outcome.duals is None:
             return None
-        prices = self._prices(program, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
+        prices = self._prices(built, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
         rows = [program.constraint_blocks[f"rule_{r}"].rows for r in range(len(names))]
         paid = [float(np.abs(outcome.duals[row]).sum()) for row in rows]
         return replace(prices, rules=dict(zip(names, paid, strict=True)))
@@ -193,17 +201,18 @@ class Relaxation:
 
     def _even(
         self, measure: Measure, admitted: Sequence[int], points: list[Floats]
-    ) -> tuple[LinearProgram, Expression, Expression]:
+    ) -> tuple[_Built, Expression, Expression]:
         """The constraints with what phase 1 admitted, the (C,) mean loads of the classes in percent, the measure."""
         use = np.ones(len(self.group), bool)
-        program, x = self._program(use, filled=False)  # loads hardly depend on how cards are filled
+        built = self._program(use, filled=False)  # loads hardly depend on how cards are filled
+        program, x = built.program, built.x
         for k, number in enumerate(admitted):
             program.constrain(f"kept_{k}", self._worth(x, use, k), "==", float(number))
         count, size = self.classes.count.astype(np.float64), len(self.classes.count)
         each = (x * (SCALE * self.view.load[self.pod, self.node] / count[self.kind])).sum_by(self.kind, size)
         pairs = zip(self.held, self.classes.first.tolist(), strict=True)
         loads = each + SCALE * np.array([self.view.load[pods, n].sum() for pods, n in pairs])
-        return program, loads, measure.expression(program, loads, count, points)
+        return built, loads, measure.expression(program, loads, count, points)
 
     def even(
         self, measure: Measure, admitted: Sequence[int], points: list[Floats], options: SolveOptions
@@ -211,12 +220,12 @@ class Relaxation:
         """The bound of the balance's sum, with its proof, and the (C,) loads in percent where it lies."""
         if len(self.group) > _COLUMNS:
             return None
-        program, loads, total = self._even(measure, admitted, points)
-        program.minimize(total)
-        outcome = self._solved(program, np.ones(len(self.group), bool), options)
+        built, loads, total = self._even(measure, admitted, points)
+        built.program.minimize(total)
+        outcome = self._solved(built.program, np.ones(len(self.group), bool), options)
         if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.values is None:
             return None
-        proof = self._prices(program, outcome.duals, float(outcome.objective or 0.0), measure=measure)
+        proof = self._prices(built, outcome.duals, float(outcome.objective or 0.0), measure=measure)
         return proof, loads.evaluate(outcome.values)
 
     def end_of_means(
@@ -235,7 +244,8 @@ class Relaxation:
         """
         if len(self.group) > _COLUMNS:
             return None
-        program, loads, total = self._even(measure, admitted, points)
+        built, loads, total = self._even(measure, admitted, points)
+        program = built.program
         program.constrain("at_most", total, "<=", at_most)
         weight, sign = self.classes.count / self.classes.count.sum(), -1.0 if largest else 1.0
         program.minimize((loads * (sign * weight)).sum())
@@ -246,7 +256,7 @@ class Relaxation:
         unit = max(1e-9, abs(float(outcome.duals[program.constraint_blocks["at_most"].rows][0])))
         mean = sign / (unit * float(self.classes.count.sum()))
         end = sign * float(outcome.objective)
-        return end, self._prices(program, outcome.duals / unit, at_most, measure=measure, mean=mean)
+        return end, self._prices(built, outcome.duals / unit, at_most, measure=measure, mean=mean)
 
     def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> Outcome:
         """The outcome; of many groups, with the prices and the bound that cells of them prove (see `cells`)."""
@@ -267,7 +277,7 @@ class Relaxation:
 
     # Rows
 
-    def _program(self, use: Booleans, *, filled: bool) -> tuple[LinearProgram, Variables]:
+    def _program(self, use: Booleans, *, filled: bool) -> _Built:
         """The rows that both phases have; ``filled`` tells ways to fill a card apart."""
         view, classes = self.view, self.classes
         group, kind, pod = self.group[use], self.kind[use], self.pod[use]
@@ -289,53 +299,25 @@ class Relaxation:
         cost = np.where((view.running[pod] >= 0) & (home != kind), view.move_cost[pod], 0.0)
         if cost.any():
             program.constrain("move_budget", (x * cost).sum(), "<=", self.move_budget)
-        self.ways: dict[int, tuple[Integers, bool]] = {}
-        on = (self.slots[use] > 0) & (self.need[use] > 0)
+        cards, on = {}, (self.slots[use] > 0) & (self.need[use] > 0)
         for c in np.unique(kind[on]).tolist():
-            self._cards(program, x, c, np.flatnonzero(on & (kind == c)), self.need[use], self.slots[use], filled)
-        return program, x
+            mine = np.flatnonzero(on & (kind == c))
+            cards[c] = self._cards(c, use, mine, filled=filled)
+            cards[c].constrain(program, x[mine])
+        return _Built(program, x, cards)
 
-    def _cards(
-        self,
-        program: LinearProgram,
-        x: Variables,
-        c: int,
-        mine: Integers,
-        need: Integers,
-        slots: Integers,
-        filled: bool,
-    ) -> None:
-        """Rows ``size`` and ``card`` of one class; ``self.ways`` remembers what they price."""
-        view, n = self.view, int(self.classes.first[c])
-        held = self.held[c][view.gpu_cards[self.held[c]] > 0]
-        held_need = view.exact.gpu[held, n] * (1 if self.cards else view.gpu_cards[held])
-        held_slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
-        whole, count = int(self.whole[c]), float(self.classes.count[c])
-        sizes = np.unique(np.concatenate([need[mine], held_need[held_need > 0]]))[::-1]
-        ways = fillings(sizes.tolist(), whole) if filled and len(sizes) < 200 else None
-        cards = count * float(self.number[c])
-        self.ways[c] = (sizes, ways is not None)
-        if ways is None:  # count memory, and pods of more than half a card
-            for name, worth, held_worth in (
-                ("gpu", need[mine] / whole, held_need / whole),
-                ("large", (2 * need[mine] > whole) * 1.0, (2 * held_need > whole) * 1.0),
-            ):
-                taken = count * float((held_worth * held_slots).sum())
-                program.constrain(f"{name}_{c}", (x[mine] * (worth * slots[mine])).sum(), "<=", cards - taken)
-            return
-        table = np.array(ways, np.float64)
-        z = program.variables(f"z_{c}", len(table))
-        program.constrain(f"card_{c}", z.sum(), "<=", cards)
-        way, s = np.nonzero(table)
-        held_in = (z[way] * table[way, s]).sum_by(s, len(sizes))
-        used = (x[mine] * slots[mine].astype(np.float64)).sum_by(_place(sizes, need[mine]), len(sizes))
-        on = held_need > 0
-        taken_by = count * np.bincount(_place(sizes, held_need[on]), held_slots[on], len(sizes))
-        program.constrain(f"size_{c}", used - held_in, "<=", -taken_by)
+    def _cards(self, c: int, use: Booleans, mine: Integers, *, filled: bool) -> CardRows:
+        """Those of one class, for the pods of some columns of those in use."""
+        view, held = self.view, self.held[c][self.view.gpu_cards[self.held[c]] > 0]
+        need = view.exact.gpu[held, self.classes.first[c]] * (1 if self.cards else view.gpu_cards[held])
+        slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
+        placed = Slots(self.need[use][mine], self.slots[use][mine])
+        nodes, cards = float(self.classes.count[c]), float(self.number[c])
+        return CardRows.of(c, int(self.whole[c]), (nodes, cards), placed, Slots(need, slots), filled=filled)
 
     def _prices(
         self,
-        program: LinearProgram,
+        built: _Built,
         duals: Floats,
         bound: float,
         *,
@@ -344,21 +326,12 @@ class Relaxation:
         mean: float = 0.0,
     ) -> Prices:
         """The duals over the instance's own units; signs that rounding gave are dropped."""
-        blocks, scale = program.constraint_blocks, 1.0 if measure is None else measure.total(SCALE, 1)
+        blocks, scale = built.program.constraint_blocks, 1.0 if measure is None else measure.total(SCALE, 1)
 
         def of(name: str) -> Floats:
             return np.abs(duals[blocks[name].rows]) / scale if name in blocks else np.zeros(1)
 
-        sizes: list[dict[float, float]] = []
-        for c in range(len(self.classes.count)):
-            units, exact = self.ways.get(c, (np.zeros(0, np.int64), True))
-            whole = int(self.whole[c])
-            if exact:
-                price = of(f"size_{c}")[: len(units)]
-            else:
-                price = float(of(f"gpu_{c}")[0]) * (units / whole) + float(of(f"large_{c}")[0]) * (2 * units > whole)
-            shares = [unit / whole for unit in units.tolist()]
-            sizes.append(dict(zip(shares, price.tolist(), strict=True)))
+        sizes = [built.cards[c].prices(of) if c in built.cards else {} for c in range(len(self.classes.count))]
         capacity, slope = self.view.capacity[self.classes.first], None
         if measure is not None:
             slope = sum(-duals[blocks[name].rows] for name in measure.loaded) * SCALE / scale / self.classes.count
@@ -372,26 +345,3 @@ class Relaxation:
             slope,
             mean * SCALE / scale,
         )
-
-
-def _place(sizes: Integers, need: Integers) -> Integers:
-    """Where each need stands among falling sizes."""
-    place: Integers = len(sizes) - 1 - np.searchsorted(sizes[::-1], need)
-    return place
-
-
-def fillings(sizes: list[int], room: int, most: int = _WAYS) -> list[list[int]] | None:
-    """All maximal ways to fill a card, as counts by size (descending); None when there are more than ``most``."""
-    found: list[list[int]] = []
-    tried = 0
-
-    def fill(k: int, left: int, counts: list[int]) -> bool:
-        nonlocal tried
-        if k == len(sizes):
-            tried += 1
-            if left < sizes[-1] if sizes else True:
-                found.append(counts)
-            return len(found) <= most and tried <= 20 * most
-        return all(fill(k + 1, left - many * sizes[k], [*counts, many]) for many in range(left // sizes[k], -1, -1))
-
-    return found if fill(0, room, []) else None

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from flowlex.formulations.outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.bounds.cards import fillings
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.patterns import Pricing
-from flowlex.models.pods.bounds.relaxation import fillings
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.classes import Demand, NodeClasses
