@@ -74,19 +74,18 @@ class Relaxation:
 
     def bound(self, stage: str, fixed: Mapping[str, int]) -> Bound | None:
         """A stage's bound when the stages before cost no more than ``fixed``; None when the solver finds none."""
-        outcome = None
+        parts = None
         for _ in range(_ROUNDS):
             lp = self.program.build(stage, self.sizes, fixed, integer=False)
             found = solve(lp, "highs")
             if found.status is not Status.OPTIMAL or found.duals is None or found.values is None:
                 break
-            outcome, parts = found, lp.split_rows(found.duals)
-            sizes = list(self.sizes)
+            parts, sizes = lp.split_rows(found.duals), list(self.sizes)
             fresh = self._overfull(self._running(found))
             if not fresh:
                 break
             self.sizes |= dict.fromkeys(fresh)
-        return None if outcome is None else self._proven(stage, fixed, parts, sizes, outcome)
+        return None if parts is None else self._proven(stage, fixed, parts, sizes)
 
     def _running(self, outcome: Outcome) -> Floats:
         program = self.program
@@ -114,9 +113,7 @@ class Relaxation:
         found.sort(key=lambda each: (-each[0], each[1]))
         return [size for _, size in found if size not in self.sizes][:_ADDED]
 
-    def _proven(
-        self, stage: str, fixed: Mapping[str, int], parts: Mapping[str, Floats], sizes: list[Size], outcome: Outcome
-    ) -> Bound:
+    def _proven(self, stage: str, fixed: Mapping[str, int], parts: Mapping[str, Floats], sizes: list[Size]) -> Bound:
         """Whole prices, and what they prove."""
         largest = max((int(self.program.classes.demand.max(initial=0))).bit_length(), 1)
         unit = 2 ** (20 + largest)

@@ -21,10 +21,10 @@ NO_ROOM = "no machine that it may use has as much left of everything it asks for
 
 def proof_of(packing: Packing, fitted: Fitted) -> dict[str, Any]:
     """Prices of every stage's bound by name; those of nothing are left out."""
-    return {"stages": {name: _prices(packing, fitted, name, bound) for name, bound in fitted.bounds.items()}}
+    return {"stages": {name: _prices(packing, name, bound) for name, bound in fitted.bounds.items()}}
 
 
-def _prices(packing: Packing, fitted: Fitted, stage: str, bound: Bound) -> dict[str, Any]:
+def _prices(packing: Packing, stage: str, bound: Bound) -> dict[str, Any]:
     instance, kinds, amounts = packing.instance, packing.kinds, packing.amounts
     machines: dict[int, list[str]] = defaultdict(list)
     for machine, kind in zip(instance.machines, kinds.places.kind.tolist(), strict=True):

@@ -164,7 +164,7 @@ class _Search:
             if bound is not None:
                 bounds[stage] = bound
             if bound is None or values[stage] > bound.value:
-                found = self._program(stage, fixed, machine)
+                found = self._program(stage, fixed)
                 if found is not None:
                     better, proven = found
                     after = packing.values(better)
@@ -190,7 +190,7 @@ class _Search:
             message="" if best else message,
         )
 
-    def _program(self, stage: str, fixed: Mapping[str, int], machine: Integers) -> tuple[Integers, bool] | None:
+    def _program(self, stage: str, fixed: Mapping[str, int]) -> tuple[Integers, bool] | None:
         """A stage's answer, and whether it is said to be optimal; None without one."""
         packing, program = self.packing, self.packing.program
         if len(program.pairs) > MOST_COLUMNS and not self.limited:

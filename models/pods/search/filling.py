@@ -165,7 +165,7 @@ def _widest(s, node):
 
 
 @njit(cache=True)
-def _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, least):
+def _refill(rng, s, level, worth, size, waiting, first, chosen, k, least):
     """Fill k nodes from what waits; return the worth placed by level, cut off once that is less than ``least``."""
     placed = np.zeros(len(least), np.int64)
     active = np.flatnonzero(waiting)
@@ -267,7 +267,7 @@ def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, en
                     before[level[group[pod]]] += worth[group[pod]]
                     unplace(s, pod, group, waiting, first)
                 pod = following
-        placed = _refill(rng, s, group, level, worth, size, waiting, first, chosen, k, before)
+        placed = _refill(rng, s, level, worth, size, waiting, first, chosen, k, before)
         if not _worse(placed, before):
             waits += before - placed
             continue
