@@ -291,12 +291,11 @@ def test_the_gantt_names_transfers_and_shows_the_wait_that_was_avoided() -> None
     assert solution.plot_ports().get_legend().get_texts()[0].get_text() == "c in"
 
 
-def test_what_remains_counts_background_and_not_copies() -> None:
-    """Units out of a and b in slots of 2 units: t1 is planned in slot 0, t2 goes in the background."""
+def test_what_remains_counts_background() -> None:
+    """In three slots of 2 units: a sends the 2 units of t1 as planned, b the 4 of t2 in the background, c takes all."""
     solution = JitBandwidth(two_transfers(gap=0.0), share=0.5, lat="paper").solve("highs")
-    until = solution.background_frame()["end_s"].max()
-    total = 2 * until * (1 - solution.remaining[:, 0])  # units out of every machine
-    assert total.tolist() == pytest.approx([2.0, 4.0, 0.0])
+    assert solution.background_frame()["finish_s"].tolist() == [3.0]
+    assert solution.remaining.ravel().tolist() == pytest.approx([2 / 3, 1, 1 / 3, 1, 1, 0])
 
 
 @pytest.mark.parametrize("slot_s", [1.0, 1e-3, 1e-6, 1e-9])
