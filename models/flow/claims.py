@@ -21,12 +21,13 @@ NO_LIMIT = 2**40
 
 #: For each requirement, the spots of which one must hold the machine.
 Rule = frozenset[frozenset[Spot]]
+_ANYWHERE: Rule = frozenset()
 
 
 def rule_of(rules: Rules, task: TaskView) -> Rule:
     """Where a task may run at all."""
     placing = rules.placing(task)
-    return frozenset(frozenset(either) for goal in placing for either in goal.required(task)) if placing else Rule()
+    return frozenset(frozenset(either) for goal in placing for either in goal.required(task)) if placing else _ANYWHERE
 
 
 def places_of(cluster: ClusterView, used: Iterable[Hashable]) -> Places:

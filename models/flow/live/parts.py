@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import Violations
@@ -36,8 +36,7 @@ class Session(Protocol):
     def objective(self) -> int: ...
 
 
-@dataclass(frozen=True)
-class JobBounds:
+class JobBounds(NamedTuple):
     """Bounds of a job's waiting tasks, and what each costs: ``must`` wait, ``free`` may, ``short`` more should not."""
 
     must: int

@@ -133,7 +133,8 @@ class PricedState:
         cost = self.weights.level * self.rules.level(job.job.priority)
         if self.rules.shares is None:
             return JobBounds(0, UNBOUND, 0, cost, cost)
-        most = max(most, job.held - self.passes(job))  # what may not stop runs on, beyond the share
+        if job.held:
+            most = max(most, job.held - self.passes(job))  # what may not stop runs on, beyond the share
         return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.weights.shortfall)
 
     def _priced(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -17,11 +17,18 @@ __all__ = ["JobClaims", "live_claims"]
 
 #: Rows of the table.
 _COUNT, _LEAST, _MOST, _WEIGHT, _QUEUE, _TOLD_COUNT, _TOLD_LOW, _TOLD_HIGH = range(8)
+#: Of jobs that have left.
+_NONE = Counter[Hashable]()
 
 
 def live_claims(shares: FairShares | None, queues: Iterable[Queue]) -> JobClaims | None:
     """Claims under a goal of shares; None without one, and where whole solves share what tasks ask for."""
     return None if shares is None or shares.kind == "dominant" else JobClaims(queues)
+
+
+def _claimed(job: FlowJob) -> tuple[int, int, int]:
+    """Least, most and weight."""
+    return job.min_tasks, NO_LIMIT if job.max_tasks is None else job.max_tasks, job.weight
 
 
 class JobClaims:
@@ -47,40 +54,45 @@ class JobClaims:
         self._places = None
         self._stale = True
 
-    def put(self, job: FlowJob, rules: Iterable[Hashable]) -> None:
+    def put(self, job: FlowJob, rules: Sequence[Hashable]) -> None:
         """A job arrives with tasks that have these rules of where they may run."""
         if len(self._names) == self._table.shape[1]:
             self._make_room()
         at = self._at[job.name] = len(self._names)
         self._names.append(job.name)
-        self._rules.append(Counter(rules))
-        if self._rules[at].keys() - self._used.keys():
-            self._places = None
-        self._used.update(self._rules[at])
+        mine = Counter[Hashable]()
+        for rule in rules:
+            mine[rule] = mine.get(rule, 0) + 1
+            used = self._used.get(rule, 0)
+            self._places = self._places if used else None
+            self._used[rule] = used + 1
+        self._rules.append(mine)
         queue = -1 if job.queue is None else self._number[job.queue]
-        self._table[:, at] = (self._rules[at].total(), 0, 0, 0, queue, -1, 0, 0)
-        self.claim(job)
+        self._table[:, at] = (len(rules), *_claimed(job), queue, -1, 0, 0)
+        self._stale = True
 
     def claim(self, job: FlowJob) -> None:
         """A job claims more or less."""
-        most = NO_LIMIT if job.max_tasks is None else job.max_tasks
-        self._table[_LEAST : _WEIGHT + 1, self._at[job.name]] = (job.min_tasks, most, job.weight)
+        self._table[_LEAST : _WEIGHT + 1, self._at[job.name]] = _claimed(job)
         self._stale = True
 
-    def lose(self, job: str, rule: Hashable) -> None:
-        """A task of a job ends."""
+    def lose(self, job: str, rule: Callable[[], Hashable]) -> None:
+        """A task of a job ends; its rule is asked for where those of the job differ."""
         at = self._at[job]
         self._table[_COUNT, at] -= 1
-        for table in (self._rules[at], self._used):
-            table[rule] -= 1
-            if not table[rule]:
-                del table[rule]
+        mine = self._rules[at]
+        ended = rule() if len(mine) > 1 else next(iter(mine))
+        for table in (mine, self._used):
+            if table[ended] > 1:
+                table[ended] -= 1
+            else:
+                del table[ended]
         self._stale = True
 
     def take(self, job: str) -> None:
         """A job leaves."""
         at = self._at.pop(job)
-        self._names[at], self._rules[at] = None, Counter()
+        self._names[at], self._rules[at] = None, _NONE
         self._table[:, at] = (0, 0, 0, 1, -1, 0, 0, 0)
         self._stale = True
 

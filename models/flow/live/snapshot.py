@@ -118,7 +118,7 @@ def _of_network(network: ApartNetwork) -> dict[str, Any]:
                 j.node,
                 j.share_arc,
                 j.short_arc,
-                [getattr(j.bounds, f) for f in JobBounds.__dataclass_fields__],
+                list(j.bounds),
                 j.gate,
                 j.passes,
             ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.claims import places_of, rule_of
@@ -120,14 +118,15 @@ class LiveState(PricedState):
                 self.network.forget(rule)
         del job.tasks[name]
         if self.claims is not None:
-            self.claims.lose(task.job, rule_of(self.rules, task))
+            self.claims.lose(task.job, lambda: rule_of(self.rules, task))
         if not job.tasks:
             if self.claims is not None:
                 self.claims.take(task.job)
             self.network.remove_job(task.job)
             del self.jobs[task.job]
-            for jobs in (self.limits, self._gates, self._spent):
-                jobs.pop(task.job, None)
+            if self.limits or self._gates or self._spent:
+                for jobs in (self.limits, self._gates, self._spent):
+                    jobs.pop(task.job, None)
 
     def settle(self, name: str, machine: str | None) -> None:
         """Note where a task runs from now on."""
@@ -198,7 +197,7 @@ class LiveState(PricedState):
         """Bring one job's costs up to its priority."""
         old = self.network.jobs[job.job.name].bounds
         new = self.bounds(job, 0, 0)
-        self.network.set_job(job.job.name, replace(old, wait_cost=new.wait_cost, short_cost=new.short_cost))
+        self.network.set_job(job.job.name, old._replace(wait_cost=new.wait_cost, short_cost=new.short_cost))
 
     # Preemption ------------------------------------------------------------------------------------------------
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
