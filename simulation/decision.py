@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from typing import Annotated, TypeVar
@@ -36,7 +37,11 @@ class EveryNth:
 
 
 def ask(
-    decision: Decision, decide: Callable[[], Iterable[Action]], work: Callable[[], float | None]
+    decision: Decision,
+    decide: Callable[[], Iterable[Action]],
+    work: Callable[[], float | None],
+    *,
+    most: int | None = None,
 ) -> tuple[list[Action], float]:
     """Let a policy decide; return its actions and the simulated seconds that this took.
 
@@ -48,6 +53,8 @@ def ask(
         Gives the actions.
     work
         Units of work of this decision, as the policy counts them; None when it does not count.
+    most
+        More actions than this no policy needs: one that answers more may never end.
 
     Raises
     ------
@@ -56,9 +63,11 @@ def ask(
     """
     started = time.perf_counter()
     answer = decide()
-    if answer is None or isinstance(answer, str):
-        raise SimulationError(f"it answers {answer!r}; yield actions, or return a list of them (empty for none)")
-    actions = list(answer)
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise SimulationError(f"it answers {answer!r:.80}; yield actions, or return a list of them (empty for none)")
+    actions = list(answer if most is None else itertools.islice(answer, most + 1))
+    if most is not None and len(actions) > most:
+        raise SimulationError(f"it answers more than {most} actions, and may never end; start and stop a task once")
     if decision.mode == "measured":
         return actions, time.perf_counter() - started
     if decision.mode == "counted":

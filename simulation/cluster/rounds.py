@@ -78,7 +78,9 @@ class Rounds:
         if not waiting and not running and not state.news:
             return
         try:
-            answer, seconds = ask(self.run.decision, lambda: self.policy.decide(state), lambda: self.policy.work)
+            most = 1000 + 10 * (waiting + running)  # one stop and one start of each are possible
+            decide, work = lambda: self.policy.decide(state), lambda: self.policy.work
+            answer, seconds = ask(self.run.decision, decide, work, most=most)
         except SimulationError as error:
             raise SimulationError(error.reason, at_s=state.now_s, event=self._event()) from error
         except Exception as error:

@@ -43,6 +43,7 @@ class Carried:
         """Read an answer; ``refuse(reason)`` raises when it makes no sense."""
         nothing = cls.nothing(traffic.count)
         if isinstance(answer, Instruction):
+            _refuse_instruction(answer, groups, refuse)
             if not np.array_equal(np.sort(answer.order), groups):
                 refuse(_disorder(answer.order, groups))
             _refuse_early(answer.until_s, now_s, refuse)
@@ -54,8 +55,10 @@ class Carried:
         transfers, rates = _numbers(answer, refuse)
         _refuse_transfers(transfers, rates, traffic, net, refuse)
         _refuse_early(answer.until_s, now_s, refuse)
-        held = nothing.held.copy()
-        held[np.asarray(answer.held, dtype=np.int64)] = True
+        held, back = nothing.held.copy(), np.asarray(answer.held)
+        if back.size and not (np.issubdtype(back.dtype, np.integer) and 0 <= back.min() <= back.max() < traffic.count):
+            refuse(f"it holds back {back.tolist()!r:.80}; there are {traffic.count} transfers, numbered from 0")
+        held[back.astype(np.int64)] = True
         return cls(RATES, _NOBODY, _NOTHING, transfers, rates, held, float(answer.until_s))
 
     def take(self, net: Net) -> Ints:
@@ -66,6 +69,12 @@ class Carried:
         return np.asarray(self.order[net.alive[self.order] > 0])
 
 
+def _refuse_instruction(answer: Instruction, groups: Ints, refuse: Refuse) -> None:
+    """Refuse marks that are no numbers."""
+    if len(answer.marks) and np.isnan(answer.marks[groups]).any():
+        refuse(f"it marks coflow {int(groups[np.isnan(answer.marks[groups])][0])} with nan; give a number, or infinity")
+
+
 def _refuse_early(until_s: float, now_s: float, refuse: Refuse) -> None:
     if not until_s > now_s:
         refuse(f"it wants to be asked again at {until_s} s, which is not later")
@@ -73,7 +82,7 @@ def _refuse_early(until_s: float, now_s: float, refuse: Refuse) -> None:
 
 def _numbers(answer: Rates, refuse: Refuse) -> tuple[Ints, Floats]:
     transfers, rates = np.asarray(answer.transfers), np.asarray(answer.mb_per_s, dtype=np.float64)
-    if len(transfers) and not np.issubdtype(transfers.dtype, np.integer):
+    if transfers.size and not np.issubdtype(transfers.dtype, np.integer):
         refuse(f"transfers are whole numbers, it answered {transfers.dtype}")
     if transfers.shape != rates.shape or transfers.ndim != 1:
         refuse(f"it answered {transfers.size} transfers and {rates.size} rates; give each transfer one rate")

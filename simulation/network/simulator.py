@@ -23,8 +23,8 @@ from flowlex.simulation.streams import Streams
 __all__ = ["NetworkRun", "simulate_traffic"]
 
 _NOBODY = np.zeros(0, np.int64)
-#: A policy that is asked so often while nothing moves will not stop by itself.
-_MOST_IDLE = 100_000
+#: A policy that is asked so often in hardly any time, while nothing ends, will not stop by itself.
+_MOST_IDLE, _HARDLY_S = 100_000, 1e-3
 
 
 @dataclass(eq=False)
@@ -94,6 +94,7 @@ class _Running:
         self.answer = Carried.nothing(traffic.count)
         self.event, self.ask_again, self.thinking, self.late = "the start", False, False, False
         self.questions = self.idle = 0
+        self.still_since_s = 0.0
         if hasattr(policy, "begin"):
             policy.begin(traffic, Streams(run.seed).of("policy"))
 
@@ -162,7 +163,6 @@ class _Running:
     def _flow(self, until: float) -> None:
         """Let the fluid run; refuse what is impossible."""
         net, answer = self.net, self.answer
-        before = net.clock[NOW]
         order = answer.take(net)
         on_time = not (self.thinking or self.late)
         code = drive(
@@ -187,9 +187,12 @@ class _Running:
             self.computations.data_arrived(self.traffic.feeds[net.ended[: net.numbers[ENDED]]], float(net.clock[NOW]))
         elif len(answer.marks):
             self.ask_again = True
-        self.idle = 0 if net.numbers[ENDED] or net.clock[NOW] > before else self.idle + 1
+        self.idle += 1
+        if net.numbers[ENDED] or net.clock[NOW] > self.still_since_s + _HARDLY_S:
+            self.idle, self.still_since_s = 0, float(net.clock[NOW])
         if self.idle > _MOST_IDLE:
-            self._refuse(f"time stands still: the policy was asked {self.idle} times; {self._waiting()}")
+            reason = f"the policy was asked {self.idle} times within {_HARDLY_S:g} s"
+            self._refuse(f"time stands still: {reason}; {self._waiting()}")
 
     def _waiting(self) -> str:
         waiting = self.state.transfers

@@ -174,13 +174,12 @@ class NetworkState:
         if inside is not None:
             if kind != GREEDY:
                 raise ValueError(f"inside ranks the transfers for 'greedy'; {share!r} has no use for it")
+            if len(inside) != self.traffic.count:
+                raise ValueError(f"inside has {len(inside)} ranks; there are {self.traffic.count} transfers")
             self._list(inside)
             kind = LISTED
-        order = np.asarray(coflows, dtype=np.int64)
-        marks = np.zeros(0)
-        if stop_at_left_mb is not None:
-            marks = np.full(len(self._net.alive), np.inf)
-            marks[order] = np.asarray(stop_at_left_mb, dtype=np.float64)
+        order = _whole(coflows)
+        marks = np.zeros(0) if stop_at_left_mb is None else self._marks(order, stop_at_left_mb, "stop_at_left_mb")
         return Instruction(kind, order, marks)
 
     def paced(self, coflows: Sequence[int] | Ints, end_s: ArrayLike, *, until_s: float = np.inf) -> Instruction:
@@ -197,10 +196,17 @@ class NetworkState:
         """
         if self._net.numbers[PAIRS]:
             raise TypeError("pairs have no pace; give the policy another grouping")
-        order = np.asarray(coflows, dtype=np.int64)
-        ends = np.full(len(self._net.alive), np.inf)
-        ends[order] = np.asarray(end_s, dtype=np.float64)
-        return Instruction(PACE, order, ends, until_s)
+        order = _whole(coflows)
+        return Instruction(PACE, order, self._marks(order, end_s, "end_s"), until_s)
+
+    def _marks(self, order: Ints, values: ArrayLike, what: str) -> Floats:
+        """(G,) a number for each coflow of an order, infinity for all others; what is no coflow is refused later."""
+        given, marks = np.asarray(values, dtype=np.float64), np.full(len(self._net.alive), np.inf)
+        if given.shape != order.shape:
+            raise ValueError(f"{what} has the shape {given.shape}, coflows {order.shape}; give each coflow one number")
+        known = (order >= 0) & (order < len(marks))
+        marks[order[known]] = given[known]
+        return marks
 
     def _list(self, inside: Ints) -> None:
         """Have the transfers of every group listed by rank; the same array is listed once."""
@@ -225,3 +231,11 @@ class NetworkState:
         free[free < 1e-9 * self._net.rate_of_port] = 0.0
         out, into = self.traffic.sender[chosen], self.traffic.receiver[chosen] + len(self.traffic.machines)
         return np.asarray(water_fill(out, into, np.ones(len(chosen), np.int64), free))
+
+
+def _whole(coflows: Sequence[int] | Ints) -> Ints:
+    """Coflows by number; nothing is rounded."""
+    order = np.asarray(coflows)
+    if order.ndim != 1 or (order.size and not np.issubdtype(order.dtype, np.integer)):
+        raise ValueError(f"coflows are whole numbers in a row, got {order.dtype} of shape {order.shape}")
+    return order.astype(np.int64)

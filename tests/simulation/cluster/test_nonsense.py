@@ -66,7 +66,19 @@ def work() -> ClusterWorkload:
     return ClusterWorkload(nodes=(ClusterNode(name="n", places=places),), jobs=(ClusterJob(name="j", tasks=tasks),))
 
 
-@pytest.mark.parametrize("answer", [None, "t1"])
+def test_an_answer_without_end_is_refused():
+    class Wavers(Policy):
+        def decide(self, state):
+            task = next(state.waiting())
+            while True:
+                yield Start(task, state.places[0])
+                yield Stop(task)
+
+    with pytest.raises(SimulationError, match="at 0 s, round 1 of policy Wavers: it answers more than 1120 actions"):
+        simulate_cluster(work(), Wavers())
+
+
+@pytest.mark.parametrize("answer", [None, "t1", 3])
 def test_an_answer_that_is_no_list_is_refused_with_time_and_round(answer):
     class Mute(Policy):
         def decide(self, state):

@@ -60,6 +60,14 @@ def refused(answer, **promises):
         ),
         (lambda s: s.in_order([]), "its order leaves out 0; order all of state.coflows"),
         (lambda s: s.in_order([0, 0]), "its order has 0 twice"),
+        (lambda s: Rates(None, None), "transfers are whole numbers, it answered object"),
+        (lambda s: Rates([0], [1.0], held=[3]), "it holds back [3]; there are 3 transfers, numbered from 0"),
+        (lambda s: Rates([0], [1.0], held=[0.5]), "it holds back [0.5]; there are 3 transfers, numbered from 0"),
+        (
+            lambda s: s.in_order([0], stop_at_left_mb=[np.nan]),
+            "it marks coflow 0 with nan; give a number, or infinity",
+        ),
+        (lambda s: s.paced([0], [np.nan]), "it marks coflow 0 with nan; give a number, or infinity"),
         (lambda s: s.in_order([0, 3]), "its order has 3, which has nothing to send; order all of state.coflows"),
     ],
 )
@@ -89,6 +97,27 @@ def test_promises_are_checked():
     held = lambda s: Rates(s.transfers, np.full(len(s.transfers), 0.25), held=s.transfers)  # noqa: E731
     run = simulate_traffic(traffic(), Says(held, conserving=True))
     assert not np.isnan(run.end_s).any()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda s: s.in_order([0.5]), r"coflows are whole numbers in a row, got float64 of shape \(1,\)"),
+        (lambda s: s.in_order([0], inside=np.zeros(2)), "inside has 2 ranks; there are 3 transfers"),
+        (lambda s: s.in_order([0], stop_at_left_mb=1.0), r"stop_at_left_mb has the shape \(\), coflows \(1,\)"),
+        (lambda s: s.paced([0], [1.0, 2.0]), r"end_s has the shape \(2,\), coflows \(1,\)"),
+    ],
+)
+def test_instructions_are_not_rounded_or_stretched(answer, reason):
+    with pytest.raises(ValueError, match=reason) as error:
+        simulate_traffic(traffic(), Says(answer))
+    assert error.value.__notes__ == ["the policy was asked at 0 s, transfer 'j/t0' may be sent"]
+
+
+def test_questions_without_end_are_refused(monkeypatch):
+    monkeypatch.setattr("flowlex.simulation.network.simulator._MOST_IDLE", 50)
+    message = refused(lambda s: Rates([0], [1.0], until_s=np.nextafter(s.now_s, np.inf)))
+    assert message.endswith("the policy was asked 51 times within 0.001 s; 2 transfers wait, 'j/t0' among them")
 
 
 def test_an_error_inside_a_policy_says_when():
