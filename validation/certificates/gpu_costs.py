@@ -60,18 +60,11 @@ class Costs:
     @classmethod
     def of(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction]) -> Costs:
         """Read the instance; ``weights`` are a1, a2, a3."""
-        sizes: list[float] = []
-        owner: list[int] = []
-        copies: list[int] = []
-        held: list[str] = []
         tasks = [task for job in instance.jobs for task in job.tasks]
-        for t, task in enumerate(tasks):
-            for shard in task.shards:
-                sizes.append(shard.size_mb)
-                owner.append(t)
-                copies.append(len(shard.replicas))
-                held += shard.replicas
-        size, parts = _whole_sizes(np.array(sizes, dtype=np.float64))
+        shards = [shard for task in tasks for shard in task.shards]
+        owner = np.repeat(np.arange(len(tasks)), np.array([len(task.shards) for task in tasks], dtype=np.int64))
+        copies = np.array([len(shard.replicas) for shard in shards], dtype=np.int64)
+        size, parts = _whole_sizes(np.array([shard.size_mb for shard in shards], dtype=np.float64))
         number = {node.name: i for i, node in enumerate(instance.nodes)}
         racks = {node.rack: 0 for node in instance.nodes}
         racks = {rack: i for i, rack in enumerate(racks)}
@@ -80,13 +73,13 @@ class Costs:
         )
         rate = 1 / disk, weights[0] / within, weights[1] / between
         by_task = np.zeros(len(tasks), dtype=size.dtype)
-        np.add.at(by_task, np.array(owner, dtype=np.int64), size)
+        np.add.at(by_task, owner, size)
         return cls(
             size,
             parts,
-            np.array(owner, dtype=np.int64),
-            np.repeat(np.arange(len(sizes)), np.array(copies, dtype=np.int64)),
-            np.array([number[name] for name in held], dtype=np.int64),
+            owner,
+            np.repeat(np.arange(len(shards)), copies),
+            np.array([number[name] for shard in shards for name in shard.replicas], dtype=np.int64),
             np.array([racks[node.rack] for node in instance.nodes]),
             rate,
             weights[2] * rate[2] * int(by_task.max(initial=0)) / parts,

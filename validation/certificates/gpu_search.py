@@ -69,8 +69,9 @@ class SearchProof:
         cluster, proof, running = self.cluster, self.proof, self.cluster.own >= 0
         on = cluster.at >= 0
         self.sorted: list[Any] = sorted(cluster.counts(on).tolist())
+        self.reached: NDArray[np.int64] = np.array(self.sorted, dtype=np.int64)
         wrong = [name for name in proof.keep if name not in cluster.task]
-        keep = whole(proof.keep.get(name, 0) for name in cluster.names)
+        keep = _by_position({} if wrong else proof.keep, cluster.task)
         # A task that goes on counts more than all that could start; where their number is given, starts do not count.
         steps = int(np.count_nonzero(~running)) + 1 if self.priced else 1
         kept = running if self.policy == "FSP" else np.zeros(len(running), bool)
@@ -242,13 +243,13 @@ class SearchProof:
         """Whether no answer of this part has our first ``i + 1`` counts (given that none exceeds those before)."""
         v = self.sorted[i]
         bound = min((slope * v + constant for _, slope, constant in cuts), default=len(self.sorted) * v)
-        return bool(bound < sum(min(n, v) for n in self.sorted))
+        return bool(bound < int(np.minimum(self.reached, v).sum()))
 
     def _tight(self, cuts: Any, low: Any, high: Any) -> tuple[Any, Any, list[tuple[NDArray[np.bool_], int]]]:
         """What the cuts say of answers as fair as ours: limits of each job, and sums over sets of jobs."""
         low, high, sums = low.copy(), high.copy(), []
         for v in sorted({w for n in self.sorted for w in (n, n + 1)}):
-            most = sum(min(n, v) for n in self.sorted)
+            most = int(np.minimum(self.reached, v).sum())
             for inside, slope, constant in cuts:
                 if slope * v + constant == most:
                     low[~inside] = np.maximum(low[~inside], v)
@@ -260,7 +261,7 @@ class SearchProof:
         """Prices in the common unit; None when one is of nothing in the instance."""
         if stated.keys() - names.keys():
             return None
-        return whole(stated.get(name, 0) * self.price_unit for name in names)
+        return _by_position({name: price * self.price_unit for name, price in stated.items()}, names)
 
     def _claims(self, candidate: NDArray[np.bool_], free: NDArray[np.bool_], gpu: Any, job: Any) -> int:
         """Sum over tasks of what their job's price exceeds the cheapest way to run them, over all GPUs that fit."""
@@ -277,6 +278,14 @@ class SearchProof:
         way = self.ways.cheapest(waiting, cluster.need, gpus)
         earned = worth[waiting].astype(object) - way + self.start * self.price_unit
         return total + sum(int(price) for price in earned.tolist() if price > 0)
+
+
+def _by_position(stated: dict[str, int], number: dict[str, int]) -> NDArray[Any]:
+    """Whole numbers in the order of the names, 0 where none is stated."""
+    values = whole(stated.values())
+    found: NDArray[Any] = np.zeros(len(number), values.dtype)
+    found[[number[name] for name in stated]] = values
+    return found
 
 
 def _least(price: list[int], low: list[int], high: list[int], sums: list[tuple[NDArray[np.bool_], int]]) -> int | None:

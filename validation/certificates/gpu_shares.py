@@ -98,7 +98,7 @@ def unfair(cluster: Cluster, policy: str, level: list[Fraction]) -> Iterator[str
     asks = asks[np.lexsort((wanted[asks], cluster.job_of[asks]))]
     edges = np.searchsorted(cluster.job_of[asks], np.arange(len(level) + 1)).tolist()
     classes = wanted[asks].tolist()
-    used = [Fraction(0)] * len(memory)
+    used, odd = [0] * len(memory), [Fraction(0)] * len(memory)
     highest = [Fraction(0)] * len(memory)  # level of those that use this memory as their largest
     waiting: list[tuple[int, int]] = []  # jobs, and the memory that their next task needs
     for j, x in enumerate(level):
@@ -109,7 +109,7 @@ def unfair(cluster: Cluster, policy: str, level: list[Fraction]) -> Iterator[str
         for c in mine[:full]:
             used[c] += 1
         if x > floor(x):
-            used[mine[full]] += x - floor(x)
+            odd[mine[full]] += x - floor(x)
         last = ceil(x) - held[j]
         if last:
             highest[mine[last - 1]] = max(highest[mine[last - 1]], x)
@@ -118,7 +118,7 @@ def unfair(cluster: Cluster, policy: str, level: list[Fraction]) -> Iterator[str
     total, top, tight = Fraction(0), Fraction(0), list[tuple[int, Fraction]]()
     spare = 0
     for c in range(len(memory) - 1, -1, -1):
-        total, spare, top = total + used[c], spare + int(supply[c]), max(top, highest[c])
+        total, spare, top = total + used[c] + odd[c], spare + int(supply[c]), max(top, highest[c])
         if total > spare:
             yield f"more than {spare} GPUs of {memory[c]:g} GB and above"
         if total == spare:

@@ -174,7 +174,7 @@ class Problem:
         return units.numerator
 
     def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str, keep: int) -> Task:
-        explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()}
+        explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()} if task.costs else {}
         own = -1 if task.running is None else self.machine[task.running.machine]
         rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
         rules = rules if "Placement" in self.goals.by_kind else ()
@@ -302,13 +302,13 @@ class Problem:
         unit, weight = rational(goal["unit_s"]), int(goal["weight"])
         ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the doubles next to them
         worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
-        running = (task.task.running for task in self.tasks)
-        return whole(0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running)
+        running = [task.task.running for task in self.tasks]
+        return whole([0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running])
 
     @cached_property
     def keep(self) -> NDArray[Any]:
         """(T,) what preempting a running task costs by the price of its job, in the first rank."""
-        return whole(task.keep for task in self.tasks)
+        return whole([task.keep for task in self.tasks])
 
     @cached_property
     def staying(self) -> NDArray[np.bool_]:

@@ -99,7 +99,8 @@ class Survey:
         ranks, self._largest = problem.goals, Counter[str]()
         for rank, waiting in problem.waiting.items():
             self._largest[rank] += int(np.abs(waiting).max(initial=0))
-        costs = (abs(cost) for task in problem.tasks for cost in task.explicit.values())
+        own = [problem.tasks[t].explicit.values() for t in np.flatnonzero(problem.explicit).tolist()]
+        costs = [abs(cost) for each in own for cost in each]
         self._largest[ranks.ranks[0]] += max(costs, default=0)
         liked = (sum(abs(problem.units(c.utility)) for c in constraints) for constraints, _ in problem.classes)
         self._largest[ranks.rank("Placement")] += problem.placing * max(liked, default=0)
