@@ -98,7 +98,10 @@ def _data(variable: str, what: str) -> Need:
     """A path that an environment variable names."""
 
     def missing() -> str:
-        return "" if Path(os.environ.get(variable, "-")).exists() else f"set {variable} to {what}"
+        given = os.environ.get(variable)
+        if given is None:
+            return f"set {variable} to {what}"
+        return "" if Path(given).exists() else f"{variable} is {given}, which does not exist; set it to {what}"
 
     return Need(missing, lambda: nullcontext(Path(os.environ[variable])))
 

@@ -21,6 +21,7 @@ __all__ = [
     "GREEDY",
     "LISTED",
     "MADD",
+    "PACE",
     "RATES",
     "SEBF",
     "SPLIT",

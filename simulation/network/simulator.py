@@ -14,7 +14,7 @@ from flowlex.simulation.network.answers import Carried
 from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, OFFENDER, PAIRS, Net, add, make_net
 from flowlex.simulation.network.checks import FULL, IDLE, RATE
 from flowlex.simulation.network.computations import Computations
-from flowlex.simulation.network.drive import ASK, STUCK, drive
+from flowlex.simulation.network.drive import ASK, PACE, STUCK, drive
 from flowlex.simulation.network.state import NetworkPolicy, NetworkState
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 from flowlex.simulation.registry import Run
@@ -22,7 +22,7 @@ from flowlex.simulation.streams import Streams
 
 __all__ = ["NetworkRun", "simulate_traffic"]
 
-_NOBODY = np.zeros(0, np.int64)
+_NOBODY, _NO_MARKS = np.zeros(0, np.int64), np.zeros(0)
 #: A policy that is asked so often in hardly any time, while nothing ends, will not stop by itself.
 _MOST_IDLE, _HARDLY_S = 100_000, 1e-3
 
@@ -165,13 +165,14 @@ class _Running:
         net, answer = self.net, self.answer
         order = answer.take(net)
         on_time = not (self.thinking or self.late)
+        marks = _NO_MARKS if self.thinking and answer.kind != PACE else answer.marks  # it is being asked already
         code = drive(
             net,
             answer.kind,
             order,
             self.groups,
             until,
-            answer.marks,
+            marks,
             answer.held,
             on_time and getattr(self.policy, "conserving", False),
             on_time and getattr(self.policy, "max_min", False),
@@ -185,7 +186,7 @@ class _Running:
             last = int(net.ended[net.numbers[ENDED] - 1])
             self.event, self.ask_again = f"transfer {self.traffic.transfer_names[last]!r} has arrived", True
             self.computations.data_arrived(self.traffic.feeds[net.ended[: net.numbers[ENDED]]], float(net.clock[NOW]))
-        elif len(answer.marks):
+        elif len(marks):
             self.ask_again = True
         self.idle += 1
         if net.numbers[ENDED] or net.clock[NOW] > self.still_since_s + _HARDLY_S:

@@ -249,6 +249,10 @@ def test_a_policy_that_thinks_for_a_second_sends_a_second_later():
     two = network(job("j", ("a", "b", 3)), job("k", ("a", "c", 0.5), at=2.0))
     run = simulate_traffic(two, Sebf(), Run(decision=decision))
     assert run.end_s.tolist() == pytest.approx([4.5, 3.5])
+    # j has sent 10 MB at 11 s and falls behind k when that is thought through, at 12 s
+    falls = network(job("j", ("a", "b", 12)), job("k", ("a", "c", 3)))
+    run = simulate_traffic(falls, Aalo(), Run(decision=decision))
+    assert run.end_s.tolist() == pytest.approx([16.0, 15.0])
 
 
 def test_bins_of_port_loads_grow_with_time():
