@@ -71,7 +71,7 @@ def test_nothing_acknowledged_is_lost(tmp_path):
     folder.mkdir()
     here, unsure, decided = set(), set(), 0
     for life in range(3):
-        process, url = launch(folder, "--every-ms", "5", "--snapshot-every", "40")
+        process, url = launch(folder, "--every-ms", "20", "--snapshot-every", "40")
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             if life == 0:
                 machines = [{"event": "add_machine", "machine": {"name": f"m{k}", "slots": 8}} for k in range(6)]

@@ -80,7 +80,7 @@ class Soak:
         until = time.monotonic() + seconds
         number = 0
         with TelemetryClient(f"http://127.0.0.1:{self.port}", timeout_s=3.0) as client:
-            client.add(Registration(name="tick", program="tick", interval_s=0.1, timeout_s=5.0))
+            client.add(Registration(name="tick", program="tick", interval_s=0.25, timeout_s=5.0))
             over = threading.Event()
             with ThreadPoolExecutor(1) as beside:
                 breaking = beside.submit(self.break_things, over)

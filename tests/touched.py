@@ -1,0 +1,21 @@
+"""Touched solution files, and what verifying must say of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from flowlex.instances.base import Instance
+from flowlex.validation.certificates.contract import SolutionError, verify
+
+
+def assert_refused(touch: Callable[[dict[str, Any]], object], document: dict[str, Any], instance: Instance) -> None:
+    """A copy of the file that ``touch`` has changed is no longer a solution file, or does not hold."""
+    broken = copy.deepcopy(document)
+    touch(broken)
+    try:
+        certificate = verify(broken, instance)
+    except SolutionError:
+        return
+    assert not certificate.ok, str(certificate)
