@@ -82,10 +82,10 @@ def test_nothing_acknowledged_is_lost(tmp_path):
                 assert http.get("/v1/task", params={"name": task}).status_code == 200, f"{task} was acknowledged"
             gone = [task for task in places["places"] if task not in here | unsure]
             assert gone == []
-            clients = [Client(url, f"{life}{letter}") for letter in "abc"]
+            clients = [Client(url, f"{life}{letter}") for letter in ("abc" if life < 2 else "")]  # then only looked at
             for client in clients:
                 client.start()
-            while sum(len(client.here) for client in clients) < 24 + 8 * life:
+            while clients and sum(len(client.here) for client in clients) < 30 + 10 * life:
                 time.sleep(0.01)
             decided = http.get("/v1/placements").json()["number"]
         os.kill(process.pid, signal.SIGKILL)
@@ -94,4 +94,4 @@ def test_nothing_acknowledged_is_lost(tmp_path):
             client.join(60)
             here |= client.here
             unsure |= client.unsure
-    assert len(here) > 80 and decided > 3
+    assert len(here) > 60 and decided > 3

@@ -49,7 +49,7 @@ def best_by_hand(instance: GpuInstance, policy: str, weight: float) -> tuple[Fra
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     policy=st.sampled_from(["FSP", "FS"]),
@@ -65,7 +65,7 @@ def test_exhaustive_search_finds_nothing_better(seed: int, policy: str, network:
     assert verify(solution.to_dict(), instance).ok
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([Policy.FSP, Policy.FS]))
 def test_a_price_beyond_all_transfers_is_waiting_as_little_as_can_be(seed: int, policy: Policy) -> None:
     """Fairness and transfer of ``least``, where no rule on who may stop stands in the way."""
@@ -76,7 +76,7 @@ def test_a_price_beyond_all_transfers_is_waiting_as_little_as_can_be(seed: int, 
     assert sorted(most.placement.running_by_job) == sorted(least.placement.running_by_job)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**31))
 def test_what_a3_does(seed: int) -> None:
     """A higher price of waiting never runs fewer tasks and never moves less; with ``least`` it changes nothing."""
