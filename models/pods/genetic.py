@@ -94,40 +94,63 @@ def genetic(
             view.running >= 0 if start is None else place_by(POLICIES["first-fit"], start, by_priority(view)).node >= 0
         )
     moving = (view.running >= 0) & np.isfinite(view.move_cost) & (view.move_cost <= move_budget)
-    pods = np.flatnonzero(admitted & ((view.running < 0) | moving))
-    base = _packed(Cluster(view, cards=cards), *_at(view.running, (view.running >= 0) & admitted & ~moving))
+    staying = np.flatnonzero((view.running >= 0) & admitted & ~moving)
+    base = _packed(Cluster(view, cards=cards), staying, view.running[staying])
     if base is None:
         raise ModelError("the running pods do not pack on their cards in falling order of size")
-    choices = [np.flatnonzero(view.allowed[pod] & ((view.gpu_cards[pod] == 0) | (view.cards > 0))) for pod in pods]
-    pool: dict[tuple[int, ...], float] = {}
-    if moving[pods].any() and (view.running[pods] >= 0).all():  # everything where it is
-        _judge(pool, base, pods, view.running[pods], move_budget)
-    tried = 0
-    while len(pool) < settings.population and tried < settings.attempts and all(len(c) for c in choices):
-        tried += 1
-        drawn = np.array([rng.choice(c) for c in choices], np.int64)
-        stay = moving[pods] & (rng.random(len(pods)) < 0.5)
-        _judge(pool, base, pods, np.where(stay, view.running[pods], drawn), move_budget)
-    curve = []
-    for _ in range(settings.generations if pool else 0):
-        parents = sorted(pool, key=lambda c: (pool[c], c))[: max(2, settings.population // 2)]
-        pool = {parent: pool[parent] for parent in parents}
+    people = _People(base, np.flatnonzero(admitted & ((view.running < 0) | moving)), move_budget, rng)
+    people.settle(settings, moving)
+    curve = [people.breed(settings) for _ in range(settings.generations if people.pool else 0)]
+    best = people.best(1)
+    cluster = _packed(base, people.pods, np.array(best[0], np.int64)) if best else None
+    return Evolution(cluster, np.array(curve), people.tried)
+
+
+class _People:
+    """Feasible chromosomes (nodes of ``pods``, beside what stays on ``base``) with their deviations."""
+
+    def __init__(self, base: Cluster, pods: Integers, budget: float, rng: np.random.Generator) -> None:
+        self.base, self.pods, self.budget, self.rng = base, pods, budget, rng
+        view = base.view
+        able = [view.allowed[pod] & ((view.gpu_cards[pod] == 0) | (view.cards > 0)) for pod in pods]
+        self.choices = [np.flatnonzero(each) for each in able]
+        self.pool: dict[tuple[int, ...], float] = {}
+        self.tried = 0
+
+    def judge(self, nodes: Integers) -> None:
+        """Take a chromosome into the pool if it is feasible."""
+        view, cluster = self.base.view, _packed(self.base, self.pods, nodes)
+        if cluster is None or broken_rules(view, cluster.node) or move_cost_of(view, cluster.node) > self.budget:
+            return
+        self.pool[tuple(nodes.tolist())] = deviation(cluster.loads)
+
+    def best(self, count: int) -> list[tuple[int, ...]]:
+        """The most even ones."""
+        return sorted(self.pool, key=lambda c: (self.pool[c], c))[:count]
+
+    def settle(self, settings: GeneticSettings, moving: NDArray[np.bool_]) -> None:
+        """Draw the first ones at random; what is ``moving`` stays where it runs every other time."""
+        running, moving = self.base.view.running[self.pods], moving[self.pods]
+        if moving.any() and (running >= 0).all():  # everything where it is
+            self.judge(running)
+        while len(self.pool) < settings.population and self.tried < settings.attempts and all(map(len, self.choices)):
+            self.tried += 1
+            drawn = np.array([self.rng.choice(c) for c in self.choices], np.int64)
+            stay = moving & (self.rng.random(len(self.pods)) < 0.5)
+            self.judge(np.where(stay, running, drawn))
+
+    def breed(self, settings: GeneticSettings) -> float:
+        """Let the better half have children in the place of the others; the least deviation."""
+        rng, parents = self.rng, self.best(max(2, settings.population // 2))
+        self.pool = {parent: self.pool[parent] for parent in parents}
         for _ in range(settings.population - len(parents)):
-            tried += 1
+            self.tried += 1
             a, b = (np.array(parents[int(i)], np.int64) for i in rng.integers(len(parents), size=2))
             child = _crossed(a, b, settings.crossover_points, rng)
-            for g in rng.permutation(len(pods))[: settings.mutation_points].tolist():
-                child[g] = rng.choice(choices[g])
-            _judge(pool, base, pods, child, move_budget)
-        curve.append(min(pool.values()))
-    best = min(pool, key=lambda c: (pool[c], c), default=None)
-    cluster = None if best is None else _packed(base, pods, np.array(best, np.int64))
-    return Evolution(cluster, np.array(curve), tried)
-
-
-def _at(running: Integers, chosen: NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    pods = np.flatnonzero(chosen)
-    return pods, running[pods]
+            for g in rng.permutation(len(self.pods))[: settings.mutation_points].tolist():
+                child[g] = rng.choice(self.choices[g])
+            self.judge(child)
+        return min(self.pool.values())
 
 
 def _crossed(a: Integers, b: Integers, points: int, rng: np.random.Generator) -> Integers:
@@ -135,14 +158,6 @@ def _crossed(a: Integers, b: Integers, points: int, rng: np.random.Generator) ->
     cuts = np.sort(rng.permutation(max(0, len(a) - 1))[:points] + 1)
     from_b = np.searchsorted(cuts, np.arange(len(a)), side="right") % 2 == 1
     return np.where(from_b, b, a)
-
-
-def _judge(pool: dict[tuple[int, ...], float], base: Cluster, pods: Integers, nodes: Integers, budget: float) -> None:
-    """Take a chromosome into the pool if it is feasible."""
-    cluster = _packed(base, pods, nodes)
-    if cluster is None or broken_rules(base.view, cluster.node) or move_cost_of(base.view, cluster.node) > budget:
-        return
-    pool[tuple(nodes.tolist())] = deviation(cluster.loads)
 
 
 def _packed(base: Cluster, pods: Integers, nodes: Integers) -> Cluster | None:

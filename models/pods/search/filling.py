@@ -225,6 +225,22 @@ def _worse(placed, before):
 
 
 @njit(cache=True)
+def _empty(s, nodes, group, waiting, first, fixed, pods, where, used):
+    """Take what may move off the nodes; the pods, their nodes and what they used there are noted: how many."""
+    many = 0
+    for node in nodes:
+        pod = s.head[node]
+        while pod >= 0:
+            following = s.after[pod]
+            if not fixed[pod]:
+                pods[many], where[many], used[many] = pod, node, s.used[pod]
+                many += 1
+                unplace(s, pod, group, waiting, first)
+            pod = following
+    return many
+
+
+@njit(cache=True)
 def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, enough):
     """Empty a few nodes and fill them anew, ``steps`` times; keep what is lexicographically no worse.
 
@@ -241,43 +257,24 @@ def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, en
     enough
         (L,) waiting worth of each level with which to be content.
     """
-    levels, most = len(enough), 3
-    chosen = np.zeros(most, np.int64)
+    levels, chosen = len(enough), np.zeros(3, np.int64)
     waits = np.zeros(levels, np.int64)
     for g in range(len(level)):
         waits[level[g]] += waiting[g] * worth[g]
     old, where, used = np.zeros(len(s.node), np.int64), np.zeros(len(s.node), np.int64), s.used.copy()
-    done = 0
+    unread = old.copy(), where.copy(), used.copy()
     for step in range(steps):
-        good = True
-        for a in range(levels):
-            good &= waits[a] <= enough[a]
-        if good:
-            break
-        done = step + 1
-        k = _draw_nodes(rng, s, chosen)
-        many, before = 0, np.zeros(levels, np.int64)
-        for j in range(k):
-            pod = s.head[chosen[j]]
-            while pod >= 0:
-                following = s.after[pod]
-                if not fixed[pod]:
-                    old[many], where[many], used[many] = pod, chosen[j], s.used[pod]
-                    many += 1
-                    before[level[group[pod]]] += worth[group[pod]]
-                    unplace(s, pod, group, waiting, first)
-                pod = following
+        if (waits <= enough).all():
+            return step
+        k, before = _draw_nodes(rng, s, chosen), np.zeros(levels, np.int64)
+        many = _empty(s, chosen[:k], group, waiting, first, fixed, old, where, used)
+        for pod in old[:many]:
+            before[level[group[pod]]] += worth[group[pod]]
         placed = _refill(rng, s, level, worth, size, waiting, first, chosen, k, before)
         if not _worse(placed, before):
             waits += before - placed
             continue
-        for j in range(k):
-            pod = s.head[chosen[j]]
-            while pod >= 0:
-                following = s.after[pod]
-                if not fixed[pod]:
-                    unplace(s, pod, group, waiting, first)
-                pod = following
+        _empty(s, chosen[:k], group, waiting, first, fixed, *unread)
         # The pods of a group are alike, so whichever waits first takes the old place.
         for m in range(many):
             g = group[old[m]]
@@ -285,4 +282,4 @@ def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, en
             first[g] = s.after[pod]
             waiting[g] -= 1
             link(s, pod, where[m], used[m])
-    return done
+    return steps
