@@ -65,9 +65,9 @@ class Equation:
         return f"{self.dual} [{self.unit}]" if self.dual else ""
 
 
-def latex(objective: str, equations: Iterable[Equation], sense: str = "minimise") -> str:
+def latex(objective: str, equations: Iterable[Equation]) -> str:
     """Objective and constraints as an ``aligned`` environment, with the names of the rows."""
-    lines = [rf"\text{{{sense}}}\quad & {objective} &&"] if objective else []
+    lines = [rf"\text{{minimise}}\quad & {objective} &&"] if objective else []
     lines += [rf"& {e.latex} && \text{{{e.name.replace('_', chr(92) + '_')}}}" for e in equations]
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 

@@ -57,8 +57,8 @@ class GrowingProgram:
     With ``primal`` by the primal simplex method: where only columns are added, the last answer is still one.
     """
 
-    def __init__(self, *, seed: int = 0, threads: int | None = 1, primal: bool = False) -> None:
-        self._highs = quiet(random_seed=seed, **({} if threads is None else {"threads": threads}))
+    def __init__(self, *, seed: int = 0, primal: bool = False) -> None:
+        self._highs = quiet(random_seed=seed, threads=1)
         if primal:
             self._highs.setOptionValue("simplex_strategy", 4)
         self._mip = False
@@ -73,14 +73,13 @@ class GrowingProgram:
         cost: float,
         upper: float = INFINITY,
         *,
-        lower: float = 0.0,
         rows: Sequence[int] = (),
         values: Sequence[float] = (),
         integer: bool = False,
     ) -> int:
         """Add a column with its coefficients in rows that exist; return its number."""
         index = np.asarray(rows, np.int32)
-        self._highs.addCol(cost, lower, upper, len(index), index, np.asarray(values, np.float64))
+        self._highs.addCol(cost, 0.0, upper, len(index), index, np.asarray(values, np.float64))
         if integer:
             self._mip = True
             self._highs.changeColIntegrality(self.columns - 1, highspy.HighsVarType.kInteger)

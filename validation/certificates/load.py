@@ -154,18 +154,18 @@ def _judge(claimed: Claimed) -> Finding:
         checks.append(Check("only nodes above their target send", not back, len(back), ", ".join(back[:3])))
     if document.duals:
         checks.append(_duals(moves, instance, limit, excess, document.duals, cost))
-    bound, says = (None, "") if prices is None else _bound(moves, instance, limit, prices, place, excess)
     optimal = document.status == "optimal"
-    if bound is None:
+    if prices is None:
         if optimal:
             checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective if optimal else None, metrics=metrics)
-    if optimal or bound >= cost or says:
-        detail = says or f"at least {bound} of 1/{moves.per_s} s, here {cost}"
-        ok = bound >= cost and not says
-        checks.append(Check("no partition of these loads moves for less", ok, max(0, cost - bound), detail))
-        return Finding("optimal", tuple(checks), objective, objective, metrics=metrics)
-    return Finding("bounded", tuple(checks), objective, Fraction(bound, moves.per_s), metrics=metrics)
+    bound, says = _bound(moves, instance, limit, prices, place, excess)
+    if not (optimal or bound >= cost or says):
+        return Finding("bounded", tuple(checks), objective, Fraction(bound, moves.per_s), metrics=metrics)
+    detail = says or f"at least {bound} of 1/{moves.per_s} s, here {cost}"
+    ok = bound >= cost and not says
+    checks.append(Check("no partition of these loads moves for less", ok, max(0, cost - bound), detail))
+    return Finding("optimal", tuple(checks), objective, objective, metrics=metrics)
 
 
 def _sums(share: dict[tuple[int, int], int], nodes: int, blocks: int) -> tuple[list[int], list[int]]:
