@@ -220,5 +220,9 @@ def test_what_takes_long_begins_first():
 def test_what_an_experiment_needs_and_is_not_here_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("FLOWLEX_OPENB", str(tmp_path / "nowhere"))
     listed = flowlex("reproduce", "beyond", "--list")
-    assert "openb-protocol is left out; set FLOWLEX_OPENB to the folder" in " ".join(listed.stderr.split())
+    gone = f"openb-protocol is left out; FLOWLEX_OPENB is {tmp_path / 'nowhere'}, which does not exist; set it to the"
+    assert gone in listed.stderr.replace("\n", " ")
+    monkeypatch.delenv("FLOWLEX_OPENB")
+    listed = flowlex("reproduce", "beyond", "--list")
+    assert "openb-protocol is left out; set FLOWLEX_OPENB to the folder" in listed.stderr
     assert "google-day" in listed.stdout and "openb-protocol" not in listed.stdout
