@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
@@ -52,6 +53,8 @@ def options_of(cls: type) -> list[Option]:
 def _default(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}={_default(item)}" for key, item in value.items() if key != "type")
+    if isinstance(value, bool):
+        return str(value).lower()
     return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -84,8 +87,11 @@ def require_known(cls: type, names: typing.Iterable[str]) -> None:
             raise ModelError(f"{cls.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
 
 
-def check_option(cls: type, name: str, value: Any, *, words: bool = False) -> Any:
-    """The value as the option's declared type; text is read as that type, for truth values only with ``words``.
+def check_option(cls: type, name: str, value: Any) -> Any:
+    """The value as the option's declared type; text is read as that type, and truth values are told from numbers.
+
+    One rule in Python, on the command line and in batches: a truth value is True or False, or one of the words
+    ``true`` and ``false``. Others (``no``, ``1``) would be guesses, and Python holds the text ``"no"`` to be true.
 
     Raises
     ------
@@ -93,8 +99,12 @@ def check_option(cls: type, name: str, value: Any, *, words: bool = False) -> An
         It cannot be that type; names the option, the value and the choices.
     """
     hint = option_types(cls)[name]
-    if isinstance(value, str) and not words and _values(hint) == _values(bool):
-        raise ModelError(f"{cls.__name__}({name}={value!r}): Input should be a boolean, True or False")
+    truth = _values(hint) == _values(bool)
+    if truth and isinstance(value, str) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    flag = isinstance(value, (bool, np.bool_))
+    if (not flag and value is not None) if truth else (flag or isinstance(value, bytes)):
+        raise ModelError(f"{cls.__name__}({name}={value!r}): Input should be {_values(hint)}")
     if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
         fields = [field.name for field in dataclasses.fields(hint)]
         if odd := [key for key in value if key not in fields]:
@@ -103,8 +113,11 @@ def check_option(cls: type, name: str, value: Any, *, words: bool = False) -> An
         return _adapter(cls, name).validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
-        place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
-        raise ModelError(f"{cls.__name__}({name}={value!r}){place}: {first['msg']}") from error
+        fields = [field.name for field in dataclasses.fields(hint)] if dataclasses.is_dataclass(hint) else []
+        steps = {part: f".{part}" for part in fields}
+        place = "".join(f"[{part}]" if isinstance(part, int) else steps.get(part, "") for part in first["loc"])
+        says = f"Input should be a {_values(hint)}" if first["type"] == "tuple_type" else first["msg"]
+        raise ModelError(f"{cls.__name__}({name}={value!r}){place}: {says}") from error
 
 
 @lru_cache(maxsize=256)

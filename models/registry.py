@@ -87,7 +87,7 @@ def model_options(kind: str) -> dict[str, Any]:
 
 
 def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]:
-    """Read options of a kind's model as their declared types; words such as ``yes`` are truth values.
+    """Read options of a kind's model as their declared types.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]
     """
     cls = model_class(kind)
     require_known(cls, options)
-    return {name: check_option(cls, name, value, words=True) for name, value in options.items()}
+    return {name: check_option(cls, name, value) for name, value in options.items()}
 
 
 @overload

@@ -105,7 +105,7 @@ class Direct:
             costs = list(self.costs.values())[: names.index(chosen_stage(stage, names)) + 1]
             return solve_lexicographic(self.schedule.network, costs, "network")[-1].network
         if stage is not None:
-            raise ModelError("the goals are one weighted sum; a stage exists with method='phases' only")
+            chosen_stage(stage, ())
         return self.combined
 
     def run(self, engine: EngineName, options: SolveOptions) -> DirectRun:

@@ -22,7 +22,7 @@ from pydantic import InstanceOf
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, SolveOptions
+from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.flow.capacities.packed import Packed
@@ -40,7 +40,7 @@ from flowlex.models.flow.reasons import waiting_reasons
 from flowlex.models.flow.solution import FlowSolution
 from flowlex.models.flow.ties.bonds import Bonds
 from flowlex.models.flow.ties.tied import Tied, refuse_ties
-from flowlex.models.flow.ways import FlowRun, Way
+from flowlex.models.flow.ways import FlowRun, Way, chosen_stage
 
 __all__ = ["FlowScheduling"]
 
@@ -52,7 +52,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     Parameters
     ----------
     goals
-        What matters; overrides ``preset``.
+        What matters; overrides ``preset``. Goals are objects of Python; on the command line choose a ``preset``.
     preset
         A cost model by name: quincy, borg, alsched, load_spread, random, none.
     wait_cost
@@ -109,6 +109,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         refuse_ties(self.instance, self.method)
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
+        if self.scale is not None and self.scale < 1:
+            raise ModelError(f"scale is {self.scale}; it must be a whole number of at least 1")
         refuse_limits(self.instance)
         if self.parts != 1 or self.seed < 0:
             method = "" if self.lexicographic else self.method
@@ -169,6 +171,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             scale=self.rules.scale.factor,
             weights=run.weights,
         )
+        if self.stage is not None and run.outcome.status is Status.OPTIMAL:
+            chosen_stage(self.stage, run.values)
         if not run.outcome.status.has_answer:
             return base
         instance, views = self.instance, self.schedule.views

@@ -63,6 +63,8 @@ class Way(Protocol):
 def chosen_stage(stage: str | None, names: Iterable[str]) -> str:
     """The stage asked for, the last when none is."""
     known = list(names)
+    if not known:
+        raise ModelError("the goals are one weighted sum; a stage exists with method='phases' only")
     if stage is not None and stage not in known:
         raise ModelError(f"there is no stage {stage!r}; the stages are: {', '.join(known)}")
     return known[-1] if stage is None else stage

@@ -30,7 +30,7 @@ from flowlex.models.incumbents import offer
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import find_plan
-from flowlex.models.jit.printed import printed_program, solve_printed, stage_program
+from flowlex.models.jit.printed import printed_program, require_stage, solve_printed, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.search import Kept, Plan, Search, SearchState
 from flowlex.models.jit.so_far import so_far
@@ -281,7 +281,10 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return JitRun(Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility), plan)
 
     def _interpret(self, run: JitRun) -> JitSolution:
-        return JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
+        solution = JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
+        if self.stage is not None and solution.status is Status.OPTIMAL:
+            require_stage(self.stage, stages_of(self.grid, run.plan, self.load), self.chosen_windows)
+        return solution
 
     def _certify(self, run: JitRun, solution: JitSolution) -> Certificate | None:
         if solution.status is Status.INFEASIBLE:

@@ -21,13 +21,13 @@ from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, Sol
 from flowlex.models.base import ModelError
 from flowlex.models.jit.baselines import greedy_schedule
 from flowlex.models.jit.blocks import Blocks
-from flowlex.models.jit.grid import Grid, Load
+from flowlex.models.jit.grid import Grid, Load, Windows
 from flowlex.models.jit.program import Cells, Horizon, latest_end, lexicographic_program
 from flowlex.models.jit.proofs import largest_proof
 from flowlex.models.jit.search import Plan
 from flowlex.validation.certificates.jit import SchedulePart
 
-__all__ = ["is_early", "largest_program", "printed_program", "solve_printed", "stage_program"]
+__all__ = ["is_early", "largest_program", "printed_program", "require_stage", "solve_printed", "stage_program"]
 
 Stages = Mapping[str, float | int]
 
@@ -111,6 +111,14 @@ def is_early(grid: Grid) -> bool:
     return bool((grid.stop <= grid.due).all()) and greedy_schedule(grid)[1] == 0
 
 
+def require_stage(stage: str | None, settled: Stages, windows: Windows) -> dict[str, float | int]:
+    """Return the stages that the windows have; raise `ModelError` for a name that is none of them."""
+    stages = {name: value for name, value in settled.items() if windows == "elastic" or name != "lateness"}
+    if stage not in (None, *stages):
+        raise ModelError(f"there is no stage {stage!r}; the stages are: {', '.join(stages)}")
+    return stages
+
+
 def stage_program(
     grid: Grid,
     load: Load,
@@ -138,9 +146,7 @@ def stage_program(
     """
     stages: Stages = {}
     if stage is not None or (elastic and not is_early(grid)):
-        stages = {name: value for name, value in settled().items() if elastic or name != "lateness"}
-        if stage not in (None, *stages):
-            raise ModelError(f"there is no stage {stage!r}; the stages are: {', '.join(stages)}")
+        stages = require_stage(stage, settled(), "elastic" if elastic else "strict")
     late = stages.get("lateness", 0)
     first = elastic and (bool(late) or stage == "lateness")
     everything = np.arange(grid.count)

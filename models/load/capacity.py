@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -70,8 +71,8 @@ def capacities(
         evaluation = EVALUATIONS[evaluation]
     values = [evaluation(node) for node in nodes]
     for node, value in zip(nodes, values, strict=True):
-        if not math.isfinite(value) or value < 0:
-            raise ModelError(f"the capacity of node {node.name!r} is {value}; it must be a number of at least 0")
+        if not isinstance(value, numbers.Real) or not math.isfinite(value) or value < 0:
+            raise ModelError(f"the capacity of node {node.name!r} is {value!r}; it must be a number of at least 0")
     if not any(values):
         raise ModelError("all capacities are zero: no node can process anything; correct the evaluation's figures")
     return tuple(rationals(values))

@@ -112,8 +112,17 @@ def test_solutions_tell_the_same_things(kind: str) -> None:
     ("make", "says"),
     [
         (lambda: JitBandwidth(generate("jit-figure4"), program="P9"), r"program='P9'.*'P1', 'P2', 'P3' or 'P4'"),
-        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no"), r"cards='no'.*boolean, True or False"),
-        (lambda: model_for(generate("kubeflow-testbed"), cards="no way"), r"cards='no way'.*boolean"),
+        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no"), r"cards='no'\): Input should be true, false"),
+        (lambda: model_for(generate("kubeflow-testbed"), cards="no"), r"cards='no'\): Input should be true, false"),
+        (lambda: PodPlacement(generate("kubeflow-testbed"), cards=1), r"cards=1\): Input should be true, false"),
+        (lambda: JitBandwidth(generate("jit-figure4"), share=True), r"share=True\): Input should be number"),
+        (lambda: JitBandwidth(generate("jit-figure4"), lat=b"paper"), "lat=b'paper'"),
+        (lambda: FlowScheduling(generate("flow-random"), scale=-1), "scale is -1; it must be a whole number of at"),
+        (lambda: FlowScheduling(generate("flow-random"), goals="x"), r"goals='x'\): Input should be a list of Goal"),
+        (
+            lambda: model_for(generate("gpu-figure1"), penalties={"rack": "x"}),
+            r"penalties={'rack': 'x'}\)\.rack: Input should be a valid number",
+        ),
         (
             lambda: FlowScheduling(generate("kubeflow-testbed")),
             "FlowScheduling takes a FlowInstance, got an instance of kind 'pod-placement'; `model_for",
@@ -148,7 +157,16 @@ def test_options_are_read_as_their_types() -> None:
     model = model_for(generate("flow-testbed"), goals=(FairShares(),))
     assert model.goals == (FairShares(),)
     assert model_for(generate("jit-figure4"), share="0.5").share == 0.5
-    assert model_for(generate("kubeflow-testbed"), cards="no").cards is False
+    assert model_for(generate("kubeflow-testbed"), cards="false").cards is False
+    assert PodPlacement(generate("kubeflow-testbed"), cards=np.bool_(False)).cards is False
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("jit-figure4", {}), ("flow-random", {}), ("flow-random", {"method": "phases"})]
+)
+def test_a_stage_that_is_none_is_refused_by_solving_too(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match=r"stage 'P9'; the stages are|a stage exists with method='phases' only"):
+        solve(generate(name), stage="P9", **options)
 
 
 def test_a_dual_answers_by_label_and_is_an_array() -> None:

@@ -190,6 +190,7 @@ def test_evaluations() -> None:
         ),
         ({"capacity": lambda node: -1.0}, "capacity of node 'n0' is -1.0; it must be a number of at least 0"),
         ({"capacity": lambda node: float("nan")}, "capacity of node 'n0' is nan"),
+        ({"capacity": lambda node: "fast"}, "capacity of node 'n0' is 'fast'; it must be a number of at least 0"),
         ({"capacity": lambda node: 0.0}, "all capacities are zero"),
         ({"objective": "cost"}, "objective='cost'\\): Input should be 'targets' or 'makespan'"),
         ({"level": "rack"}, "level='rack'\\): Input should be 'node' or 'item'"),
