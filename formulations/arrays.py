@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy  # lazy: scipy.sparse is imported where it is first used
 from numpy.typing import NDArray
 
-__all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "exact_dot", "frozen"]
+__all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "exact_dot", "frozen", "locked"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 ArrayT = TypeVar("ArrayT", bound=NDArray[Any])
+ValueT = TypeVar("ValueT")
 
 
 def frozen(array: ArrayT) -> ArrayT:
@@ -24,6 +25,15 @@ def frozen(array: ArrayT) -> ArrayT:
         array = array.copy()
         array.flags.writeable = False
     return array
+
+
+def locked(value: ValueT) -> ValueT:
+    """An array as a view that cannot be written to; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    view: Any = value.view()
+    view.flags.writeable = False
+    return cast(ValueT, view)
 
 
 def exact_dot(a: Integers, b: Integers) -> int:

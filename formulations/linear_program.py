@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
+from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen, locked
 from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Expression, Variables
 
@@ -161,7 +161,7 @@ class LinearProgram:
         """
         if name in self.variable_blocks:
             raise ValueError(f"{self.name}: variables named {name!r} exist already")
-        check_labels(name, count, labels)
+        labels = check_labels(name, count, labels)
         low, high = (
             _broadcast(lower, count, f"lower bounds of {name}"),
             _broadcast(upper, count, f"upper bounds of {name}"),
@@ -194,7 +194,7 @@ class LinearProgram:
             raise ValueError(f"{name}: unknown relation {relation!r}; one of <=, >=, ==")
         rows = expression.expression() if isinstance(expression, Variables) else expression
         self._check_terms(name, rows)
-        check_labels(name, rows.count, labels)
+        labels = check_labels(name, rows.count, labels)
         right = _broadcast(rhs, rows.count, f"right-hand sides of {name}") - rows.constant
         if not np.isfinite(right).all():
             raise ValueError(f"{name}: row {int(np.argmin(np.isfinite(right)))} has no finite right-hand side")
@@ -362,8 +362,8 @@ def check_declared(owner: str, what: str, name: str, declared: Collection[str] |
         raise ValueError(f"{owner}: {what} named {name!r} belong to no declared equation; declare it beside: {known}")
 
 
-def check_labels(name: str, count: int, labels: Labels) -> None:
-    """Raise unless a block of ``count`` members has one label each, or none at all."""
+def check_labels(name: str, count: int, labels: Labels) -> Labels:
+    """Return the labels, read-only; raise unless a block of ``count`` members has one each, or none at all."""
     if count < 0:
         raise ValueError(f"{name}: a block cannot have {count} members")
     columns = isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels)
@@ -371,6 +371,7 @@ def check_labels(name: str, count: int, labels: Labels) -> None:
     for part in parts:
         if part is not None and len(part) != count:
             raise ValueError(f"{name}: {len(part)} labels for {count} members")
+    return tuple(map(locked, parts)) if columns else locked(labels)
 
 
 def _broadcast(value: ArrayLike, count: int, what: str) -> Floats:

@@ -38,7 +38,7 @@ class Block:
 
 def node_block(name: str, start: int, count: int, labels: Labels) -> Block:
     """A block of nodes whose labels tell them apart."""
-    check_labels(name, count, labels)
+    labels = check_labels(name, count, labels)
     numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
     if labels is not None and len(np.unique(labels) if numbers else set(block_labels(count, labels))) < count:
         raise ValueError(f"two nodes named {name!r} have one label; a node's name says which it is")

@@ -77,7 +77,7 @@ class NetworkBuilder:
         check_declared(self.name, "arcs", name, self.columns)
         columns = arc_columns(name, tail, head, lower, upper, cost)
         count = len(columns[0])
-        check_labels(name, count, labels)
+        labels = check_labels(name, count, labels)
         start = sum(block.count for block in self._arc_blocks.values())
         self._arc_blocks[name] = Block(name, start, count, labels)
         self._arcs.append(columns)

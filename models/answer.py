@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.arrays import locked
 from flowlex.formulations.linear_program import Labels, block_labels
 from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.base import Instance
@@ -56,6 +57,9 @@ class Dual:
 
     values: NDArray[Any]
     names: Sequence[str] | Callable[[], Sequence[str]] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", locked(np.asarray(self.values)))
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -159,6 +163,12 @@ class Solution:
     message: str = ""
     infeasibility: Infeasibility | None = field(default=None, repr=False)
     unboundedness: Unboundedness | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, each.name, locked(value))
 
     @property
     def instance(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Integers, locked
 from flowlex.models.base import Solution
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.round import Round
@@ -42,7 +42,7 @@ class GpuSolution(Solution):
     @property
     def gpu(self) -> Integers:
         """(T,) GPU of each task, -1 when it does not run."""
-        return self.placement.gpu
+        return locked(self.placement.gpu)
 
     @property
     def preempted(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Integers, locked
 from flowlex.formulations.outcome import Status
 from flowlex.models.base import Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
@@ -156,7 +156,7 @@ class JitSolution(Solution):
         """(F,) slot after the last one in which a transfer sends."""
         end = np.zeros(self.grid.count, np.int64)
         np.maximum.at(end, self.segments.item, self.segments.end)
-        return end
+        return locked(end)
 
     @cached_property
     def lateness(self) -> float | int:

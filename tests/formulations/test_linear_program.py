@@ -222,11 +222,12 @@ def test_a_program_with_other_bounds_or_kinds_is_another_program() -> None:
 def test_blocks_are_read_only() -> None:
     upper = np.array([1.0, 2.0])
     lp = LinearProgram("p")
-    x = lp.variables("x", 2, upper=upper)
-    block = lp.constrain("c", x, "<=", upper)
+    x = lp.variables("x", 2, upper=upper, labels=(np.array([1, 2]), np.array([3, 4])))
+    block = lp.constrain("c", x, "<=", upper, labels=np.array(["a", "b"]))
     upper[0] = 7.0
     assert lp.variable_blocks["x"].upper.tolist() == [1, 2]
     assert block.rhs.tolist() == [1, 2]
-    for array in (lp.variable_blocks["x"].upper, lp.variable_blocks["x"].lower, block.rhs):
+    labels = [*lp.variable_blocks["x"].labels, block.labels]
+    for array in (lp.variable_blocks["x"].upper, lp.variable_blocks["x"].lower, block.rhs, *labels):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 3

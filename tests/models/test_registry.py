@@ -101,6 +101,11 @@ def test_solutions_tell_the_same_things(kind: str) -> None:
     assert document["answer"]
     assert not solution.to_frame().empty
     assert all(name == name.lower().replace(" ", "_") for name in solution.metrics())
+    arrays = [np.asarray(dual) for dual in solution.duals.values()]
+    arrays += [getattr(solution, field.name) for field in dataclasses.fields(solution)]
+    for array in (array for array in arrays if isinstance(array, np.ndarray) and array.size):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[-1]
     nothing = dataclasses.replace(solution, status=type(solution.status).INFEASIBLE)
     for ask in (nothing.to_frame, nothing.plot, nothing.metrics):
         with pytest.raises(ModelError, match="there is no answer"):
