@@ -50,7 +50,9 @@ def export(
     data, changed = program_bytes(program, to)
     write_output(output, data)
     if output != "-":
-        note(f"{output}: {program.column_count} columns, {program.row_count} rows")
+        note(f"{output}: {program.name}, {program.column_count} columns, {program.row_count} rows")
+    if to is Format.MPS and program.maximizing:
+        note("it is to be maximised, as its OBJSENSE says; CBC and GLPK do not read that: --to lp, or tell them (-max)")
     if changed:
         note(f"{changed} names hold characters that {to} files cannot; '[' became '(', others '_'")
 

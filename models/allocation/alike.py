@@ -63,7 +63,7 @@ class Alike:
             due = np.full(len(self.first), np.nan)
             due[owed] = prices["deadline"]
             prices["deadline"] = due[self.of][~np.isnan(due[self.of])]
-        return Step(step.value, prices, step.full[self.of])
+        return Step(step.value, prices, step.full[self.of], step.rise)
 
     def spread(self, columns: Columns, share: Floats) -> tuple[Columns, Floats]:
         """Columns of all members, and what each gets, from those of classes and their sums."""

@@ -39,6 +39,8 @@ Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
 _RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
+#: Their objective is a time or a ratio, that of their program how far all jobs rise.
+_BY_RISE = ("makespan", "finish_time")
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     instance
         GPU types, job types, jobs, and optionally pairs, entities and limits.
     policy
-        See the module. ``formulation`` is its first program.
+        See the module. ``formulation`` is its first program, whose optimum is the objective; ``makespan`` and
+        ``finish_time`` are no linear program in their own unit, so that there it is ``solution.rise``.
     aware
         ``max_min`` and ``water_filling``: whether throughput counts, or only time.
     sharing
@@ -220,8 +223,13 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _formulate(self) -> LinearProgram:
         task, none = self.task, np.zeros(len(self._labels))
         base = task.base()
+        if self.policy == "min_cost":
+            base.program.minimize(task.cost(base))
+            return base.program
         if self.policy in TOTALS:
             return task.total(base)
+        if self.policy in _BY_RISE:
+            base.program.name += ": how far all jobs rise"
         if self.policy == "finish_time":
             needed = task.times.needed(task.least_ratio)
             return raised_program(base, base.throughput, needed / needed.max(), none, self._labels)

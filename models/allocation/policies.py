@@ -108,11 +108,14 @@ class Step:
         Row name to non-negative prices of its rows; ``level`` are those of the jobs' levels.
     full
         (n,) jobs found full by this step.
+    rise
+        How far its program raises all jobs; None where it adds up.
     """
 
     value: float
     prices: dict[str, Floats] = field(repr=False)
     full: Booleans = field(repr=False)
+    rise: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +190,7 @@ def fill(
         if not found.any():
             raise EngineError("the solver returned no price for any job's level; try another engine or algorithm")
         full = full | found
-        steps.append(Step(rise, prices, found))
+        steps.append(Step(rise, prices, found, rise))
         if once or full.all():
             return Raise(outcome, tuple(steps), level)
 
@@ -265,7 +268,7 @@ def finish_times(master: Master, times: FinishTimes, labels: list[str], start: f
         reached = float(times.ratio(throughput).max())
         most = float(outcome.values[-1])  # what the prices allow, by strong duality
         bound = max(rho, times.least(many * prices["level"], most)) if most < unit else rho
-        steps.append(Step(bound, prices, none))
+        steps.append(Step(bound, prices, none, most))
         if reached <= bound * (1 + gap) or bound <= rho:
             break
         rho = bound

@@ -45,6 +45,11 @@ class AllocationSolution(Solution):
     level: Floats | None = field(default=None, repr=False)
 
     @property
+    def rise(self) -> float | None:
+        """Optimum of the first program where it raises all jobs: what ``flowlex export`` writes has it."""
+        return self.steps[0].rise if self.steps else None
+
+    @property
     def throughput(self) -> Floats:
         """(n,) steps per second."""
         return self.columns.per_job(self.share, len(self.source.jobs))

@@ -101,12 +101,14 @@ class AllocationTask:
 
     def total(self, base: Base) -> LinearProgram:
         """Throughput or (negative) cost, added up."""
-        program, view, columns = base.program.copy(), self.instance.arrays, base.columns
-        if self.policy == "max_throughput":
-            program.maximize(base.throughput.sum())
-        else:
-            program.maximize((base.share * (-view.scale[columns.first] * view.price[columns.gpu])).sum())
+        program = base.program.copy()
+        program.maximize(base.throughput.sum() if self.policy == "max_throughput" else -self.cost(base))
         return program
+
+    def cost(self, base: Base) -> Expression:
+        """What all GPUs that run cost per hour."""
+        view, columns = self.instance.arrays, base.columns
+        return (base.share * (view.scale[columns.first] * view.price[columns.gpu])).sum()
 
     @property
     def goal(self) -> Goal:
