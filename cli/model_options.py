@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.output import console, rows_table
+from flowlex.cli.output import console, note, rows_table
 
 __all__ = ["options"]
 
@@ -24,7 +24,7 @@ def options(
     """List the options of a kind of problem: what ``--set NAME=VALUE`` takes, the default, and what it means."""
     import dataclasses
 
-    from flowlex.instances.extensions import kinds
+    from flowlex.instances.extensions import added_names, kinds
     from flowlex.models.base import ModelError
     from flowlex.models.options import Option, options_of
     from flowlex.models.registry import model_class
@@ -34,9 +34,11 @@ def options(
     for each in solved:
         try:
             found[each] = options_of(model_class(each))
-        except ModelError:
+        except ModelError as error:
             if kind:
                 raise
+            if each in added_names("flowlex.models"):
+                note(str(error))
     if name:
         known = [option.name for option in found[kind]]
         if name not in known:

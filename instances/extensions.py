@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 from flowlex.instances.base import Instance, InstanceError
 
-__all__ = ["added", "added_names", "instance_class", "kinds", "load_added"]
+__all__ = ["added", "added_names", "instance_class", "kinds", "load_added", "owner"]
 
 #: Modules of our own kinds.
 _KINDS = {
@@ -61,13 +61,15 @@ def instance_class(kind: Any) -> type[Instance]:
             raise InstanceError(f"this is a solution of a {solved!r} instance; name the instance itself", place="kind")
         raise InstanceError(f"unknown kind {_short(kind)}; one of: {', '.join(kinds())}", place="kind")
     if kind not in Instance.registry:
-        raise InstanceError(f"the package that names {kind!r} defines no such kind", place="kind")
+        found = added("flowlex.instances", kind)
+        reason = f"{owner('flowlex.instances', kind)} offers kind {kind!r} but {found!r} is no Instance of that kind"
+        raise InstanceError(f"{reason}; mend or remove it", place="kind")
     return Instance.registry[kind]
 
 
 def added_names(group: str) -> tuple[str, ...]:
     """Names of what other packages add to a group, such as ``flowlex.generators``, sorted."""
-    return tuple(sorted(_entries(group)))
+    return tuple(sorted({entry.name for entry in entry_points(group=group)}))
 
 
 def added(group: str, name: str) -> Any:
@@ -76,32 +78,36 @@ def added(group: str, name: str) -> Any:
     Raises
     ------
     InstanceError
-        It cannot be imported; the message names the package and the reason.
+        It cannot be imported, or two packages offer that name; the message names them and the reason.
     """
-    entry = _entries(group).get(name)
-    if entry is None:
+    entries = entry_points(group=group, name=name)
+    if not entries:
         return None
+    packages = owner(group, name)
+    if " and " in packages:
+        raise InstanceError(f"{packages} both offer {name!r} to {group}; remove one of them")
     try:
-        return entry.load()
+        return next(iter(entries)).load()
     except Exception as error:  # whatever another package does when it is imported
-        package = entry.dist.name if entry.dist is not None else "another package"
-        reason = f"{package} offers {name!r} but cannot be imported: {type(error).__name__}: {error}"
+        reason = f"{packages} offers {name!r} but cannot be imported: {type(error).__name__}: {error}"
         raise InstanceError(f"{reason}; mend or remove it") from error
 
 
-def load_added(group: str) -> dict[str, Any]:
-    """Import all that other packages add to a group; one that cannot be imported is left out with a warning."""
+def owner(group: str, name: str) -> str:
+    """The packages that offer a name to a group, joined by "and"."""
+    entries = entry_points(group=group, name=name)
+    return " and ".join(sorted({entry.dist.name if entry.dist is not None else "another package" for entry in entries}))
+
+
+def load_added(group: str, load: Callable[[str, str], Any] = added) -> dict[str, Any]:
+    """Import all that other packages add to a group; one that ``load`` refuses is left out with a warning."""
     found = {}
     for name in added_names(group):
         try:
-            found[name] = added(group, name)
+            found[name] = load(group, name)
         except InstanceError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     return found
-
-
-def _entries(group: str) -> Mapping[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=group)}
 
 
 def _short(value: Any) -> str:

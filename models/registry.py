@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import typing
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from flowlex.formulations.outcome import EngineName, SolveOptions
-from flowlex.instances.base import Instance
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.extensions import added, added_names, owner
 from flowlex.models.answer import ModelError, Solution
 from flowlex.models.base import Model
 from flowlex.models.options import check_option, option_types, require_known
@@ -61,24 +62,32 @@ _OWN = {
 
 
 @cache
-def _foreign() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _OWN}
-
-
-@cache
 def model_class(kind: str) -> type[Model[Any, Any, Any]]:
     """The model class for a kind of instance.
 
     Raises
     ------
     ModelError
-        No model solves that kind.
+        No model solves that kind, or the package that offers one is broken; names it.
     """
-    point = EntryPoint(kind, _OWN[kind], _GROUP) if kind in _OWN else _foreign().get(kind)
-    if point is None:
-        have = ", ".join(sorted({*_OWN, *_foreign()}))
+    found = EntryPoint(kind, _OWN[kind], _GROUP).load() if kind in _OWN else _added(kind)
+    return typing.cast(type[Model[Any, Any, Any]], found)
+
+
+def _added(kind: str) -> type:
+    """The model that another package adds; refused, with the package's name, where it is none."""
+    try:
+        found = added(_GROUP, kind)
+    except InstanceError as error:
+        raise ModelError(str(error)) from error
+    if found is None:
+        have = ", ".join(sorted({*_OWN, *added_names(_GROUP)}))
         raise ModelError(f"no model solves instances of kind {kind!r}; those that are solved: {have}")
-    return typing.cast(type[Model[Any, Any, Any]], point.load())
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise ModelError(
+            f"{owner(_GROUP, kind)} offers {found!r} for kind {kind!r}, which is no Model; mend or remove it"
+        )
+    return found
 
 
 def model_options(kind: str) -> dict[str, Any]:

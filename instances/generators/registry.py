@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from flowlex.instances.base import Instance, InstanceError
-from flowlex.instances.extensions import added, load_added
+from flowlex.instances.extensions import added, load_added, owner
 
 __all__ = ["GENERATORS", "GeneratorSpec", "all_generators", "find", "generate", "generator"]
 
@@ -60,7 +60,7 @@ def all_generators() -> dict[str, GeneratorSpec]:
     """Return the generators by name, sorted; all are imported now, those of other packages too."""
     for name in _OWN:
         find(name)
-    load_added("flowlex.generators")
+    load_added("flowlex.generators", lambda _, name: find(name))
     return dict(sorted(GENERATORS.items()))
 
 
@@ -68,8 +68,9 @@ def find(name: str) -> GeneratorSpec | None:
     """The generator of that name, imported now; None when there is none."""
     if name in _OWN:
         importlib.import_module(f"flowlex.instances.generators.{_OWN[name]}")
-    elif name not in GENERATORS:
-        added("flowlex.generators", name)
+    elif name not in GENERATORS and (made := added("flowlex.generators", name)) is not None and name not in GENERATORS:
+        reason = f"{owner('flowlex.generators', name)} offers generator {name!r} but {made!r} is not made by"
+        raise InstanceError(f"{reason} `@generator({name!r})`; mend or remove it")
     return GENERATORS.get(name)
 
 

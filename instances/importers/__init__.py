@@ -1,9 +1,10 @@
 """Public traces and live nodes, read as instances and event logs."""
 
+import inspect
 from collections.abc import Callable, Mapping
 
-from flowlex.instances.base import Instance
-from flowlex.instances.extensions import load_added
+from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.importers.gavel import read_gavel
 from flowlex.instances.importers.kubernetes import read_kubernetes
@@ -18,4 +19,13 @@ def importers() -> Mapping[str, Callable[..., Instance]]:
     See `flowlex.instances.extensions`. ``flowlex import NAME`` runs them.
     """
     ours = {"coflow": read_coflow_trace, "gavel": read_gavel, "kubernetes": read_kubernetes, "openb": read_openb}
-    return {**load_added("flowlex.importers"), **ours}
+    return {**load_added("flowlex.importers", _function), **ours}
+
+
+def _function(group: str, name: str) -> Callable[..., Instance]:
+    found = added(group, name)
+    if not inspect.isfunction(found):
+        raise InstanceError(
+            f"{owner(group, name)} offers importer {name!r} but {found!r} is no function; mend or remove it"
+        )
+    return found

@@ -82,14 +82,15 @@ def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: i
         It is no such document, or an object cannot be understood; names the object and the field.
     """
     kinds = _objects(path)
-    nodes = [_read(_node, item, path, card_gb) for kind, item in kinds if kind == "Node"]
+    nodes = [_read(_node, item, place, path, card_gb) for kind, item, place in kinds if kind == "Node"]
     if not nodes:
         raise InstanceError("it has no Node; `kubectl get nodes,pods -A -o json` lists both", path=path)
     taints = sorted({taint for node in nodes for taint in node.taints})
-    live = [item for kind, item in kinds if kind == "Pod" and _lives(item)]
-    pods = [_read(_pod, item, path, taints, preempt_below) for item in live]
+    waits = [(item, place) for kind, item, place in kinds if kind == "Pod" and _read(_lives, item, place, path)]
+    pods = [_read(_pod, item, place, path, taints, preempt_below) for item, place in waits]
+    live = [item for item, _ in waits]
     try:
-        others = [item for kind, item in kinds if kind in ("ResourceQuota", "PodGroup")]
+        others = [item for kind, item, _ in kinds if kind in ("ResourceQuota", "PodGroup")]
         fields, rules, skipped = read_rules(live, others, quantity)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InstanceError(f"a rule over pods cannot be understood ({error})", path=path) from error
@@ -102,18 +103,24 @@ def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: i
         raise InstanceError(error.errors()[0]["msg"].removeprefix("Value error, "), path=path) from error
 
 
-def _objects(path: str | Path) -> list[tuple[str, Any]]:
-    """Kind and object of each item of a List."""
+def _objects(path: str | Path) -> list[tuple[str, Any, str]]:
+    """Kind, object and place of each item of a List."""
     try:
-        return [(item["kind"], item) for item in json.loads(read_bytes(path))["items"]]
+        items = json.loads(read_bytes(path))["items"]
+        return [(item["kind"], item, _place(k, item)) for k, item in enumerate(items)]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         reason = "it is no List of objects; `kubectl get nodes,pods -A -o json` makes one"
         raise InstanceError(reason, path=path) from error
 
 
-def _read(make: Any, item: Mapping[str, Any], path: str | Path, *more: Any) -> Any:
-    meta = item.get("metadata") if isinstance(item, dict) else None
-    place = f"{item.get('kind')} {meta.get('name') if isinstance(meta, dict) else '?'}"
+def _place(k: int, item: Mapping[str, Any]) -> str:
+    """Where an object stands in its list, and what it is called."""
+    meta = item.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return f"items[{k}] ({item['kind']}{'' if name is None else f' {name}'})"
+
+
+def _read(make: Any, item: Mapping[str, Any], place: str, path: str | Path, *more: Any) -> Any:
     try:
         return make(item, *more)
     except ValidationError as error:
@@ -279,7 +286,7 @@ def manifests(
     """
     found = {
         f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}": item
-        for kind, item in _objects(path)
+        for kind, item, _ in _objects(path)
         if kind == "Pod"
     }
     items = [item for item in bindings(instance, placement, cards)["items"] if item["kind"] == "Eviction"]

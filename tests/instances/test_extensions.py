@@ -17,6 +17,7 @@ from flowlex.instances.extensions import instance_class
 from flowlex.instances.generators import GENERATORS, all_generators, registry
 from flowlex.instances.importers import importers
 from flowlex.instances.library import library
+from flowlex.models.registry import model_class
 
 CODE = """
 from pathlib import Path
@@ -97,6 +98,50 @@ def test_a_kind_is_imported_when_a_file_asks_for_it(installed, tmp_path):
 def test_a_package_that_cannot_be_imported_is_named(installed):
     with pytest.raises(InstanceError, match=r"knapsack-of-a-test offers 'broken' but cannot be imported: ModuleNot"):
         instance_class("broken")
+
+
+@pytest.fixture
+def broken(installed, monkeypatch):
+    """A package whose parts are nothing of what it says, and one that takes a name that is taken."""
+    info = installed / "broken-1.0.dist-info"
+    info.mkdir()
+    (installed / "broken_of_a_test.py").write_text("class Nothing: pass\ndef plain(seed=0): pass\nthree = 3\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    entries = {
+        "instances": "nothing = broken_of_a_test:Nothing\nknapsack-of-a-test = broken_of_a_test:Nothing",
+        "models": "nothing = broken_of_a_test:Nothing",
+        "generators": "plain = broken_of_a_test:plain",
+        "importers": "three = broken_of_a_test:three",
+    }
+    text = "".join(f"[flowlex.{group}]\n{lines}\n" for group, lines in entries.items())
+    (info / "entry_points.txt").write_text(text)
+    importlib.invalidate_caches()
+    yield
+    sys.modules.pop("broken_of_a_test", None)
+    model_class.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda: instance_class("nothing"), "broken offers kind 'nothing' but .*Nothing'> is no Instance of that kind"),
+        (lambda: instance_class("knapsack-of-a-test"), "broken and knapsack-of-a-test both offer 'knapsack-of-a-test'"),
+        (lambda: model_class("nothing"), "broken offers .*Nothing'> for kind 'nothing', which is no Model"),
+        (lambda: generate("plain"), "broken offers generator 'plain' but .* is not made by `@generator"),
+    ],
+)
+def test_what_is_not_what_a_package_says_is_named(broken, ask, says):
+    with pytest.raises(ValueError, match=says):
+        ask()
+
+
+def test_a_broken_package_does_not_break_the_rest(broken):
+    with pytest.warns(RuntimeWarning, match="broken offers importer 'three' but 3 is no function"):
+        assert {"coflow", "rooms"} <= set(importers())
+    with pytest.warns(RuntimeWarning, match="broken offers generator 'plain'"):
+        assert "gpu-figure1" in all_generators()
+    result = CliRunner().invoke(app, ["options"])
+    assert result.exit_code == 0 and "broken offers" in result.stderr and "pod-placement" in result.stdout
 
 
 def test_a_generator_of_another_package(installed):

@@ -13,6 +13,7 @@ import numpy as np
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
+from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.worth import Worth, worths
 
 __all__ = ["Key", "Levels", "Ranking"]
@@ -21,6 +22,8 @@ Ranking: TypeAlias = Literal["lexicographic", "weighted", "fair"]
 #: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted;
 #: ``"queue q"``: fair.
 Key: TypeAlias = int | str
+#: Programs hold sums up to here (HiGHS refuses coefficients beyond), and floats hold them exactly.
+_EXACT = 10**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,7 @@ class Levels:
         )
         of = np.array([-1 if each is None else number[each[0]] for each in place], np.int64)
         whole = [0 if each is None else int(each[1] / units[number[each[0]]]) for each in place]
+        _refuse_fine(instance, of, whole)
         keys, fair = tuple(rank[2] for rank in ranks), [rank for rank in ranks if ranking == "fair" and not rank[0]]
         start = [Fraction(0)] * len(instance.queues)
         for pod, worth, level in zip(instance.pods, every, of.tolist(), strict=True):
@@ -105,3 +109,15 @@ class Levels:
         """Units of a level as a number of pods, or of what they are worth."""
         value = units * self.unit[level]
         return int(value) if value.denominator == 1 else float(value)
+
+
+def _refuse_fine(instance: PodInstance, of: Integers, whole: list[int]) -> None:
+    """Raise `ModelError` where sums of what pods are worth are beyond exact floats."""
+    for level in range(int(of.max(initial=-1)) + 1):
+        mine = np.flatnonzero(of == level).tolist()
+        if sum(whole[p] for p in mine) > _EXACT:
+            name = instance.pods[max(mine, key=lambda p: len(str(whole[p]).rstrip("0")))].name
+            raise ModelError(
+                f"what pods are worth, such as {name!r}, has too many digits for exact sums; round value, "
+                "preempt_cost, or (worth='gpu') gpu_memory_gb and gpu_share to a few decimals"
+            )

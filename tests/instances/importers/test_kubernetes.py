@@ -140,10 +140,12 @@ def test_what_is_no_quantity_is_refused(text: Any) -> None:
     [
         ([], "it is no List of objects"),
         ({"items": [pod("x", {})]}, "it has no Node"),
-        ({"items": [node("n"), pod("x", {"cpu": "much"})]}, "Pod x: 'much' is no quantity"),
+        ({"items": [node("n"), pod("x", {"cpu": "much"})]}, "items[1] (Pod x): 'much' is no quantity"),
         ({"items": [node("n"), pod("x", {}, phase="Running", nodeName="gone")]}, "runs on 'gone', which is no node"),
-        ({"items": [node("n"), {"kind": "Pod", "metadata": {"name": "y"}}]}, "Pod y: a field is missing"),
-        ({"items": [{"kind": "Node", "metadata": {"name": "n"}}]}, "Node n: a field is missing"),
+        ({"items": [node("n"), {"kind": "Pod", "metadata": {"name": "y"}}]}, "items[1] (Pod y): a field is missing"),
+        ({"items": [{"kind": "Node", "metadata": {"name": "n"}}]}, "items[0] (Node n): a field is missing"),
+        ({"items": [node("n"), {"kind": "Node"}]}, "items[1] (Node): a field is missing"),
+        ({"items": [node("n"), {"kind": "Pod", "spec": 3}]}, "items[1] (Pod): a field is missing"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, objects: Any, message: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.base import ModelError
 from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates.pods.exhaustion import all_ways, best_of_all
@@ -97,3 +98,19 @@ def test_a_large_cluster_preempts_by_search_alone() -> None:
     for p, pod in enumerate(runs):  # only less important ones are stopped
         if found.cluster.node[p] < 0:
             assert pod.priority == 0
+
+
+def test_worth_without_an_end_as_a_decimal_is_certified() -> None:
+    """Files say 7/12 as the nearest float: the certificate reads it as the multiple of the unit that it is."""
+    node = PodNode(name="a", cpu_cores=8, memory_gb=8, cards=2, card_gb=24)
+    pods = tuple(Pod(name=f"p{g}", cpu_cores=3, gpu_memory_gb=g) for g in (4, 10, 7.5))
+    solution = PodPlacement(PodInstance(nodes=(node,), pods=pods), admission="weighted", worth="gpu").solve("highs")
+    assert solution.admitted["worth"][0] == pytest.approx(17.5 / 24)
+    assert solution.certificate is not None and str(solution.certificate.claim) == "optimal"
+
+
+def test_worth_of_too_many_digits_is_refused() -> None:
+    node = PodNode(name="a", cpu_cores=8, memory_gb=8, cards=2, card_gb=24)
+    pods = (Pod(name="fine", gpu_memory_gb=7.568485734341158), Pod(name="whole", gpu_memory_gb=4))
+    with pytest.raises(ModelError, match="such as 'fine', has too many digits for exact sums; round value"):
+        PodPlacement(PodInstance(nodes=(node,), pods=pods), admission="weighted", worth="gpu").solve()

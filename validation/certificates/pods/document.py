@@ -133,7 +133,7 @@ def _check_admission(
     """Numbers of every level recounted, and the most of each proven or quoted."""
     placed, wanted = count_levels(people.instance, where, people.options)
     told = {
-        key: tuple(rational(v) for v in (each.admitted, each.wanted, each.most))
+        key: tuple(_meant(v, people.unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most))
         for key, each in answer.admitted.items()
     }
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
@@ -161,6 +161,12 @@ def _check_admission(
             proven = False
         kept[k] = placed[k]
     return checks, proven
+
+
+def _meant(stated: float, unit: Fraction) -> Fraction:
+    """The multiple of a level's unit that a file's number is the nearest float of (29/12 has no end as a decimal)."""
+    exact = round(rational(stated) / unit) * unit
+    return exact if float(exact) == stated else rational(stated)
 
 
 def count_levels(
