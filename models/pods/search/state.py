@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.arrays import Floats, Integers, frozen
 from flowlex.instances.pod_rules import SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
@@ -82,10 +82,10 @@ class SearchState(NamedTuple):
             exact.gpu.column,
             view.load.table,
             view.allowed.table & ((many[:, None] == 0) | with_gpu),
-            exact.gpu.table if cards else exact.gpu.table * many[:, None],
+            exact.gpu.table if cards else frozen(exact.gpu.table * many[:, None]),
             exact.cpu,
             exact.memory,
-            view.gpu_cards if cards else np.minimum(view.gpu_cards, 1),
+            view.gpu_cards if cards else frozen(np.minimum(view.gpu_cards, 1)),
             view.running,
             (view.running < 0) & (cluster.node >= 0) & ~view.rules.members(SKEW),
             cluster.node.copy(),
@@ -93,7 +93,7 @@ class SearchState(NamedTuple):
             cluster.free.copy(),
             cluster.card_free.copy(),
             used,
-            exact.compute if cards else exact.compute * view.gpu_cards,
+            exact.compute if cards else frozen(exact.compute * view.gpu_cards),
             cluster.compute_free.copy(),
             *_linked(cluster.node, len(view.cards)),
             view.rules.start,
