@@ -12,14 +12,12 @@ from flowlex.instances.generators import generate
 from flowlex.instances.scenario import PolicyChoice
 from flowlex.simulation.cluster import Policy, simulate_cluster
 from flowlex.simulation.cluster.figures import figures, job_spans
+from flowlex.simulation.experiments.base import PROVEN
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import make_policy
 
-__all__ = ["PROVEN", "alone_seconds", "fairness", "made", "run", "simulated", "workload"]
+__all__ = ["alone_seconds", "fairness", "made", "run", "simulated", "workload"]
 
-#: Experiments certify every so manieth optimum of a round, and rates at every so manieth change: each costs more than
-#: finding it, and a simulation makes thousands. Tests certify all of them on small runs.
-PROVEN = 20
 _CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy", "PodPlacement", "allocation")
 
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from flowlex.instances.importers.coflow import parse_coflow_trace, read_coflow_trace
 from flowlex.instances.jit import JitInstance
-from flowlex.simulation.experiments._runs import PROVEN
-from flowlex.simulation.experiments.base import Experiment, Rule, Statement, Table
+from flowlex.simulation.experiments.base import PROVEN, Experiment, Rule, Statement, Table
 from flowlex.simulation.network.in_step import InStep
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TicTac

@@ -20,8 +20,8 @@ from flowlex.models.flow.model import FlowScheduling
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
 from flowlex.simulation.experiments._dispatch import Dispatcher, cost_of, feed
-from flowlex.simulation.experiments._runs import PROVEN, made, run, simulated, workload
-from flowlex.simulation.experiments.base import Experiment, Rule, Statement, Table
+from flowlex.simulation.experiments._runs import made, run, simulated, workload
+from flowlex.simulation.experiments.base import PROVEN, Experiment, Rule, Statement, Table
 from flowlex.simulation.log import RunLog
 
 __all__ = ["EXPERIMENTS"]

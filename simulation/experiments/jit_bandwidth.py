@@ -20,8 +20,7 @@ from flowlex.instances.generators.neural_networks import NETWORKS
 from flowlex.models.jit.grid import ShareOf
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.experiments._jobs import job_seconds, slow_copies, training_jobs, waits
-from flowlex.simulation.experiments._runs import PROVEN
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table
+from flowlex.simulation.experiments.base import PROVEN, Curves, Experiment, Rule, Statement, Table
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.policies import Sincronia, TensorFlow, TicTac
