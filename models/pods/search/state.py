@@ -77,6 +77,7 @@ class SearchState(NamedTuple):
         for pod, chosen in cluster.used_cards.items():
             used[pod] = sum(1 << int(card) for card in chosen)
         many, with_gpu = _by_kind(view)
+        # Read-only whichever way: to the compiler a writable array is another type, and all loops compile once more.
         return cls(
             exact.gpu.row,
             exact.gpu.column,

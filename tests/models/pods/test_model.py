@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import typeof
 
 from flowlex.formulations.outcome import Status
 from flowlex.instances.generators import generate
@@ -19,6 +20,7 @@ from flowlex.models.pods.baselines import place as place_by_policy
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.measures import Deviation
+from flowlex.models.pods.search.state import SearchState
 from flowlex.validation.certificates import CertificateError
 from flowlex.validation.certificates.pods import balance_of, check_placement
 
@@ -366,3 +368,13 @@ def test_table_frames_picture_and_latex() -> None:
     assert "card" in latex and r"\bar u" in latex
     program = PodPlacement(instance).formulation
     assert {"pod", "cpu", "memory", "card", "card_link"} <= set(program.constraint_blocks)
+
+
+def test_the_search_has_one_type_with_and_without_cards() -> None:
+    """Else the loops are compiled twice, half a minute each time, after `flowlex warm-up` as well."""
+    instance: Any = generate("kubeflow-testbed", seed=1, pods=4)
+    kinds = []
+    for cards in (True, False):
+        start = Cluster.of(instance.arrays, np.full(4, -1), {}, cards=cards)
+        kinds.append(typeof(SearchState.of(start)))
+    assert kinds[0] == kinds[1]
