@@ -23,7 +23,7 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = ["solve_with_pulp"]
+__all__ = ["asked_solver", "solve_with_pulp"]
 
 _STATUS = {
     pulp.LpSolutionOptimal: Status.OPTIMAL,
@@ -41,7 +41,7 @@ def solve_with_pulp(formulation: LinearProgram | FlowNetwork, options: SolveOpti
     started = time.perf_counter()
     if isinstance(formulation, FlowNetwork):
         check_floats(formulation)
-    solver, arrays = _solver(options), formulation.arrays()
+    solver, arrays = asked_solver(options), formulation.arrays()
     names = formulation.column_names(), formulation.row_names()
     # Always minimised elsewhere, so that duals have one sign; HiGHS gets the problem as it is.
     if solver is not None and arrays.is_mip and not solver.mip:
@@ -55,7 +55,7 @@ def solve_with_pulp(formulation: LinearProgram | FlowNetwork, options: SolveOpti
     return in_integers(formulation, outcome, started) if isinstance(formulation, FlowNetwork) else outcome
 
 
-def _solver(options: SolveOptions) -> pulp.LpSolver | None:
+def asked_solver(options: SolveOptions) -> pulp.LpSolver | None:
     """The solver asked for; None for HiGHS, which gets whole arrays and all options."""
     asked = options.solver
     if asked is None or asked == "HiGHS":

@@ -258,6 +258,12 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         """Find a plan: the named program itself for P3, P4, and P1 without presolve."""
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
+        if options.solver is not None:  # structure alone may give the answer: refused all the same
+            if engine != "pulp":
+                raise EngineError(f"engine {engine!r} has no option 'solver'; drop it or use 'pulp'")
+            from flowlex.formulations.engines.pulp import asked_solver
+
+            asked_solver(options)
         search = self._search(engine, options)
 
         def seen(found: Callable[[], Plan | None]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pulp
 import pytest
 
-from flowlex.formulations.outcome import EngineName, Outcome
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome
 from flowlex.formulations.sessions.bounded import BoundedProgram
 from flowlex.instances.generators import generate
 from flowlex.models.jit.model import JitBandwidth
@@ -43,3 +43,11 @@ def test_whatever_ends_in_highs_is_warm(
     assert solution.lateness == 104
     assert solution.levels == {10: 6, 9: 7, 8: 8, 7: 10, 6: 10, 5: 13, 4: 16, 3: 20, 2: 25, 1: 29}
     assert solution.certificate is not None and solution.certificate.claim == "optimal"
+
+
+@pytest.mark.parametrize("name", ["NOPE", "COPT_CMD"])
+def test_a_solver_that_is_not_there_is_refused_where_none_is_needed(name):
+    with pytest.raises(EngineError, match=f"{name}.*available here"):
+        JitBandwidth(generate("jit-figure4")).solve(solver=name)
+    with pytest.raises(EngineError, match="engine 'highs' has no option 'solver'"):
+        JitBandwidth(generate("jit-figure4")).solve("highs", solver=name)
