@@ -234,9 +234,9 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     broken = list[str]()
     for constraints, tasks in problem.classes:
         if constraints:
-            at = schedule.where[tasks]
-            wrong = np.flatnonzero((at >= 0) & ~problem.fits(constraints, drained=True)[at])
-            broken += [problem.tasks[t].task.name for t in (wrong + tasks.start).tolist()]
+            runs = tasks.start + np.flatnonzero(schedule.where[tasks] >= 0)
+            wrong = runs[~problem.fits(constraints, drained=True)[schedule.where[runs]]]
+            broken += [problem.tasks[t].task.name for t in wrong.tolist()]
     yield _none("every required and forbidden resource is honoured", broken)
     pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
     yield _none("tasks that must are on different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
@@ -331,7 +331,9 @@ def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
     """Stated duals are the prices, and of every task what it costs with them."""
     problem = schedule.problem
     waits = schedule.where < 0
-    price = wide(np.where(waits, whole(prices.job)[problem.job], whole(prices.machine)[schedule.where]))
+    jobs, machines = wide(whole(prices.job)), wide(whole(prices.machine))
+    price = jobs[problem.job].astype(np.result_type(jobs, machines))
+    price[~waits] = machines[schedule.where[~waits]]
     cost = (wide(weighed(schedule.paid, prices.weights, len(problem.tasks))) + price).tolist()
     for t in np.flatnonzero(waits & problem.held).tolist() if prices.preempt else ():
         cost[t] += prices.preempt.get(problem.tasks[t].job, 0)

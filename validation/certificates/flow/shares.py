@@ -120,6 +120,8 @@ def _exchanges(
     problem: Problem, share: list[int], cells: Counter[tuple[int, tuple[Constraint, ...]]]
 ) -> Iterator[tuple[int, frozenset[int], bool]]:
     """A job that may gain, jobs that may lose for it, and whether a slot is free for it; -1 where shares do not fit."""
+    if not share:
+        return
     slots, may = _kinds(problem, cells)
     job, cell = 1, 1 + len(share)
     kind = cell + len(cells)
