@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.cli.batch import Batch
-from flowlex.cli.spread import Cluster
+from flowlex.cli.dask_batch import Cluster
 from flowlex.instances.files import write_instance
 from flowlex.instances.generators import generate
 

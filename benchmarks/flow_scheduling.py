@@ -2,11 +2,10 @@
 
 A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six
 machines). Timed end to end: events in, difference out, with and without the exact certificate. Peers get the same
-network as arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process), pylmcf, our own
-session started cold (paths, then cost scaling, then pylmcf), and HiGHS hot-started by the same scheduler. Every
-peer's cost must equal ours. The 99th percentile holds the second in which all tasks of the start grow a minute old
-together, which changes the cost of each. Clusters with slots to spare, nearly full ones, and full ones where tasks
-wait for each other.
+network as arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process), pylmcf, and our own
+session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th percentile
+holds the second in which all tasks of the start grow a minute old together, which changes the cost of each. Clusters
+with slots to spare, nearly full ones, and full ones where tasks wait for each other.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
     if quick:
         small = {"machines": 200, "tasks": 400}
-        return [("200 machines, 400 tasks", _against_peers(small, {1: 5, 10: 5}, highs_steps=2))]
+        return [("200 machines, 400 tasks", _against_peers(small, {1: 5, 10: 5}))]
     full = {"machines": 10_000, "tasks": 20_000}
     steps = {1: 50, 10: 50, 100: 30, 1000: 5}
     return [
-        ("10 000 machines of 3 slots, 20 000 tasks", _against_peers(full, steps, highs_steps=2)),
+        ("10 000 machines of 3 slots, 20 000 tasks", _against_peers(full, steps)),
         (
             "The same, nearly full: 28 500 tasks on 30 000 slots",
-            _against_peers({"machines": 10_000, "tasks": 28_500}, steps, highs_steps=0),
+            _against_peers({"machines": 10_000, "tasks": 28_500}, steps),
         ),
         (
             "Overfull: 10 000 machines of 1 slot, 10 400 tasks",
-            _against_peers({"machines": 10_000, "tasks": 10_400, "slots": 1}, steps, highs_steps=0),
+            _against_peers({"machines": 10_000, "tasks": 10_400, "slots": 1}, steps),
         ),
         (
             "Steps of 100 events, growing clusters",
@@ -137,11 +136,10 @@ def _lowered(cost: Integers, capacity: Integers) -> Integers:
     return np.where(dearest, min(enough, int(cost.max())), cost)
 
 
-def _against_peers(sizes: dict[str, int], steps: dict[int, int], *, highs_steps: int) -> list[Row]:
+def _against_peers(sizes: dict[str, int], steps: dict[int, int]) -> list[Row]:
     life = Life.of(flow_scale(seed=1, **sizes))
     life.scheduler.step()
     life.step(10)
-    hot = _hot(sizes, list(steps), highs_steps) if highs_steps else {}
     rows: list[Row] = []
     for events, repeats in steps.items():
         seconds = [life.step(events) for _ in range(repeats)]
@@ -171,19 +169,12 @@ def _against_peers(sizes: dict[str, int], steps: dict[int, int], *, highs_steps:
                 "OR-Tools ms": round(1e3 * peer, 1),
                 "pylmcf cold ms": round(1e3 * pylmcf, 1),
                 "own cold ms": round(1e3 * cold, 1),
-                "HiGHS hot ms": hot.get(events, "-"),
                 "x OR-Tools": round(1e3 * peer / plain[0], 1),
                 "x own scratch": round(1e3 * scratch / plain[0], 1),
                 "arcs": session.arc_count,
             }
         )
     return rows
-
-
-def _hot(sizes: dict[str, int], events: list[int], steps: int) -> dict[int, float]:
-    life = Life.of(flow_scale(seed=1, **sizes), engine="highs", certify=False)
-    life.scheduler.step()
-    return {count: _milliseconds([life.step(count)["total"] for _ in range(steps)])[0] for count in events}
 
 
 def _growth(sizes: list[tuple[int, int]]) -> list[Row]:

@@ -23,8 +23,8 @@ from benchmarks.textbook_models import MODELS
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.generators.registry import generate
 from flowlex.models.registry import model_for
-from flowlex.validation.unimodularity.implied import ImpliedIntegers
-from flowlex.validation.unimodularity.integers import implied_integers
+from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.sources import matrix_of
 

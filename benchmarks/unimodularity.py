@@ -8,19 +8,21 @@ seconds are processor seconds; ours are without compiling the loops.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.cmr import cmr_python
 
 #: Seconds CMR gets for one matrix.
 LIMIT = 20.0
@@ -29,10 +31,10 @@ Row = dict[str, object]
 
 def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
     """All tables: title and rows; ``quick`` takes small matrices only."""
-    check(zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3))  # compile the loops before anything is timed
-    check(zoo.network(20, 40))
-    check(zoo.two_sum(zoo.r10(), zoo.r10()), method="sums")
-    check(zoo.graphic_and_cographic(12, 22))
+    check(examples.jit_matrix(examples.LEMMA_3_FLOWS, 3))  # compile the loops before anything is timed
+    check(examples.network(20, 40))
+    check(examples.two_sum(examples.r10(), examples.r10()), method="sums")
+    check(examples.graphic_and_cographic(12, 22))
     if quick:
         return [("Agreement with CMR on random matrices", agreement_rows(20))]
     return [
@@ -46,35 +48,35 @@ def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
 def large() -> list[tuple[str, sp.csc_array]]:
     """The families of the issue, up to 5 000 x 20 000 and the network of 10 000 machines."""
     shuffle = np.random.default_rng(0).permutation(5000)
-    interval = zoo.interval(5000, 20000)
-    net = zoo.network(5000, 20000)
+    interval = examples.interval(5000, 20000)
+    net = examples.network(5000, 20000)
     mixed = sp.csc_array(interval.tocsr()[shuffle])
     mixed.sort_indices()
     return [
-        ("incidence 5 000 x 20 000", zoo.incidence(5000, 20000)),
-        ("incidence 10 000 x 220 000", zoo.incidence(10_000, 220_000)),
+        ("incidence 5 000 x 20 000", examples.incidence(5000, 20000)),
+        ("incidence 10 000 x 220 000", examples.incidence(10_000, 220_000)),
         ("interval", interval),
         ("interval, rows shuffled", mixed),
         ("network", net),
         ("network, transposed", sp.csc_array(net.T)),
-        ("star of 1 000 two-edge legs", zoo.star(1000, 2, 4000)),
-        ("star of 1 000 two-edge legs, transposed", sp.csc_array(zoo.star(1000, 2, 4000).T)),
-        ("star of 500 ten-edge legs", zoo.star(500, 10, 20000)),
+        ("star of 1 000 two-edge legs", examples.star(1000, 2, 4000)),
+        ("star of 1 000 two-edge legs, transposed", sp.csc_array(examples.star(1000, 2, 4000).T)),
+        ("star of 500 ten-edge legs", examples.star(500, 10, 20000)),
         ("network 10 000 x 220 000", network_of_machines()),
-        ("interval, one gapped column", zoo.with_gap(interval)),
+        ("interval, one gapped column", examples.with_gap(interval)),
         ("network, one sign flipped", flipped(net)),
     ]
 
 
 def network_of_machines() -> sp.csc_array:
     """A network matrix of the size of 10 000 machines, of short paths."""
-    return zoo.network(10_000, 220_000, shape="random", seed=1)
+    return examples.network(10_000, 220_000, shape="random", seed=1)
 
 
 def sum_rows() -> list[Row]:
     """Seymour's 3-sums, which are neither network matrices nor transposes of such."""
     sizes = ((12, 22), (40, 80), (80, 80), (160, 160))
-    return [compare(f"3-sum {2 * m} x {2 * n}", zoo.graphic_and_cographic(m, n)) for m, n in sizes]
+    return [compare(f"3-sum {2 * m} x {2 * n}", examples.graphic_and_cographic(m, n)) for m, n in sizes]
 
 
 def flipped(matrix: sp.csc_array) -> sp.csc_array:
@@ -117,9 +119,11 @@ def jit_rows() -> list[Row]:
     for transfers in (10, 20, 50, 100, 200):
         for slots in (4, 10, 20):
             for machines in (max(2, transfers // 5), transfers):
-                flows = zoo.random_flows(transfers, machines, seed=transfers + slots)
+                flows = examples.random_flows(transfers, machines, seed=transfers + slots)
                 rows.append(
-                    compare(f"{transfers} transfers, {slots} slots, {machines} machines", zoo.jit_matrix(flows, slots))
+                    compare(
+                        f"{transfers} transfers, {slots} slots, {machines} machines", examples.jit_matrix(flows, slots)
+                    )
                 )
     return rows
 
@@ -154,19 +158,25 @@ def random_matrices(count: int, seed: int = 0) -> dict[str, list[np.ndarray]]:
     generator = np.random.default_rng(seed)
     signs = [generator.choice([-1, 0, 1], size=generator.integers(3, 13, 2), p=[0.15, 0.7, 0.15]) for _ in range(count)]
     jit = [
-        zoo.jit_matrix(
-            zoo.random_flows(int(generator.integers(2, 9)), 4, seed=k), int(generator.integers(2, 5))
+        examples.jit_matrix(
+            examples.random_flows(int(generator.integers(2, 9)), 4, seed=k), int(generator.integers(2, 5))
         ).toarray()
         for k in range(count)
     ]
     networks = []
     for k in range(count):
-        dense = zoo.network(8, 14, seed=k).toarray()
+        dense = examples.network(8, 14, seed=k).toarray()
         if k % 2:
             row, column = generator.integers(8), generator.integers(14)
             dense[row, column] = (dense[row, column] + 2) % 3 - 1
         networks.append(dense)
     return {"random signs": signs, "JIT": jit, "network, half of them spoilt": networks}
+
+
+def cmr_python() -> str | None:
+    """The interpreter that can import CMR: the one that `FLOWLEX_CMR_PYTHON` names, this one, or None."""
+    here = sys.executable if find_spec("passagemath_cmr") is not None else None
+    return os.environ.get("FLOWLEX_CMR_PYTHON") or here
 
 
 def cmr_many(matrices: Sequence[Any]) -> list[bool | None]:

@@ -1,4 +1,4 @@
-"""The commands by name. Everything heavy is imported when a command runs, so that ``--help`` is quick."""
+"""The commands by name. A command imports its dependencies when it runs, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app: typer.Typer = typer.Typer(
     cls=FlowlexGroup,
     help="Cluster-scheduling problems as linear and integer programs: from an instance file to a proven optimum.",
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help is a third quicker, and reads well at any width
+    rich_markup_mode=None,  # plain help is a third faster and readable at any width
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from flowlex.cli.inputs import solution_name
 from flowlex.cli.journal import Fingerprint, Journal
 from flowlex.cli.output import note
-from flowlex.cli.pieces import divided
-from flowlex.cli.pool import Finished, Heard, solve_all
+from flowlex.cli.pool import Finished, Listener, solve_all
 from flowlex.cli.record import SOLVED
+from flowlex.cli.subtasks import divided
 from flowlex.instances.storage import write_atomically
 
 if TYPE_CHECKING:
-    from flowlex.cli.spread import Cluster
+    from flowlex.cli.dask_batch import Cluster
 
 __all__ = ["Batch", "Work"]
 
@@ -84,7 +84,7 @@ class Batch:
         self.before: list[Finished] = []
         self.work: Work = work or Work()
         self.cluster = cluster
-        self.heard: Heard | None = None
+        self.listener: Listener | None = None
         self.marks: dict[Path, Fingerprint] = {path: self.work.mark(path) for path in files}
         self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
         todo = []
@@ -151,9 +151,13 @@ class Batch:
     def _performed(self) -> Iterator[Finished]:
         """Have all tasks done: by processes of this machine, or of a cluster."""
         if self.cluster is None:
-            return solve_all(self.tasks, self.jobs, lambda task, event: self.heard(task, event) if self.heard else None)
+            return solve_all(self.tasks, self.jobs, self._notify)
         paths = {str(path): path for path in self.marks}
         return self.cluster.perform(self.tasks, lambda task: self.work.inputs(paths[task["instance"]]))
+
+    def _notify(self, task: dict[str, Any], event: dict[str, Any]) -> None:
+        if self.listener is not None:
+            self.listener(task, event)
 
     def _count(self, item: Finished) -> None:
         self.finished += 1

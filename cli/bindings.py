@@ -26,11 +26,12 @@ def bindings(
 
     The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused. 2: a file cannot be read.
     """
-    from flowlex.cli.output import complain
+    from flowlex.cli.output import complain, note
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance, read_json
-    from flowlex.instances.importers.kubernetes import bindings as objects_of
-    from flowlex.instances.importers.kubernetes import manifests as patched
+    from flowlex.instances.importers.kubernetes_bindings import binding_order
+    from flowlex.instances.importers.kubernetes_bindings import bindings as objects_of
+    from flowlex.instances.importers.kubernetes_bindings import manifests as patched
     from flowlex.instances.pods import PodInstance
     from flowlex.validation.certificates import SolutionError, verify
 
@@ -48,4 +49,8 @@ def bindings(
         raise typer.Exit(1)
     placement, cards = document["answer"]["placement"], document["answer"]["cards"]
     made = patched(manifests, source, placement, cards) if manifests else objects_of(source, placement, cards)
+    if later := binding_order(source, placement)[1]:
+        note(f"{len(later)} pods are left for the next placement, since no order keeps their spread: {later[0]}, ..")
+    if source.pending:
+        note(f"{len(source.pending)} pods stay pending, as the importer could not state them (see `pending`)")
     typer.echo(json.dumps(made, indent=1))

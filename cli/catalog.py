@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.cells import printable
 from flowlex.cli.completion import kinds_starting
 from flowlex.cli.output import console, note, rows_table, write_output
+from flowlex.cli.table_cells import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["library", "schema"]
 
 _SOLUTION = "solution"
+_CHANGES = "changes"
 
 
 def schema(
@@ -29,21 +30,25 @@ def schema(
         str, typer.Option("-o", "--output", metavar="FILE", help="Where to; '-': standard output.")
     ] = "-",
 ) -> None:
-    """Print the JSON Schema of a kind of instance file, or of solution files (KIND: solution)."""
+    """Print the JSON Schema of a kind of instance file, of solution files (KIND: solution), or of files of changes."""
     from flowlex.instances.extensions import kinds
     from flowlex.instances.files import json_schema
 
     if not kind:
-        typer.echo("\n".join((*kinds(), _SOLUTION)))
+        typer.echo("\n".join((*kinds(), _SOLUTION, _CHANGES)))
         return
     if kind == _SOLUTION:
         from flowlex.validation.certificates import solution_schema
 
         document = solution_schema()
+    elif kind == _CHANGES:
+        from flowlex.instances.changes import Changes
+
+        document = Changes.model_json_schema()
     elif kind in kinds():
         document = json_schema(kind)
     else:
-        known = ", ".join((*kinds(), _SOLUTION))
+        known = ", ".join((*kinds(), _SOLUTION, _CHANGES))
         raise typer.BadParameter(f"unknown kind {kind!r}; one of: {known}", param_hint="KIND")
     write_output(output, (json.dumps(document, indent=1) + "\n").encode())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.options import InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.options import ChangesOption, InstanceFile, PolicyOption, SettingsOption, parse_settings
 from flowlex.cli.output import note, write_output
 
 if TYPE_CHECKING:
@@ -38,14 +38,16 @@ def export(
     ],
     policy: PolicyOption = None,
     settings: SettingsOption = None,
+    changes: ChangesOption = None,
 ) -> None:
     """Write the linear or integer program of an instance, for any solver."""
     from flowlex.formulations.flow_network import FlowNetwork
     from flowlex.instances.files import read_instance
     from flowlex.models.registry import model_for
 
-    values = parse_settings(settings, policy=policy)
-    formulation = model_for(read_instance(file), **values).formulation
+    values = parse_settings(settings, policy=policy, changes=changes)
+    model = model_for(read_instance(file), **values)
+    formulation = model.statement.stage_program() if model.as_stated else model.formulation
     program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
     data, changed = program_bytes(program, to)
     write_output(output, data)

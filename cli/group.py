@@ -1,4 +1,4 @@
-"""The group of all commands: errors become one message, and commands of other rooms load when called."""
+"""The group of all commands: help by task, one message per error, and commands that are imported when called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from flowlex.cli.output import complain
 
-__all__ = ["LAZY", "FlowlexGroup", "Lazy"]
+__all__ = ["LAZY", "TASKS", "FlowlexGroup", "Lazy"]
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Lazy:
     Attributes
     ----------
     module, attribute
-        Where it lives: a function, or a `typer.Typer` with sub-commands.
+        The function, or the `typer.Typer` with sub-commands.
     help
         The line in ``flowlex --help``.
     extra
-        The extra of the package that it needs, if any.
+        The optional dependencies that it needs to run (not for its help), if any.
     """
 
     module: str
@@ -41,13 +41,7 @@ class Lazy:
 
     def load(self, name: str) -> Any:
         """Import it as a command."""
-        try:
-            target = getattr(importlib.import_module(self.module), self.attribute)
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("flowlex") or not self.extra:
-                raise
-            complain(f"'{name}' needs {error.name}; install it with: pip install 'flowlex[{self.extra}]'")
-            raise typer.Exit(2) from error
+        target = getattr(importlib.import_module(self.module), self.attribute)
         if isinstance(target, typer.Typer):
             command: Any = typer.main.get_command(target)
         else:
@@ -71,6 +65,7 @@ LAZY: dict[str, Lazy] = {
     ),
     "simulate": Lazy("flowlex.cli.simulate", "simulate", "Let time pass: run scenarios of clusters and networks."),
     "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure again what the papers state, beside theirs."),
+    "study": Lazy("flowlex.cli.study", "study", "Solve files under every combination of options, into one table."),
     "options": Lazy(
         "flowlex.cli.model_options", "options", "List the options of a kind of problem, with their meaning."
     ),
@@ -80,21 +75,45 @@ LAZY: dict[str, Lazy] = {
 }
 
 
+#: Commands by task, in the order of ``flowlex --help``.
+TASKS: dict[str, tuple[str, ...]] = {
+    "Make and import instances": ("generate", "import", "library", "schema"),
+    "Solve": ("solve", "study", "options", "replay", "flow", "run-partition"),
+    "Look": ("show", "plot", "explain", "export", "bindings"),
+    "Check": ("verify", "tu", "integers", "claims"),
+    "Simulate": ("simulate", "reproduce"),
+    "Serve": ("serve", "telemetry"),
+}
+
+
 class FlowlexGroup(TyperGroup):
-    """Adds the lazy commands, and turns errors that a person can mend into one message and exit code 2."""
+    """Adds the lazy commands, and turns errors that a user can fix into one message and exit code 2."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All commands, the lazy ones last."""
-        return [*super().list_commands(ctx), *(name for name, lazy in LAZY.items() if lazy.present())]
+        """All commands, by task."""
+        names = [*super().list_commands(ctx), *(name for name, lazy in LAZY.items() if lazy.present())]
+        order = [name for task in TASKS.values() for name in task]
+        return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section of the help for each task."""
+        names = self.list_commands(ctx)
+        other = [name for name in names if not any(name in task for task in TASKS.values())]
+        limit = formatter.width - 6 - max(map(len, names))
+        for title, members in {**TASKS, "Other": tuple(other)}.items():
+            rows = [(name, self.get_command(ctx, name).get_short_help_str(limit)) for name in members if name in names]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=limit)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Look a command up; a lazy one is a stand-in that knows its help line."""
+        """Look a command up; a lazy command is represented by a stand-in with its help line."""
         if cmd_name in LAZY and LAZY[cmd_name].present():
             return TyperCommand(cmd_name, help=LAZY[cmd_name].help)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command to run; now a lazy one is imported."""
+        """Find the command to run; imports a lazy one."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in LAZY and command is not None:
             command = LAZY[name].load(name)
@@ -105,7 +124,14 @@ class FlowlexGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # the reader of a pipe went away; the command-line library ends quietly
+            raise  # the reader of a pipe has ended; the command-line library exits quietly
+        except ModuleNotFoundError as error:
+            lazy = LAZY.get(ctx.invoked_subcommand or "")
+            if (error.name or "").startswith("flowlex") or lazy is None or not lazy.extra:
+                raise
+            package = f"pip install 'flowlex[{lazy.extra}]'"
+            complain(f"'{ctx.invoked_subcommand}' needs {error.name}; install it with: {package}")
+            raise typer.Exit(2) from error
         except Exception as error:
             message = explanation(error)
             if message is None:
@@ -114,8 +140,8 @@ class FlowlexGroup(TyperGroup):
             raise typer.Exit(2) from error
 
 
-#: Errors whose message says what to mend; what is not imported has raised nothing.
-_MENDED = (
+#: Errors whose message says what to fix; a class whose module is not imported was not raised.
+_EXPECTED = (
     ("flowlex.instances.errors", "InstanceError"),
     ("flowlex.models.answer", "ModelError"),
     ("flowlex.formulations.outcome", "EngineError"),
@@ -125,8 +151,8 @@ _MENDED = (
 
 
 def explanation(error: Exception) -> str | None:
-    """Say in one message what a person can mend; None for a defect of the program."""
-    imported = (getattr(sys.modules.get(module), name, None) for module, name in _MENDED)
+    """The message for an error that a user can fix; None for a defect of the program."""
+    imported = (getattr(sys.modules.get(module), name, None) for module, name in _EXPECTED)
     if isinstance(error, tuple(kind for kind in imported if kind is not None)):
         return str(error)
     if isinstance(error, OSError):

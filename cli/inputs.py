@@ -8,7 +8,6 @@ solution files (``*.solution.json``) and whatever is no regular file are left ou
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -19,8 +18,8 @@ from pathlib import Path
 import typer
 
 from flowlex.instances.errors import InstanceError
-from flowlex.instances.locations import is_url
-from flowlex.instances.storage import MAX_UNPACKED, read_head, write_atomically
+from flowlex.instances.locations import is_url, resolved
+from flowlex.instances.storage import MAX_UNPACKED, read_head, read_most, write_atomically
 
 __all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
 
@@ -53,14 +52,14 @@ def discover(paths: Iterable[Path]) -> Inputs:
         if not _exists(path):
             raise FileNotFoundError(f"{path} does not exist")
         if not path.is_dir():
-            files.setdefault(_real(path), path)
+            files.setdefault(resolved(path), path)
             continue
         for member in sorted(path.iterdir()):
             if _never_an_instance(member):
                 continue
             named, broken_link = has_instance_name(member), member.is_symlink() and not member.exists()
             if (named and broken_link) or (member.is_file() and (named or _begins_like_dimacs(member))):
-                files.setdefault(_real(member), member)
+                files.setdefault(resolved(member), member)
             else:
                 left_out.append(member)
     return Inputs(tuple(files.values()), tuple(left_out))
@@ -103,7 +102,7 @@ def save_standard_input(context: typer.Context, output: Path | None) -> Path:
     InstanceError
         It is longer than an unpacked instance file may be.
     """
-    data = sys.stdin.buffer.read(MAX_UNPACKED + 1)
+    data = read_most(sys.stdin.buffer, MAX_UNPACKED + 1)
     if len(data) > MAX_UNPACKED:
         raise InstanceError(f"holds more than {MAX_UNPACKED >> 20} MB; write it to a file", path="standard input")
     path = landing(context, output, "stdin")
@@ -121,11 +120,6 @@ def solution_name(path: Path, taken: set[str]) -> str:
         count += 1
         name = f"{stem}-{count}{SOLUTION_SUFFIX}"
     return name
-
-
-def _real(path: Path) -> Path:
-    """The file behind all links; a link that leads in a circle stands for itself."""
-    return path if is_url(path) else Path(os.path.realpath(path))
 
 
 def _never_an_instance(path: Path) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.output import complain, console, note, write_output
+from flowlex.cli.output import console, note, write_output
+from flowlex.cli.verdicts import AcceptQuoted, report_judgement
 
 if TYPE_CHECKING:
-    from flowlex.validation.unimodularity.implied import ImpliedIntegers
+    from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
     from flowlex.validation.unimodularity.matrix import NamedMatrix
 
 __all__ = ["integers"]
@@ -22,7 +23,9 @@ MODELS = (".mps", ".mps.gz", ".lp", ".lp.gz")
 
 def integers(
     file: Annotated[Path, typer.Argument(help="A model (.mps, .lp, .gz) or an instance file.", show_default=False)],
-    time_limit: Annotated[float, typer.Option("--time-limit", metavar="S", help="Seconds for the search.")] = 60.0,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Processor seconds for the search.")
+    ] = 60.0,
     seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the proof.")] = False,
     output: Annotated[
@@ -31,11 +34,12 @@ def integers(
     stored: Annotated[
         Path | None, typer.Option("--verify", metavar="PROOF.json", help="Re-check what --json printed instead.")
     ] = None,
+    accept_quoted: AcceptQuoted = False,
 ) -> None:
     """Find the integer declarations of FILE that follow from the others, with a proof.
 
     For a linear objective the model without them has the same optimum, at a point where they hold all the same.
-    Exit code 0; 2: bad input. With --verify, 0: the proof holds; 1: it does not.
+    Exit code 0; 2: bad input. With --verify, 0: all is proven; 1: refused; 3: something is only quoted.
     """
     if not time_limit > 0:
         raise typer.BadParameter("must be positive", param_hint="--time-limit")
@@ -46,14 +50,14 @@ def integers(
         raise typer.BadParameter("only .mps and .lp models are written, from .mps and .lp files", param_hint="-o")
 
     from flowlex.instances.base import InstanceError
-    from flowlex.validation.unimodularity.integers import implied_integers
+    from flowlex.validation.unimodularity.implied_integers.search import implied_integers
     from flowlex.validation.unimodularity.reading import read_matrix
 
     named = read_matrix(file)
     if named.program is None:
         raise InstanceError("a bare matrix has no integer declarations; give a model", path=file)
     if stored is not None:
-        raise typer.Exit(_verify(stored, named))
+        raise typer.Exit(_verify(stored, named, as_json, accept_quoted))
     found = implied_integers(named, time_limit=time_limit, seed=seed, progress=note)
     if output is not None:
         _write(found, file, output)
@@ -71,18 +75,10 @@ def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
     write_output(output, without_integers(open_model(read_bytes(file), kinds[0]), found.dropped, kinds[1]))
 
 
-def _verify(stored: Path, named: NamedMatrix) -> int:
-    from flowlex.validation.unimodularity.implied import ImpliedIntegers
+def _verify(stored: Path, named: NamedMatrix, as_json: bool, accept_quoted: bool) -> int:
+    from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
     from flowlex.validation.unimodularity.reading import read_proof
 
     found = read_proof(stored, ImpliedIntegers.from_json, "proof")
-    reason = found.error(named)
-    if reason:
-        complain(f"{stored}: the proof does not hold: {reason}")
-        return 1
-    console().print(
-        f"{stored}: the proof holds ({len(found.dropped)} of {found.declared} declarations)",
-        markup=False,
-        soft_wrap=True,
-    )
-    return 0
+    about = f"proof holds ({len(found.dropped)} of {found.declared} declarations)"
+    return report_judgement(stored, about, found.judge(named), as_json=as_json, accept_quoted=accept_quoted)

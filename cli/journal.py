@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flowlex.instances.locations import is_url, seen
+from flowlex.instances.locations import resolved, seen
 from flowlex.instances.storage import write_atomically
 
 __all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
@@ -45,11 +45,11 @@ class Fingerprint:
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
         """Look at a file; one that cannot be looked at has no size."""
-        resolved = str(path) if is_url(path) else os.path.realpath(path)
+        real = str(resolved(path))
         try:
-            return cls(resolved, *seen(path))
+            return cls(real, *seen(path))
         except OSError:
-            return cls(resolved, -1, -1)
+            return cls(real, -1, -1)
 
 
 @dataclass
@@ -87,6 +87,8 @@ class Journal:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for half_written in self.folder.glob(".*.part"):  # by a run that was killed; the lock is ours
+                half_written.unlink(missing_ok=True)
             self._read()
         except BlockingIOError as error:
             self._close()

@@ -13,6 +13,7 @@ import typer
 from flowlex.cli.completion import settings_starting
 
 __all__ = [
+    "ChangesOption",
     "Engine",
     "EngineOption",
     "ForceOption",
@@ -67,6 +68,10 @@ SettingsOption = Annotated[
         help="An option by name; repeat for more (`flowlex options KIND` lists them).",
         autocompletion=settings_starting,
     ),
+]
+ChangesOption = Annotated[
+    Path | None,
+    typer.Option("--changes", metavar="FILE", help="Rules and other changes of the model (`flowlex schema changes`)."),
 ]
 TimeLimitOption = Annotated[
     float | None,
@@ -130,8 +135,10 @@ def check_scheduler(scheduler: str | None, jobs: int, *, log: bool = False) -> N
         raise typer.BadParameter("is not for --scheduler: solvers run on other machines", param_hint="--log")
 
 
-def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str, Any]:
+def parse_settings(settings: list[str] | None, *, changes: Path | None = None, **named: str | None) -> dict[str, Any]:
     """Read ``key=value`` texts, and options that are short for one; a value in brackets or braces is JSON.
+
+    A file of changes becomes the setting ``changes``, and so a part of what a result is bound to.
 
     Raises
     ------
@@ -148,6 +155,12 @@ def parse_settings(settings: list[str] | None, **named: str | None) -> dict[str,
         if key in values:
             raise typer.BadParameter(f"{key!r} is given twice", param_hint="--set")
         values[key] = _value(value.strip())
+    if "changes" in values:
+        raise typer.BadParameter("changes come from a file: --changes FILE", param_hint="--set")
+    if changes is not None:
+        from flowlex.instances.changes import read_changes
+
+        values["changes"] = read_changes(changes).plain()
     return values
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flowlex.cli.cells import printable, text_of
+from flowlex.cli.table_cells import printable, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowlex.cli.options import (
+    ChangesOption,
     Engine,
     EngineOption,
     ForceOption,
@@ -36,6 +37,7 @@ def plot(
     policy: PolicyOption = None,
     engine: EngineOption = Engine.PULP,
     settings: SettingsOption = None,
+    changes: ChangesOption = None,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     force: ForceOption = False,
@@ -43,7 +45,7 @@ def plot(
     """Solve an instance and draw the answer; exit code 1 when there is no answer to draw."""
     suffix = picture_suffix(output, "-o", "html")
     refuse_existing(output, force)
-    values = parse_settings(settings, policy=policy)
+    values = parse_settings(settings, policy=policy, changes=changes)
 
     from flowlex.instances.files import read_instance
     from flowlex.models.page import solution_page

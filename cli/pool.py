@@ -1,11 +1,10 @@
-"""Processes that solve instances side by side, and a supervisor that no instance can take down.
+"""A supervised pool of worker processes: no instance can hang or end the batch.
 
-Why not joblib or dask alone: both hand tasks to a pool whose unit of failure is the pool. A task that hangs in compiled
-code (a network simplex, a read from a dead disk) cannot be stopped without breaking the executor, and a worker
-killed for its memory takes down every task in flight. Here each worker is a process of its own in a process group
-of its own, with one instance at a time and a pipe: stopping an instance is killing its group, and the pool starts
-another worker. Workers are reused, since importing numpy and the solvers takes half a second. On a Dask cluster
-(`flowlex.cli.spread`) every thread of its workers has such a supervisor, a `Crew`.
+joblib and Dask alone do not suffice: a task that hangs in compiled code (a network simplex, a read from a dead disk)
+cannot be stopped without breaking their executors, and a worker that is killed for its memory ends every task in
+flight. Here each worker is one process in its own process group and does one task at a time: an instance is stopped by
+killing that group, and the pool starts another worker. Workers are reused, since importing numpy and the solvers takes
+half a second. On a Dask cluster (`flowlex.cli.dask_batch`) each thread of a Dask worker has a `SingleWorker`.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from typing import IO, Any
 
 from flowlex.cli.record import blank, cut_off
 
-__all__ = ["Crew", "Finished", "Heard", "PoolError", "Unwanted", "grace_s", "solve_all"]
+__all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "grace_s", "solve_all"]
 
 _START_S = 120.0
-#: Seconds that compiling loops may take before a worker counts as hanging.
+#: Seconds that compiling loops may take before a worker counts as hung.
 _COMPILE_S = 600.0
-#: Workers that may end one after the other without having begun an instance.
+#: Consecutive workers that may end before they begin an instance.
 _PATIENCE = 3
-#: How often a crew looks whether its task is still wanted.
-_LOOK_S = 0.5
+#: Seconds between checks whether a task is still wanted.
+_POLL_S = 0.5
 
 
 class PoolError(RuntimeError):
-    """Nothing can be worked on: no process can be started, no cluster answers."""
+    """No process can be started, or no cluster answers."""
 
 
-class Unwanted(Exception):
-    """Nobody waits for the task any more; it was stopped."""
+class Cancelled(Exception):
+    """The task was stopped because its result is not wanted any more."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of one task: its record, tables for a person, and whether the options were wrong.
+    """The result of one task: its record, tables to display, and whether the options were wrong.
 
-    ``files`` are those that it left on another machine, by name.
+    ``files`` are those that the task wrote on another machine, by name.
     """
 
     task: dict[str, Any]
@@ -59,8 +58,8 @@ class Finished:
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
-#: Who listens to what workers say on the way: the task and the event (see `flowlex.cli.worker`).
-Heard = Callable[[dict[str, Any], dict[str, Any]], None]
+#: Called with a task and an event of its worker (see `flowlex.cli.worker`).
+Listener = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def grace_s(time_limit_s: float) -> float:
@@ -69,7 +68,7 @@ def grace_s(time_limit_s: float) -> float:
 
 
 class _Worker:
-    """One process and what it is doing."""
+    """One process and its current task."""
 
     def __init__(self, *, show_log: bool) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
@@ -81,7 +80,7 @@ class _Worker:
             stderr=None if show_log else self.log,
             start_new_session=True,
         )
-        assert self.process.stdin is not None and self.process.stdout is not None  # we asked for pipes
+        assert self.process.stdin is not None and self.process.stdout is not None  # pipes, as requested above
         self.inbox, self.outbox = self.process.stdin, self.process.stdout
         self.unread = b""
         self.left: float | None = None
@@ -92,16 +91,16 @@ class _Worker:
         self.answer: dict[str, Any] | None = None
         self.deadline = time.monotonic() + _START_S
 
-    def give(self, task: dict[str, Any]) -> None:
+    def assign(self, task: dict[str, Any]) -> None:
         self.task, self.stage, self.reply, self.answer = task, "", {}, None
-        self.deadline = time.monotonic() + _START_S  # it imports what the instance needs; then its clock starts
+        self.deadline = time.monotonic() + _START_S  # for imports; the first stage restarts the clock
         self.log.truncate(0)
-        with contextlib.suppress(BrokenPipeError):  # it ended just now, which reading from it will tell
+        with contextlib.suppress(BrokenPipeError):  # it has ended; the next read reports that
             self.inbox.write(json.dumps(task).encode() + b"\n")
             self.inbox.flush()
 
-    def hold(self, compiling: bool) -> None:
-        """Let the clock stand still while loops are compiled, once for a machine: that is no work on the instance."""
+    def pause_clock(self, compiling: bool) -> None:
+        """Stop the clock of the time limit while loops are compiled: that happens once per machine."""
         now = time.monotonic()
         if compiling:
             self.left, self.deadline = self.deadline - now, now + _COMPILE_S
@@ -109,7 +108,7 @@ class _Worker:
             self.deadline, self.left = now + self.left, None
 
     def begin(self, event: dict[str, Any]) -> None:
-        """Note the stage that began and what is known so far."""
+        """Record the stage that began, and the partial result."""
         if not self.stage or event["stage"] == "comparing":
             self._restart_clock()
         self.stage = event["stage"]
@@ -128,7 +127,7 @@ class _Worker:
         for line in lines:
             yield json.loads(line)
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         """The last line on its standard error."""
         self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - 2000))
         lines = self.log.read().decode("utf-8", "replace").strip().splitlines()
@@ -136,7 +135,7 @@ class _Worker:
 
     def kill(self) -> int:
         """End the process and all it started; return its exit code."""
-        if self.ready and self.task is None:  # idle: asked first, so that what measures it can write its figures
+        if self.ready and self.task is None:  # idle: lets coverage and profilers write their files
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 self.process.terminate()
                 self.process.wait(timeout=5)
@@ -144,12 +143,12 @@ class _Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         code = self.process.wait()
         for stream in (self.inbox, self.outbox, self.log):
-            with contextlib.suppress(BrokenPipeError):  # what was left to say to it
+            with contextlib.suppress(BrokenPipeError):  # unsent input
                 stream.close()
         return code
 
 
-def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, heard: Heard | None = None) -> Iterator[Finished]:
+def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | None = None) -> Iterator[Finished]:
     """Solve tasks on ``jobs`` processes, started at once; yields each as it finishes, whatever happened to it.
 
     Parameters
@@ -158,16 +157,16 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, heard: Heard | None = 
         See `flowlex.cli.worker.solve_task`.
     jobs
         Worker processes.
-    heard
-        Told of a task and what its worker says on the way: the stage that begins, the best answer so far.
+    listener
+        Called with a task and each event of its worker: a stage begins, a better answer is found.
 
     Raises
     ------
     PoolError
         Workers end before they begin to work.
     """
-    pool = _Pool(deque(tasks), jobs, heard=heard)
-    pool.staff()  # what they import takes a while, in which the caller may do other things
+    pool = _Pool(deque(tasks), jobs, listener=listener)
+    pool.assign_tasks()  # workers import for half a second; the caller can do other things meanwhile
     return _finishing(pool)
 
 
@@ -179,75 +178,75 @@ def _finishing(pool: _Pool) -> Iterator[Finished]:
         pool.close()
 
 
-class Crew:
-    """One process that stays between tasks, for whoever hands out tasks himself."""
+class SingleWorker:
+    """One supervised process that does tasks one at a time and stays alive between them."""
 
     def __init__(self) -> None:
         self._pool = _Pool(deque(), 1, stays=True)
 
     def perform(self, task: dict[str, Any], wanted: Callable[[], bool]) -> Finished:
-        """Do one task; asks now and then whether it is still wanted.
+        """Do one task; calls ``wanted`` every half second.
 
         Raises
         ------
         PoolError
             Processes end before they begin to work.
-        Unwanted
-            The task was stopped, since it is not wanted any more.
+        Cancelled
+            ``wanted`` returned false and the task was stopped.
         """
         self._pool.waiting.append(task)
         try:
             while wanted():
-                for item in self._pool.step(_LOOK_S):
+                for item in self._pool.step(_POLL_S):
                     return item
         except PoolError:
             self._pool.waiting.clear()
             raise
         self._pool.waiting.clear()
-        self._pool.dismiss_all()
-        raise Unwanted
+        self._pool.stop_workers()
+        raise Cancelled
 
 
 class _Pool:
     def __init__(
-        self, waiting: deque[dict[str, Any]], jobs: int, *, stays: bool = False, heard: Heard | None = None
+        self, waiting: deque[dict[str, Any]], jobs: int, *, stays: bool = False, listener: Listener | None = None
     ) -> None:
-        self.waiting, self.jobs, self.stays, self.heard = waiting, jobs, stays, heard
+        self.waiting, self.jobs, self.stays, self.listener = waiting, jobs, stays, listener
         self.workers: list[_Worker] = []
         self.selector = selectors.DefaultSelector()
-        self.stillborn = 0
+        self.failed_starts = 0
 
     def step(self, most_s: float = float("inf")) -> Iterator[Finished]:
-        """Hand out work, wait for news (so long at most), and report what finished."""
-        self.staff()
+        """Assign tasks, wait for events (at most ``most_s`` seconds), and yield what finished."""
+        self.assign_tasks()
         if not self.workers:
             return
         wait = min(most_s, min(worker.deadline for worker in self.workers) - time.monotonic())
         timeout = None if wait == float("inf") else max(0.0, wait)
         for key, _ in self.selector.select(timeout):
-            yield from self._hear(key.data)
+            yield from self._receive(key.data)
         now = time.monotonic()
         for worker in [w for w in self.workers if w.deadline <= now]:
-            yield from self._stop(worker)
+            yield from self._timed_out(worker)
 
     def close(self) -> None:
         """End all workers."""
-        self.dismiss_all()
+        self.stop_workers()
         self.selector.close()
 
-    def dismiss_all(self) -> None:
-        """End all workers; others may be started."""
+    def stop_workers(self) -> None:
+        """End all workers; the pool may start others."""
         for worker in list(self.workers):
-            self._dismiss(worker)
+            self._stop_worker(worker)
 
-    def staff(self) -> None:
-        """Give work to those who have none, dismiss or hire."""
+    def assign_tasks(self) -> None:
+        """Give waiting tasks to idle workers; stop surplus workers, start missing ones."""
         idle = [worker for worker in self.workers if worker.ready and worker.task is None]
         for worker in idle:
             if self.waiting:
-                worker.give(self.waiting.popleft())
+                worker.assign(self.waiting.popleft())
             elif not self.stays:
-                self._dismiss(worker)
+                self._stop_worker(worker)
         starting = sum(not worker.ready for worker in self.workers)
         while len(self.workers) < self.jobs and starting < len(self.waiting):
             try:
@@ -258,51 +257,51 @@ class _Pool:
             self.selector.register(worker.outbox, selectors.EVENT_READ, worker)
             starting += 1
 
-    def _dismiss(self, worker: _Worker) -> int:
+    def _stop_worker(self, worker: _Worker) -> int:
         self.selector.unregister(worker.outbox)
         self.workers.remove(worker)
         return worker.kill()
 
-    def _hear(self, worker: _Worker) -> Iterator[Finished]:
+    def _receive(self, worker: _Worker) -> Iterator[Finished]:
         try:
             for event in worker.read():
                 if event["event"] == "done":
                     task, worker.task, worker.deadline = worker.task, None, float("inf")
-                    assert task is not None  # it answers only when asked
+                    assert task is not None  # a worker is done only with a task
                     yield Finished(task, event["record"], event["display"], event["usage"])
                     continue
                 if event["event"] == "answer":
                     worker.answer = event["record"]
                 elif event["event"] == "compiling":
-                    worker.hold(event["on"])
+                    worker.pause_clock(event["on"])
                 elif event["event"] == "stage":
-                    self.stillborn = 0
+                    self.failed_starts = 0
                     worker.begin(event)
                 else:
                     worker.ready, worker.deadline = True, float("inf")
-                if worker.task is not None and self.heard is not None:
-                    self.heard(worker.task, event)
+                if worker.task is not None and self.listener is not None:
+                    self.listener(worker.task, event)
         except EOFError:
-            yield from self._bury(worker)
+            yield from self._worker_ended(worker)
 
-    def _bury(self, worker: _Worker) -> Iterator[Finished]:
-        words = worker.last_words()
-        code = self._dismiss(worker)
-        if not worker.stage:  # it never began: nobody's fault, try another
+    def _worker_ended(self, worker: _Worker) -> Iterator[Finished]:
+        words = worker.last_log_line()
+        code = self._stop_worker(worker)
+        if not worker.stage:  # it ended before it began the task: try another worker
             if worker.task is not None:
                 self.waiting.appendleft(worker.task)
-            self.stillborn += 1
-            if self.stillborn >= _PATIENCE:
+            self.failed_starts += 1
+            if self.failed_starts >= _PATIENCE:
                 raise PoolError(f"worker processes end before they begin: {words or _cause(code)}")
             return
         if worker.task is not None:
             message = f"the process that was {worker.stage} it ended: {_cause(code)}"
             yield self._cut_off(worker, "error", f"{message} {words}".strip())
 
-    def _stop(self, worker: _Worker) -> Iterator[Finished]:
-        self._dismiss(worker)
+    def _timed_out(self, worker: _Worker) -> Iterator[Finished]:
+        self._stop_worker(worker)
         if worker.task is None:
-            raise PoolError(f"a worker process was not ready after {_START_S:g} s: {worker.last_words()}")
+            raise PoolError(f"a worker process was not ready after {_START_S:g} s: {worker.last_log_line()}")
         limit = worker.task["time_limit_s"]
         words = f"stopped while {worker.stage} it: limit {limit:g} s" if worker.stage else "stopped: it did not begin"
         yield self._cut_off(worker, "time_limit", words)
@@ -311,7 +310,7 @@ class _Pool:
         task = worker.task
         assert task is not None  # only called for a worker with a task
         record = worker.reply.get("record") or blank(task["instance"], task["engine"])
-        if worker.stage == "comparing":  # the instance itself is solved
+        if worker.stage == "comparing":  # the instance is solved already
             record["comparison"] = {"message": message}
         elif worker.answer is not None:
             record = cut_off(worker.answer, "time limit" if status == "time_limit" else "killed", message)

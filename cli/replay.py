@@ -34,7 +34,6 @@ def replay(
         str, typer.Option("--goals", help="Cost model: quincy, borg, alsched, load_spread, random.")
     ] = "borg",
     batch: Annotated[int | None, typer.Option("--batch", min=1, help="Step after this many events.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="paths; scaling or highs, to compare.")] = "paths",
     steps: Annotated[int, typer.Option("--steps", min=0, help="For an instance: steps of made-up events.")] = 50,
     events: Annotated[int, typer.Option("--events", min=1, help="For an instance: events per step.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="For an instance: seed of the events.")] = 0,
@@ -74,7 +73,7 @@ def replay(
     chosen: tuple[Goal, ...] | None = preset(goals)
     if restore is not None and not typed(context, "goals"):
         chosen = None  # those of the state
-    options: dict[str, Any] = {"engine": engine, "cost_limit": cost_limit, "lexicographic": lexicographic}
+    options: dict[str, Any] = {"cost_limit": cost_limit, "lexicographic": lexicographic}
     if scale is not None:
         options["scale"] = scale
     if step_limit_s is not None:
@@ -97,7 +96,7 @@ def replay(
     if isinstance(first, Network):
         replay_transfers(context, stream, parse_settings(settings))
     else:
-        title = f"Replay of {log} ({'goals of the state' if chosen is None else goals}, {engine})"
+        title = f"Replay of {log} ({'goals of the state' if chosen is None else goals})"
         given = {"scheduler": scheduler, **(options if scheduler is None else {})}
         _replay_flow(title, stream, chosen or (), save, batch=batch, certify=certify, **given)
     _whole(stream)
@@ -107,8 +106,8 @@ def _restored(state: Path, goals: tuple[Goal, ...] | None, options: dict[str, An
     """The scheduler of a saved state, which keeps its own options: those of the command must be the default ones."""
     from flowlex.models.flow.live.snapshot import load_scheduler
 
-    if options != {"engine": "paths", "cost_limit": 10**6, "lexicographic": False}:
-        kept = "engine, cost limit, scale, order and step limit"
+    if options != {"cost_limit": 10**6, "lexicographic": False}:
+        kept = "cost limit, scale, order and step limit"
         raise typer.BadParameter(f"--restore takes {kept} from the state; leave them out")
     return load_scheduler(state, goals, certify=certify)
 

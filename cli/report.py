@@ -9,10 +9,10 @@ from typing import Any
 
 import typer
 
-from flowlex.cli.cells import text_of
 from flowlex.cli.output import console, facts_table, rows_table
 from flowlex.cli.pool import Finished
 from flowlex.cli.record import SOLVED
+from flowlex.cli.table_cells import text_of
 
 __all__ = ["print_json", "print_report", "trouble"]
 

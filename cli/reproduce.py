@@ -15,13 +15,13 @@ from typing import Annotated, Any
 import typer
 
 from flowlex.cli.batch import Batch, Work
-from flowlex.cli.information import NEEDS
+from flowlex.cli.dask_batch import Cluster, entered
+from flowlex.cli.experiment_needs import NEEDS
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
 from flowlex.cli.options import SchedulerOption, check_scheduler
 from flowlex.cli.output import complain, console, note, rows_table
 from flowlex.cli.pool import Finished, PoolError
 from flowlex.cli.solve import with_progress
-from flowlex.cli.spread import Cluster, entered
 from flowlex.instances.storage import write_atomically
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.base import Experiment
@@ -194,7 +194,7 @@ class _Measurements(Work):
         return Fingerprint(str(path), int(hashlib.sha256(told).hexdigest()[:12], 16), 0)
 
     def task(self, path: Path) -> dict[str, Any]:
-        """What `flowlex.cli.simulating.measure_task` needs."""
+        """What `flowlex.cli.simulation_tasks.measure_task` needs."""
         run = self.keys[path]
         about = {"experiment": run.experiment.name, "paper": run.experiment.paper, "seed": run.seed}
         given = json.dumps(run.given, sort_keys=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ import typer
 
 from flowlex.cli.options import typed
 from flowlex.cli.telemetry.common import explained, log_to_stderr
-from flowlex.cli.telemetry.serving import (
+from flowlex.cli.telemetry.server import (
     AccessLog,
     Auth,
     Host,
@@ -26,10 +26,6 @@ from flowlex.cli.telemetry.serving import (
 )
 
 __all__ = ["app"]
-
-for _module in ("alembic", "fastapi", "httpx", "prometheus_client", "psutil", "sqlalchemy", "uvicorn"):
-    if find_spec(_module) is None:
-        raise ModuleNotFoundError(f"No module named {_module!r}", name=_module)
 
 app: typer.Typer = typer.Typer(name="serve", help="Run a scheduler as a service.", no_args_is_help=True)
 
@@ -60,6 +56,10 @@ def scheduler(
     lexicographic: Annotated[bool, typer.Option("--lexicographic", help="Goals in strict order.")] = False,
     step_limit_s: Annotated[
         float | None, typer.Option(min=0.001, help="Seconds of a whole solve, where rules or capacities ask for one.")
+    ] = None,
+    without_goal: Annotated[
+        list[str] | None,
+        typer.Option(help="Go on without a goal of another package whose code is gone, as module:name; repeatable."),
     ] = None,
     every_ms: Every = 100.0,
     idle_ms: Idle = None,
@@ -93,7 +93,18 @@ def scheduler(
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
         pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
-        _serve(context, state, loader, pace, auth, host=host, port=port, access_log=access_log, **files)
+        _serve(
+            context,
+            state,
+            loader,
+            pace,
+            auth,
+            tuple(without_goal or ()),
+            host=host,
+            port=port,
+            access_log=access_log,
+            **files,
+        )
 
 
 @app.command()
@@ -138,7 +149,7 @@ def gpu(
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
         pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
-        _serve(context, state, loader, pace, auth, host=host, port=port, access_log=access_log, **files)
+        _serve(context, state, loader, pace, auth, (), host=host, port=port, access_log=access_log, **files)
 
 
 class _Pace(NamedTuple):
@@ -151,9 +162,10 @@ class _Pace(NamedTuple):
 def _serve(
     context: typer.Context,
     state: Path,
-    loader: tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any], Any, str],
+    loader: tuple[str, dict[str, Any], Callable[[dict[str, Any], tuple[str, ...]], Any], Any, str],
     pace: _Pace,
     auth: bool,
+    without: tuple[str, ...],
     **listening: Any,
 ) -> None:
     from flowlex.formulations.compiled import announce
@@ -162,6 +174,7 @@ def _serve(
     from flowlex.service.app import create_app
     from flowlex.service.journal import Journal, JournalError
     from flowlex.service.metrics import Metrics
+    from flowlex.service.read_back import start_read_back
     from flowlex.service.setup import settled
     from flowlex.service.worker import Worker
     from flowlex.telemetry.service import Settings
@@ -182,7 +195,8 @@ def _serve(
                 "idle_s": idle_s,
                 "snapshot_every": pace.snapshot_every,
             }
-            worker = Worker(journal, load(facts["options"]), Metrics(), **timing)
+            read_back = partial(start_read_back, state)
+            worker = Worker(journal, load(facts["options"], without), Metrics(), read_back=read_back, **timing)
             undo.pop_all()  # the worker closes the journal
     except (JournalError, InstanceError, ModelError) as error:
         raise ValueError(str(error)) from error

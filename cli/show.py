@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowlex.cli.cells import cells
-from flowlex.cli.options import InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.options import ChangesOption, InstanceFile, PolicyOption, SettingsOption, parse_settings
 from flowlex.cli.output import console, facts_table, rows_table
+from flowlex.cli.table_cells import cells
 
 __all__ = ["show"]
 
 
-def show(file: InstanceFile, policy: PolicyOption = None, settings: SettingsOption = None) -> None:
+def show(
+    file: InstanceFile,
+    policy: PolicyOption = None,
+    settings: SettingsOption = None,
+    changes: ChangesOption = None,
+) -> None:
     """Print what an instance holds, the options of its model and the sizes of the formulation."""
     from flowlex.instances.files import read_instance
     from flowlex.models.base import ModelError
     from flowlex.models.registry import model_class, model_for, model_options
 
-    values = parse_settings(settings, policy=policy)
+    values = parse_settings(settings, policy=policy, changes=changes)
     instance = read_instance(file)
     out = console()
     facts: dict[str, Any] = {"file": file, "kind": instance.kind, "name": instance.name}
@@ -33,6 +38,7 @@ def show(file: InstanceFile, policy: PolicyOption = None, settings: SettingsOpti
         return
     model = model_for(instance, **values)
     options = {f"--set {name}=": getattr(model, name) for name in model_options(instance.kind)}
-    out.print(facts_table(f"Model: {title}", {**model.sizes(), **options}))
+    method = {"method": model.method} if model.as_stated else {}
+    out.print(facts_table(f"Model: {title}", {**model.sizes(), **method, **options}))
     for caption, columns in model.details():
         out.print(rows_table(**cells(caption, columns)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.batch import Batch, Work
+from flowlex.cli.dask_batch import entered
 from flowlex.cli.inputs import discover
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
 from flowlex.cli.options import SchedulerOption, check_scheduler, parse_settings, place
@@ -20,7 +21,6 @@ from flowlex.cli.output import complain, console, note, rows_table
 from flowlex.cli.pool import PoolError
 from flowlex.cli.report import print_json
 from flowlex.cli.solve import with_progress
-from flowlex.cli.spread import entered
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_instance
 from flowlex.instances.locations import is_url
@@ -118,7 +118,7 @@ class _Runs(Work):
         return Fingerprint(f"{own.path}#{run.policy}#{run.seed}{told}", size, changed)
 
     def task(self, path: Path) -> dict[str, Any]:
-        """What `flowlex.cli.simulating.simulate_task` needs."""
+        """What `flowlex.cli.simulation_tasks.simulate_task` needs."""
         run = self.keys[path]
         about = {"scenario": str(run.path), "policy": run.policy, "seed": run.seed, "settings": run.settings}
         return {"job": "simulate", "simulator": run.scenario.simulator, **about}

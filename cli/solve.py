@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.options import (
+    ChangesOption,
     Engine,
     EngineOption,
     GapOption,
@@ -54,6 +55,7 @@ def solve(
     seed: SeedOption = None,
     log: LogOption = False,
     settings: SettingsOption = None,
+    changes: ChangesOption = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for solution files and results.jsonl."),
@@ -92,15 +94,15 @@ def solve(
     elsewhere, at most twice. Workers must have the same versions.
     """
     from flowlex.cli.batch import Batch
+    from flowlex.cli.dask_batch import entered
     from flowlex.cli.journal import Journal, JournalError
     from flowlex.cli.pool import PoolError
-    from flowlex.cli.spread import entered
 
     check_scheduler(scheduler, jobs, log=log)
-    values = parse_settings(settings, policy=policy)
+    values = parse_settings(settings, policy=policy, changes=changes)
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
-    files = _files(context, list(paths or ()), output, from_telemetry, max_age)
+    files = find_files(context, list(paths or ()), output, from_telemetry, max_age)
     options: dict[str, Any] = {
         "engine": engine.value,
         "settings": values,
@@ -115,7 +117,7 @@ def solve(
             journal = None if output is None else stack.enter_context(Journal(output))
             cluster = entered(stack, scheduler)
             batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log, cluster=cluster)
-            code = _run(batch, json_lines=json_lines)
+            code = run_batch(batch, json_lines=json_lines)
         except (JournalError, PoolError) as error:
             complain(str(error))
             code = 2
@@ -125,14 +127,14 @@ def solve(
     raise typer.Exit(code)
 
 
-def _files(
+def find_files(
     context: typer.Context, paths: list[Path], output: Path | None, from_telemetry: str | None, max_age: float | None
 ) -> tuple[Path, ...]:
     """The instance files that are meant, with what standard input and the node information service hold saved."""
     from flowlex.cli.inputs import discover, is_standard_input, save_standard_input
 
     if from_telemetry is not None:
-        from flowlex.cli.live import snapshot
+        from flowlex.cli.telemetry_snapshot import snapshot
 
         paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
     elif max_age is not None:
@@ -154,7 +156,7 @@ def _files(
     return inputs.files
 
 
-def _run(batch: Batch, *, json_lines: bool) -> int:
+def run_batch(batch: Batch, *, json_lines: bool) -> int:
     from flowlex.cli.report import print_json, print_report
 
     finished = with_progress(batch)
@@ -188,7 +190,7 @@ def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
     with progress_bar(verb, single=batch.total == 1) as bar:
         task = bar.add_task(verb, total=batch.total, completed=batch.skipped, bad="", said="")
         if batch.total == 1:
-            batch.heard = lambda _, event: bar.update(task, said=so_far(event))
+            batch.listener = lambda _, event: bar.update(task, said=so_far(event))
         for item in finished:
             _complain(item)
             bar.update(task, completed=batch.finished, bad=f"{batch.unsolved} without answer" if batch.unsolved else "")

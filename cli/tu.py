@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.output import complain, console, note, picture_suffix, write_output
+from flowlex.cli.output import console, note, picture_suffix, write_output
+from flowlex.cli.verdicts import AcceptQuoted, report_judgement
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.matrix import NamedMatrix
@@ -22,25 +23,19 @@ class Method(StrEnum):
     """How to decide; see `flowlex.validation.unimodularity.check`."""
 
     AUTO = "auto"
-    FULL = "full"
-    HELLER_TOMPKINS = "heller-tompkins"
-    CONSECUTIVE_ONES = "consecutive-ones"
-    JIT_RULE = "jit-rule"
     NETWORK = "network"
     CAMION = "camion"
     GHOUILA_HOURI = "ghouila-houri"
     SUMS = "sums"
     PIVOTS = "pivots"
-    EULERIAN = "eulerian"
-    CMR = "cmr"
 
 
 def tu(
     file: Annotated[Path, typer.Argument(help="A model, matrix, network or instance file.", show_default=False)],
-    method: Annotated[
-        Method, typer.Option("--method", help="auto: all steps of our own; full: then CMR; or one step alone.")
-    ] = Method.AUTO,
-    time_limit: Annotated[float, typer.Option("--time-limit", metavar="S", help="Seconds before it gives up.")] = 60.0,
+    method: Annotated[Method, typer.Option("--method", help="auto: all steps; or one step alone.")] = Method.AUTO,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Processor seconds before it gives up.")
+    ] = 60.0,
     bounds: Annotated[bool, typer.Option("--bounds", help="Take the variables' bounds as rows, too.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -60,11 +55,13 @@ def tu(
         Path | None,
         typer.Option("--verify", metavar="VERDICT.json", help="Re-check a stored proof against FILE instead."),
     ] = None,
+    accept_quoted: AcceptQuoted = False,
 ) -> None:
     """Decide whether the constraint matrix of FILE is totally unimodular, with a proof.
 
     FILE: .mps or .lp (also .gz), .npz, .mtx, CMR dense or sparse text, DIMACS networks, flowlex instances.
-    Exit code 0: TU; 1: not TU; 3: undecided; 2: bad input. With --verify, 0: the proof holds; 1: it does not.
+    Exit code 0: TU; 1: not TU; 3: undecided; 2: bad input. With --verify, 0: all is proven; 1: refused;
+    3: an answer or the extent of a network part is only quoted.
     """
     if not time_limit > 0:
         raise typer.BadParameter("must be positive", param_hint="--time-limit")
@@ -76,7 +73,7 @@ def tu(
     from flowlex.validation.unimodularity.reading import read_matrix
 
     if stored is not None:
-        raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file))
+        raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file, as_json, accept_quoted))
     named = read_matrix(file, bounds=bounds)
     verdict = check(named, method=method.value, time_limit=time_limit, seed=seed, progress=note)
     if output is not None:
@@ -98,9 +95,10 @@ def tu(
 def _explain(named: NamedMatrix, time_limit: float, seed: int, as_json: bool) -> None:
     """On standard error with --json, so that standard output stays one object."""
     from flowlex.validation.unimodularity.explain import explain
+    from flowlex.validation.unimodularity.sources import constraints_of
 
     for by in ("rows", "columns"):
-        told = f"families of {by}\n{explain(named, by=by, time_limit=time_limit / 2, seed=seed)}"
+        told = f"families of {by}\n{explain(constraints_of(named), by=by, time_limit=time_limit / 2, seed=seed)}"
         if as_json:
             note(told)
         else:
@@ -112,8 +110,8 @@ def _extract(named: NamedMatrix, file: Path, path: Path) -> None:
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import write_instance
     from flowlex.instances.network import NetworkInstance
-    from flowlex.validation.unimodularity.extraction import extract_network
     from flowlex.validation.unimodularity.matrix import MatrixError
+    from flowlex.validation.unimodularity.network.extraction import extract_network
 
     try:
         found = extract_network(named)
@@ -133,20 +131,17 @@ def _json_document(verdict: Verdict) -> dict[str, object]:
     return document
 
 
-def _verify(stored: Path, named: NamedMatrix, file: Path) -> int:
+def _verify(stored: Path, named: NamedMatrix, file: Path, as_json: bool, accept_quoted: bool) -> int:
     from flowlex.instances.base import InstanceError
     from flowlex.validation.unimodularity.reading import read_proof
-    from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, verification_error
+    from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, judge
 
     verdict = read_proof(stored, Verdict.from_json, "verdict")
-    reason = verification_error(verdict, named)
-    if reason.startswith(OTHER_MATRIX):
-        raise InstanceError(f"{reason} ({file})", path=stored)
-    if reason:
-        complain(f"{stored}: the verdict does not hold: {reason}")
-        return 1
-    console().print(f"{stored}: the verdict holds ({verdict.answer}, {verdict.method})", markup=False, soft_wrap=True)
-    return 0
+    found = judge(verdict, named)
+    if found[0].detail.startswith(OTHER_MATRIX):
+        raise InstanceError(f"{found[0].detail} ({file})", path=stored)
+    about = f"verdict holds ({verdict.answer}, {verdict.method or 'no proof'})"
+    return report_judgement(stored, about, found, as_json=as_json, accept_quoted=accept_quoted)
 
 
 def _draw(verdict: Verdict, named: NamedMatrix, picture: Path) -> None:

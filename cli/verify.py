@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.cells import printable
 from flowlex.cli.inputs import SOLUTION_SUFFIX, discover
 from flowlex.cli.output import complain
+from flowlex.cli.table_cells import printable
+from flowlex.cli.verdicts import EXIT_CODES, UNREADABLE, AcceptQuoted, exit_code
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
     from flowlex.validation.certificates import Certificate
 
 __all__ = ["verify"]
-
-_PROVEN, _REFUSED, _UNREADABLE = 0, 1, 2
 
 
 def verify(
@@ -31,11 +30,13 @@ def verify(
         Path, typer.Argument(metavar="INSTANCE", help="Its instance file, or the folder of the instances.")
     ],
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per solution file.")] = False,
+    accept_quoted: AcceptQuoted = False,
 ) -> None:
     """Prove or refuse solution files from their instances alone.
 
-    Exit code 0: proven. 1: refused; each failed check is printed with its figures. 2: a file cannot be read or
-    judged. Of a folder: 1 if any file is refused, else 2 if any cannot be read.
+    Exit code 0: all that the file claims is proven. 1: refused; each failed check is printed with its figures. 2: a
+    file cannot be read or judged. 3: the figures are right, but a claim, such as optimality or a bound, is only quoted
+    from the solver. Of a folder: 1 if any file is refused, else 2 if any cannot be read, else 3 if any is quoted.
     """
     if not solution.exists():
         raise typer.BadParameter(f"{solution} does not exist", param_hint="SOLUTION")
@@ -44,20 +45,19 @@ def verify(
     files = _solutions(solution)
     if not files:
         raise typer.BadParameter(f"no *{SOLUTION_SUFFIX} files in {solution}", param_hint="SOLUTION")
-    source, codes = _Instances(instance), []
+    source, verdicts = _Instances(instance), []
     for path in files:
         report, text = _report(path, source)
-        codes.append(report["exit_code"])
+        verdicts.append(report["verdict"])
         if json_lines:
-            typer.echo(json.dumps(report, allow_nan=False))
-        elif report["exit_code"] == _UNREADABLE:
+            typer.echo(json.dumps(report | {"exit_code": exit_code(verdicts[-1:], accept_quoted)}, allow_nan=False))
+        elif verdicts[-1] == UNREADABLE:
             complain(text)
         else:
             typer.echo(printable(text))
     if len(files) > 1 and not json_lines:
-        counts = [codes.count(code) for code in (_PROVEN, _REFUSED, _UNREADABLE)]
-        typer.echo(f"{counts[0]} proven, {counts[1]} refused, {counts[2]} unreadable")
-    raise typer.Exit(_REFUSED if _REFUSED in codes else max(codes))
+        typer.echo(", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in EXIT_CODES))
+    raise typer.Exit(exit_code(verdicts, accept_quoted))
 
 
 def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
@@ -66,7 +66,7 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
     from flowlex.validation.certificates import SolutionError
     from flowlex.validation.certificates import verify as judge
 
-    report: dict[str, Any] = {"solution": printable(path), "instance": None, "exit_code": _UNREADABLE}
+    report: dict[str, Any] = {"solution": printable(path), "instance": None, "verdict": UNREADABLE}
     try:
         document = _document(path)
         name, instance = source.of(document)
@@ -78,9 +78,17 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
     except InstanceError as error:
         report["message"] = str(error)
         return report, report["message"]
-    report |= {"exit_code": _PROVEN if certificate.ok else _REFUSED, **certificate.to_dict()}
-    for check in report["checks"]:  # JSON has no infinity
-        check["worst"] = check["worst"] if abs(check["worst"]) < float("inf") else None
+    report |= {"verdict": certificate.verdict, **certificate.to_dict()}
+    del report["checks"]
+    report["claims"] = [
+        {
+            "name": check.name,
+            "verdict": check.verdict,
+            "worst": check.worst if abs(check.worst) < float("inf") else None,  # JSON has no infinity
+            "detail": check.detail,
+        }
+        for check in certificate.checks
+    ]
     return report, _text(path, certificate)
 
 
@@ -102,10 +110,10 @@ def _document(path: Path) -> Any:
 
 def _text(path: Path, certificate: Certificate) -> str:
     if certificate.ok:
-        quoted = [check.name for check in certificate.checks if check.how == "quoted"]
+        quoted = [check.name for check in certificate.checks if check.verdict == "quoted"]
         rest = f"; quoted, not proven: {', '.join(quoted)}" if quoted else ""
         how = "exactly" if certificate.exact else f"to a tolerance of {certificate.tolerance:g}"
-        return f"{path}: {certificate.claim}: proven {how}, {len(certificate.checks)} checks{rest}"
+        return f"{path}: {certificate.claim}: proven {how}, {len(certificate.checks) - len(quoted)} checks{rest}"
     lines = [f"{path}: refused"]
     lines += [f"  {check.name}: {check.detail or check.worst}" for check in certificate.checks if not check.ok]
     return "\n".join(lines)

@@ -15,16 +15,15 @@ import ctypes
 import importlib
 import json
 import os
-import pickle
 import re
-import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
+from flowlex.cli.channel import Channel
+from flowlex.cli.limits import explained, memory_limit
 from flowlex.cli.record import blank, cut_off, fill, plain
 from flowlex.formulations.pauses import watch
 from flowlex.instances.storage import read_head
@@ -41,22 +40,10 @@ _KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
 #: What a task may ask for; what is not to solve an instance is imported when it is asked for.
 _JOBS = {
     "solve": ("", ""),
-    "simulate": ("flowlex.cli.simulating", "simulate_task"),
-    "piece": ("flowlex.cli.worker", "piece_task"),
-    "measure": ("flowlex.cli.simulating", "measure_task"),
+    "simulate": ("flowlex.cli.simulation_tasks", "simulate_task"),
+    "subtask": ("flowlex.cli.subtasks", "subtask"),
+    "measure": ("flowlex.cli.simulation_tasks", "measure_task"),
 }
-
-
-class Channel:
-    """Lines of JSON to the parent."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def send(self, event: str, **content: Any) -> None:
-        """Send one line."""
-        self._stream.write(json.dumps({"event": event, **content}, allow_nan=False).encode() + b"\n")
-        self._stream.flush()
 
 
 def main() -> None:
@@ -137,24 +124,8 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return reply
 
 
-@contextlib.contextmanager
-def memory_limit(limit_mb: int | None) -> Iterator[None]:
-    """Let the system refuse memory beyond what this process holds now and so many megabytes."""
-    if limit_mb is None:
-        yield
-        return
-    status = Path("/proc/self/status").read_text()
-    held = int(status.partition("VmData:")[2].split()[0]) << 10
-    before, most = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (held + (limit_mb << 20), most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
-
-
 def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
-    from flowlex.cli.pieces import pieces
+    from flowlex.cli.subtasks import distributed_subtasks
     from flowlex.instances.files import read_instance
     from flowlex.models.base import ModelError
     from flowlex.models.registry import model_class, read_options
@@ -188,7 +159,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
             so_far["solution"] = _write_solution(task, instance, found)
             channel.send("answer", record=so_far)
 
-    with pieces(task):
+    with distributed_subtasks(task):
         solution = model.solve(task["engine"], report=note, **solver)
     fill(record, solution, built - loaded)
     if str(solution.status) == "time_limit" and reply["answer"] is not None:
@@ -237,7 +208,7 @@ def _compared(instance: Instance) -> dict[str, Any]:
 
 
 def _display(solution: Solution) -> dict[str, Any]:
-    from flowlex.cli.cells import cells
+    from flowlex.cli.table_cells import cells
 
     shown: dict[str, Any] = {}
     if solution.certificate is not None:
@@ -246,38 +217,6 @@ def _display(solution: Solution) -> dict[str, Any]:
         with contextlib.suppress(NotImplementedError):  # not every answer is a table
             shown["table"] = cells("Answer", solution.to_columns())
     return shown
-
-
-def explained(error: Exception) -> str:
-    from flowlex.cli.group import explanation
-
-    known = explanation(error)
-    if known is not None:
-        return known
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    return f"unexpected {type(error).__name__}{place}: {error}{notes}; please report this with the instance"
-
-
-def piece_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Call the function that is in the file ``path`` with what is there; the result goes to ``solution``."""
-    from flowlex.cli.pieces import DONE
-
-    record = blank(task["instance"], task["engine"])
-    channel.send("stage", stage="solving", record=record)
-    try:
-        function, item = pickle.loads(Path(task["path"]).read_bytes())
-        with memory_limit(task["memory_limit_mb"]):
-            Path(task["solution"]).write_bytes(pickle.dumps(function(item)))
-        record["status"] = DONE
-    except MemoryError:
-        record["message"] = "not enough memory"
-    except Exception as error:  # whoever asked tells what is wrong
-        record["message"] = explained(error)
-    return {"record": record, "display": {}, "usage": False}
 
 
 if __name__ == "__main__":

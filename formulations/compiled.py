@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,21 @@ from numba.core import event
 
 from flowlex.formulations.pauses import tell
 
-__all__ = ["announce", "compilations", "njit"]
+__all__ = ["announce", "compilations", "dispatcher"]
 
 #: Cache folders, the empty one standing for numba's own choice, that could not be written.
 _refused: set[str] = set()
 
 
-def njit(**options: Any) -> Callable[[Any], Any]:
-    """`numba.njit` with options; ``cache=True`` finds a folder that can be written, or does without."""
-
-    def decorate(function: Any) -> Any:
-        try:
-            return numba.njit(**options)(function)
-        except RuntimeError as error:
-            if "cannot cache" not in str(error):
-                raise
-        kept = _use_temporary_folder()
-        return numba.njit(**options | {"cache": kept})(function)
-
-    return decorate
+def dispatcher(function: Any, options: dict[str, Any]) -> Any:
+    """`numba.njit` of a function; ``cache=True`` finds a folder that can be written, or does without."""
+    try:
+        return numba.njit(**options)(function)
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+    kept = _use_temporary_folder()
+    return numba.njit(**options | {"cache": kept})(function)
 
 
 def _use_temporary_folder() -> bool:

@@ -341,8 +341,8 @@ def _checked(block: VariableBlock) -> VariableBlock:
 
 
 def block_names(name: str, count: int, labels: Labels) -> list[str]:
-    """Return ``name[label]`` for every member of a block; members are numbered when there are no labels."""
-    return [f"{name}[{label}]" for label in block_labels(count, labels)]
+    """Return ``name[label]`` for every member of a block: numbers without labels, the name alone for empty ones."""
+    return [f"{name}[{label}]" if label else name for label in block_labels(count, labels)]
 
 
 def block_labels(count: int, labels: Labels) -> list[str]:

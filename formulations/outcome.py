@@ -60,7 +60,8 @@ class SolveOptions:
     Parameters
     ----------
     time_limit_s
-        Stop after this many seconds; the answer is then ``feasible`` or ``time_limit``, never ``optimal``.
+        Stop after this many seconds; the answer is then ``feasible`` or ``time_limit``, never ``optimal``. The
+        certificate may take the processor seconds that are left, at least a tenth of the limit; it quotes the rest.
     max_steps
         Stop after this much work, whatever the clock says: iterations of a linear program, nodes of the search tree of
         an integer program. The same seed then gives the same answer on a busy machine. Ends like ``time_limit_s``.

@@ -25,6 +25,7 @@ __all__ = [
     "GpuType",
     "JobType",
     "Limit",
+    "PairTable",
     "PairThroughput",
 ]
 
@@ -61,6 +62,25 @@ class PairThroughput(Part):
     """Where they share."""
     steps_per_s: tuple[NonNegative, NonNegative]
     """Steps per second of the first and of the second."""
+
+
+class PairTable(Part):
+    """Steps per second of job types that share GPUs of one type, as a square table: many pairs in little space."""
+
+    gpu_type: Name
+    """Where they share."""
+    job_types: tuple[Name, ...]
+    """What the rows and columns of the table stand for."""
+    steps_per_s: tuple[tuple[NonNegative, ...], ...]
+    """Row a, column b: steps per second of type a beside type b; a pair with 0 both ways does not share."""
+
+    @cached_property
+    def beside(self) -> Floats:
+        """(k, k) ``steps_per_s`` as an array."""
+        size = len(self.job_types)
+        found = np.array(self.steps_per_s, np.float64).reshape(size, size)
+        found.flags.writeable = False
+        return found
 
 
 class Entity(Part):
@@ -178,6 +198,8 @@ class AllocationInstance(Instance):
     """The jobs, in order of arrival; at least one."""
     pairs: tuple[PairThroughput, ...] = ()
     """Which types may share GPUs, and how fast each then is."""
+    pair_tables: tuple[PairTable, ...] = ()
+    """The same as one table per GPU type, where most types may share."""
     entities: tuple[Entity, ...] = ()
     """Who owns jobs; empty: nobody in particular."""
     limits: tuple[Limit, ...] = ()
@@ -249,6 +271,28 @@ class AllocationInstance(Instance):
                 if key in seen:
                     raise ValueError(f"the pair of {one!r} and {other!r} on {pair.gpu_type!r} occurs twice; keep one")
                 seen.add(key)
+        for table in self.pair_tables:
+            _known(table.gpu_type, gpu_types, "a pair table names GPU type", "GPU types")
+            for name in table.job_types:
+                _known(name, kinds, f"the pair table of {table.gpu_type!r} names job type", "job types")
+            self._check_table(table, np.array([kinds[name].gpus for name in table.job_types]))
+            listed = dict.fromkeys(table.job_types)
+            for one, other, gpu_type in seen:
+                if gpu_type == table.gpu_type and one in listed and other in listed:
+                    raise ValueError(f"the pair of {one!r} and {other!r} on {gpu_type!r} is listed and in a table")
+
+    def _check_table(self, table: PairTable, gpus: Integers) -> None:
+        what, size = f"the pair table of {table.gpu_type!r}", len(table.job_types)
+        require_unique(table.job_types, f"job types in {what}")
+        if sum(other.gpu_type == table.gpu_type for other in self.pair_tables) > 1:
+            raise ValueError(f"GPU type {table.gpu_type!r} has two pair tables; make them one")
+        if [len(row) for row in table.steps_per_s] != [size] * size:
+            raise ValueError(f"{what} needs {size} rows of {size} numbers, one per job type")
+        runs = table.beside > 0
+        wrong = np.argwhere((runs | runs.T) & (gpus[:, None] != gpus))
+        if len(wrong):
+            one, other = (table.job_types[k] for k in wrong[0])
+            raise ValueError(f"{what} pairs {one!r} and {other!r} of unequal numbers of GPUs; put 0 there")
 
     @cached_property
     def arrays(self) -> AllocationArrays:
@@ -259,11 +303,34 @@ class AllocationInstance(Instance):
         count = np.array([t.count for t in self.gpu_types], np.int64)
         gpus = np.array([kind.gpus for kind in self.job_types], np.int64)
         table = np.array([[kind.steps_per_s.get(name, 0.0) for name in types] for kind in self.job_types])
-        fits = gpus[:, None] <= count
         kind = np.array([kinds[job.job_type] for job in self.jobs], np.int64)
-        pair_kind = np.array([[kinds[n] for n in p.job_types] for p in self.pairs], np.int64).reshape(-1, 2)
-        pair_gpu = np.array([types[p.gpu_type] for p in self.pairs], np.int64)
-        pair_speed = np.array([p.steps_per_s for p in self.pairs], np.float64).reshape(-1, 2)
+        listed = [[kinds[n] for n in p.job_types] for p in self.pairs]
+        pair_kind = [np.array(listed, np.int64).reshape(-1, 2)]
+        pair_gpu = [np.array([types[p.gpu_type] for p in self.pairs], np.int64)]
+        pair_speed = [np.array([p.steps_per_s for p in self.pairs], np.float64).reshape(-1, 2)]
+        for square in self.pair_tables:
+            of = np.array([kinds[name] for name in square.job_types], np.int64)
+            beside = square.beside
+            one, other = np.nonzero(np.triu((beside > 0) | (beside.T > 0)))
+            pair_kind.append(np.column_stack([of[one], of[other]]))
+            pair_gpu.append(np.full(len(one), types[square.gpu_type]))
+            pair_speed.append(np.column_stack([beside[one, other], beside[other, one]]))
+        pairs = np.concatenate(pair_kind), np.concatenate(pair_gpu), np.concatenate(pair_speed)
+        return self._arrays(*pairs, table=table, gpus=gpus, kind=kind, count=count, entities=entities)
+
+    def _arrays(
+        self,
+        pair_kind: Integers,
+        pair_gpu: Integers,
+        pair_speed: Floats,
+        *,
+        table: Floats,
+        gpus: Integers,
+        kind: Integers,
+        count: Integers,
+        entities: dict[str, int],
+    ) -> AllocationArrays:
+        fits = gpus[:, None] <= count
         kept = (pair_speed > 0).any(axis=1) & fits[pair_kind[:, 0], pair_gpu]
         return read_only(
             AllocationArrays(

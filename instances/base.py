@@ -10,15 +10,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import json
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from flowlex.instances.docstrings import describe
+from flowlex.instances.changes import Changes
 from flowlex.instances.errors import InstanceError
+from flowlex.instances.fields import Name, NonNegative, Part, Positive
 from flowlex.instances.tables import frames_of, instance_of_frames
 
 if TYPE_CHECKING:
@@ -27,20 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "read_only", "require_unique"]
 
 View = TypeVar("View")
-#: A finite number greater than zero (sizes, rates, capacities); text and booleans are not numbers.
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-#: A finite number that may be zero (times, costs).
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
-#: The name of a thing inside an instance.
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-
-
-class Part(BaseModel):
-    """A piece of an instance: immutable, and strict about unknown fields and non-finite numbers."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, json_schema_extra=describe, defer_build=True
-    )
 
 
 class Instance(Part):
@@ -57,6 +45,8 @@ class Instance(Part):
     version: Literal[1] = 1
     name: Name = "unnamed"
     comment: str = ""
+    changes: Changes | None = None
+    """Rules of one's own and other changes of the model, made before it is solved."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -81,7 +71,8 @@ class Instance(Part):
     def fingerprint(self) -> str:
         """SHA-256 of the instance's content: what a solution file is bound to. Comments do not count."""
         # Without defaults, so that a field added later changes no fingerprint.
-        content = self.model_dump_json(exclude={"comment"}, exclude_defaults=True)
+        content = self.model_dump_json(exclude={"comment", "changes"}, exclude_defaults=True)
+        content += json.dumps(self.changes.plain()) if self.changes else ""
         return "sha256:" + hashlib.sha256(f"{self.kind} {content}".encode()).hexdigest()
 
     def __repr__(self) -> str:
@@ -122,6 +113,11 @@ class Instance(Part):
     def to_frames(self) -> dict[str, pd.DataFrame]:
         """The instance as pandas frames: one per table, and one of a single row, ``instance``, for all other fields."""
         return frames_of(self)
+
+    @property
+    def cells(self) -> int:
+        """About how much there is to decide, such as nodes times pods; as large as can be where a kind does not say."""
+        return sys.maxsize
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals for `flowlex show`, in the order they should be printed."""

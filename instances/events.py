@@ -17,7 +17,7 @@ from typing import Annotated, Any, BinaryIO, Literal, cast
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from flowlex.instances.base import InstanceError, Name, NonNegative, Part
-from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue
+from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue, Slots
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.instances.jit_events import Arrive, Network, Sent, Timed, Withdraw
 from flowlex.instances.storage import write_atomically
@@ -127,7 +127,7 @@ class SetSlots(Timed):
 
     event: Literal["set_slots"] = "set_slots"
     machine: Name
-    slots: Count
+    slots: Slots
 
 
 class SetPriority(Timed):

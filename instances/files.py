@@ -147,7 +147,8 @@ def instance_bytes(instance: Instance, path: str | Path) -> bytes:
                 return text_format.write(instance).encode()
             except InstanceError as error:
                 raise error.at(path) from error.__cause__
-    return (instance.model_dump_json(indent=1) + "\n").encode()
+    left_out = {"changes"} if instance.changes is None else None
+    return (instance.model_dump_json(indent=1, exclude=left_out) + "\n").encode()
 
 
 def write_instance(instance: Instance, path: str | Path) -> None:

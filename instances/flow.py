@@ -19,6 +19,7 @@ from flowlex.instances.exact import rational
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread, check_rules
 
 __all__ = [
+    "MOST_SLOTS",
     "Block",
     "Constraint",
     "FlowInstance",
@@ -27,10 +28,14 @@ __all__ = [
     "Machine",
     "Queue",
     "RunningOn",
+    "Slots",
     "check_queues",
 ]
 
 Count = Annotated[int, Field(ge=0, le=10**9)]
+#: Slots of one machine; goals may price every slot apart, so this bounds memory.
+MOST_SLOTS = 100_000
+Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
 #: A finite number; whole ones stay whole, however large.
 Finite = int | Annotated[float, Field(allow_inf_nan=False)]
 
@@ -40,7 +45,7 @@ class Machine(Part):
 
     name: Name
     """Unique among the machines."""
-    slots: Count = 1
+    slots: Slots = 1
     """Tasks it can run at a time; 0 for a machine that is drained."""
     rack: Name = "rack0"
     """Machines with the same rack name share a rack switch."""
@@ -232,6 +237,11 @@ class FlowInstance(Instance):
     def tasks(self) -> Iterator[FlowTask]:
         """All tasks, job by job."""
         return (task for job in self.jobs for task in job.tasks)
+
+    @property
+    def cells(self) -> int:
+        """Machines times tasks."""
+        return len(self.machines) * sum(len(job.tasks) for job in self.jobs)
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals, in the order they should be printed."""

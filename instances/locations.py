@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import Any, cast
 
 from flowlex.instances.errors import InstanceError
 
-__all__ = ["is_url", "location", "seen"]
+__all__ = ["is_url", "location", "resolved", "seen"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 #: What stores say of the state of a file, whatever they call it.
@@ -47,6 +48,17 @@ def location(place: str | Path) -> Path:
     except (ValueError, OSError) as error:
         raise InstanceError(f"no such store of files ({error}); check the URL", path=str(place)) from error
     return cast("Path", found)
+
+
+def resolved(place: Path) -> Path:
+    """The file behind all links, which stands for all its names; a URL, or a link that leads in a circle, is itself.
+
+    A link into ``/proc`` is itself too: what it leads to has another name in every process.
+    """
+    if is_url(place):
+        return place
+    real = Path(os.path.realpath(place))
+    return place.absolute() if real.is_relative_to("/proc") else real
 
 
 def seen(place: Path) -> tuple[int, int]:

@@ -119,6 +119,17 @@ class NetworkInstance(Instance):
             supply=_ints(self.supply),
         )
 
+    @property
+    def node_labels(self) -> list[str]:
+        """Names of the nodes, or their numbers as text."""
+        first = self.first_node
+        return list(self.node_names or (str(v) for v in range(first, len(self.supply) + first)))
+
+    @property
+    def cells(self) -> int:
+        """Arcs."""
+        return len(self.tail)
+
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals, in the order they should be printed."""
         view = self.arrays

@@ -19,7 +19,18 @@ from flowlex.instances.base import Name, NonNegative, Part, Positive, read_only
 from flowlex.instances.exact import rational
 from flowlex.instances.pod_sizes import Pairs, in_units
 
-__all__ = ["GANG", "MOST", "QUOTA", "SKEW", "PodGang", "PodQueue", "PodSpread", "SideRules", "side_rules"]
+__all__ = [
+    "GANG",
+    "MOST",
+    "QUOTA",
+    "SKEW",
+    "PodGang",
+    "PodQueue",
+    "PodResource",
+    "PodSpread",
+    "SideRules",
+    "side_rules",
+]
 
 #: Kinds of rules in `SideRules.what`.
 GANG, MOST, SKEW, QUOTA = range(4)
@@ -67,6 +78,16 @@ class PodQueue(Part):
     """Quota of pods."""
 
 
+class PodResource(Part):
+    """A resource that pods ask for in whole units, beside cores, memory and cards; each domain has some of it."""
+
+    name: Name
+    over: Name = "node"
+    """What a domain is: ``node``, or the label whose values are the domains; nodes without it take no such pod."""
+    amount: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """What every domain has; null: the sum of what its nodes say in their ``resources``."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SideRules:
     """The rules as arrays. Sizes: P pods, N nodes, R rules, M pairs of pod and rule, T topologies, F domains of all.
@@ -83,6 +104,8 @@ class SideRules:
         (R,) kind of rule; size of a gang, else the limit; row of ``domain``; where its domains start among the F.
     domain
         (T, N) domain of each node, -1 where it is of none.
+    capacity
+        (F,) limit of each domain: that of its rule, or what a resource has there.
     base, counted
         (F,) what runs already; whether the domain counts for the emptiest (skew).
     of
@@ -101,6 +124,7 @@ class SideRules:
     topology: NDArray[np.int64]
     offset: NDArray[np.int64]
     domain: NDArray[np.int64]
+    capacity: NDArray[np.int64]
     base: NDArray[np.int64]
     counted: NDArray[np.bool_]
     of: NDArray[np.int64]
@@ -126,11 +150,13 @@ class _Rule:
     limit: int
     pods: Sequence[int]
     amounts: Sequence[int]
+    has: Sequence[int] | None = None
+    """What each node adds to the limit of its domain; None: all domains have the limit."""
 
 
 def side_rules(instance: Any, allowed: Pairs) -> SideRules:
     """The rules of a `PodInstance`; ``allowed`` says where its pods may run."""
-    rules = [*_gangs(instance), *_spreads(instance), *_quotas(instance)]
+    rules = [*_gangs(instance), *_spreads(instance), *_quotas(instance), *_resources(instance)]
     keys = list(dict.fromkeys(["", *(rule.key for rule in rules)]))
     index = {node.name: n for n, node in enumerate(instance.nodes)}
     running = np.array([-1 if pod.node is None else index[pod.node] for pod in instance.pods], np.int64)
@@ -139,8 +165,13 @@ def side_rules(instance: Any, allowed: Pairs) -> SideRules:
     sizes = domain.max(axis=1, initial=-1)[topology] + 1
     offset = np.cumsum(sizes) - sizes
     base, counted = np.zeros(int(sizes.sum()), np.int64), np.zeros(int(sizes.sum()), np.bool_)
+    capacity = np.repeat(np.array([rule.limit for rule in rules], np.int64), sizes)
     for r, rule in enumerate(rules):
         pods, of_node = np.array(rule.pods, np.int64), domain[topology[r]]
+        if rule.has is not None:
+            inside = of_node >= 0
+            capacity[offset[r] : offset[r] + sizes[r]] = 0
+            np.add.at(capacity, offset[r] + of_node[inside], np.array(rule.has, np.int64)[inside])
         there = (running[pods] >= 0) & (of_node[running[pods]] >= 0)
         np.add.at(base, offset[r] + of_node[running[pods][there]], np.array(rule.amounts, np.int64)[there])
         if rule.what == SKEW:
@@ -169,6 +200,7 @@ def side_rules(instance: Any, allowed: Pairs) -> SideRules:
             topology,
             offset,
             domain,
+            capacity,
             base,
             counted,
             np.repeat(np.arange(len(rules)), sizes),
@@ -223,6 +255,18 @@ def _quotas(instance: Any) -> list[_Rule]:
             mine = [(p, u) for p, u in zip(pods, units, strict=True) if u]
             name = f"{field} of queue {queue.name!r}"
             found.append(_Rule(QUOTA, name, "", held[0], [p for p, _ in mine], [u for _, u in mine]))
+    return found
+
+
+def _resources(instance: Any) -> list[_Rule]:
+    found = []
+    for resource in instance.resources:
+        name = resource.name
+        pods = [p for p, pod in enumerate(instance.pods) if pod.resources.get(name)]
+        has = [node.resources.get(name, 0) for node in instance.nodes] if resource.amount is None else None
+        limit = resource.amount if has is None else max(has)
+        amounts = [instance.pods[p].resources[name] for p in pods]
+        found.append(_Rule(QUOTA, f"resource {name!r}", resource.over, limit, pods, amounts, has))
     return found
 
 

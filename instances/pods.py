@@ -6,7 +6,8 @@ algorithm on Kubeflow*: 1 GB of GPU memory is the unit. Cards, labels, taints an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal, Self, TypeAlias
@@ -15,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from flowlex.instances.arrays import numbered
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
-from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread, SideRules, side_rules
+from flowlex.instances.pod_rules import PodGang, PodQueue, PodResource, PodSpread, SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
 __all__ = ["ExactSizes", "LoadReading", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]
 
 LoadReading: TypeAlias = Literal["normalised", "raw", "equal", "cluster"]
-Labels = Annotated[dict[Name, str], Field(max_length=100)]
+Labels = Annotated[dict[Name, str], Field(max_length=1000)]
+Amounts = Annotated[dict[Name, Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=1000)]
 
 
 class PodNode(Part):
@@ -43,6 +46,8 @@ class PodNode(Part):
     """Labels, name to value."""
     taints: tuple[Name, ...] = ()
     """Keep away every pod that does not tolerate them."""
+    resources: Amounts = Field(default={})
+    """What it has of the `resources` of the instance; nothing of those that it does not name."""
 
 
 class Pod(Part):
@@ -62,14 +67,20 @@ class Pod(Part):
         The node must have these labels.
     card_models
         The node's cards must be of one of these models (empty: any).
+    resources
+        What it asks for of the `resources` of the instance, in whole units.
     gang, spreads, queue
         Names of the gang, the spreads and the queue that it belongs to.
     node
         Where it runs; null when it waits to be placed.
+    node_cards
+        Which cards of that node it uses, from 0; while it stays on the node it stays on them. Null: not known, and
+        it is assumed that pods of the node may be repacked on its cards.
     move_cost
         A running pod may move at this cost; null: it may not.
     preempt_cost
-        A running pod may be stopped at this cost, for more important pods only; null: it may not.
+        A running pod may be stopped at this cost, for more important pods only; null: it may not. A gang of which one
+        pod may not be stopped is not stopped.
     value
         What placing it is worth where admission is weighted by value.
     created_s, deleted_s
@@ -90,10 +101,12 @@ class Pod(Part):
     tolerations: tuple[Name, ...] = ()
     """Taints that it tolerates; their order does not matter."""
     card_models: tuple[Name, ...] = ()
+    resources: Amounts = Field(default={})
     gang: Name | None = None
     spreads: tuple[Name, ...] = ()
     queue: Name | None = None
     node: Name | None = None
+    node_cards: tuple[Annotated[int, Field(ge=0, lt=64)], ...] | None = None
     move_cost: NonNegative | None = None
     preempt_cost: Positive | None = None
     value: NonNegative = 1.0
@@ -104,6 +117,11 @@ class Pod(Part):
     def wants_gpu(self) -> bool:
         """Whether it is a GPU pod."""
         return self.gpu_memory_gb > 0 or self.gpu_share > 0
+
+    @property
+    def cards_used(self) -> int:
+        """How many cards it uses at once; 0 for a CPU pod."""
+        return self.gpu_cards if self.wants_gpu else 0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -116,6 +134,9 @@ class Pod(Part):
             raise ValueError(f"{told}; give gpu_memory_gb or gpu_share too")
         if self.move_cost is not None and self.node is None:
             raise ValueError(f"pod {self.name!r} has a move_cost but runs nowhere; leave it out")
+        if self.node_cards is not None and (self.node is None or len(set(self.node_cards)) != self.cards_used):
+            given = f"pod {self.name!r} on node {self.node!r} gives node_cards {list(self.node_cards)}"
+            raise ValueError(f"{given}; expected {self.cards_used} different cards of the node where it runs, or null")
         if self.deleted_s is not None and (self.created_s is None or self.deleted_s < self.created_s):
             raise ValueError(f"pod {self.name!r} has deleted_s {self.deleted_s:g}, which is not after a created_s")
         if self.preempt_cost is not None and self.node is None:
@@ -149,6 +170,8 @@ class PodArrays:
         (P,).
     running
         (P,) node it runs on, -1 when it waits to be placed.
+    home_cards
+        (P,) cards that a running pod uses, as bits; 0 where they are not known or there are none.
     stays
         (P,) whether it runs and must go on; what runs else may be stopped.
     move_cost
@@ -171,6 +194,7 @@ class PodArrays:
     allowed: Pairs
     priority: NDArray[np.int64]
     running: NDArray[np.int64]
+    home_cards: NDArray[np.uint64]
     stays: NDArray[np.bool_]
     move_cost: NDArray[np.float64]
     exact: ExactSizes
@@ -191,6 +215,10 @@ class PodInstance(Instance):
     """Rules that keep pods apart."""
     queues: tuple[PodQueue, ...] = ()
     """Users or queues, with their quotas."""
+    resources: tuple[PodResource, ...] = ()
+    """Resources beside cores, memory and cards."""
+    pending: dict[Name, str] = Field(default={})
+    """Pods that an importer could not state, and why; they are no part of the problem and stay pending."""
     load_reading: LoadReading = "normalised"
     """How the load of a node counts its resources: ``normalised`` used share of the node, weighted by the node's share
     of the cluster, weights normalised; ``raw`` weights not normalised (a third of them); ``equal`` weights; or
@@ -200,7 +228,7 @@ class PodInstance(Instance):
     def _known_nodes(self) -> Self:
         require_unique((node.name for node in self.nodes), "nodes")
         require_unique((pod.name for pod in self.pods), "pods")
-        names = {node.name for node in self.nodes}
+        names = {node.name: node for node in self.nodes}
         for node in self.nodes:
             if (node.cards > 0) != (node.card_gb > 0):
                 raise ValueError(f"node {node.name!r} needs both cards and card_gb, or neither")
@@ -208,6 +236,11 @@ class PodInstance(Instance):
             if pod.node is not None and pod.node not in names:
                 some = ", ".join(sorted(names)[:10])
                 raise ValueError(f"pod {pod.name!r} runs on {pod.node!r}, which is no node; the nodes are: {some}")
+            if pod.node is not None and (last := max(pod.node_cards or (-1,))) >= names[pod.node].cards:
+                told = (
+                    f"pod {pod.name!r} gives node_cards {last}, and node {pod.node!r} has {names[pod.node].cards} cards"
+                )
+                raise ValueError(f"{told}; cards are counted from 0")
         return self
 
     @model_validator(mode="after")
@@ -216,6 +249,7 @@ class PodInstance(Instance):
             ("gang", lambda pod: (pod.gang,) * (pod.gang is not None), self.gangs),
             ("spread", lambda pod: pod.spreads, self.spreads),
             ("queue", lambda pod: (pod.queue,) * (pod.queue is not None), self.queues),
+            ("resource", lambda pod: tuple(pod.resources), self.resources),
         ):
             require_unique((rule.name for rule in rules), f"{what}s")
             names = {rule.name for rule in rules}
@@ -229,10 +263,30 @@ class PodInstance(Instance):
                 told = f"gang {pod.gang!r}: pod {runs[pod.gang]!r} runs and pod {pod.name!r} waits"
                 raise ValueError(f"{told}; a gang runs whole or waits whole, so give what waits a gang of its own")
         labels = {"node", *(key for node in self.nodes for key in node.labels)}
-        for name, key in [(g.name, g.within) for g in self.gangs] + [(s.name, s.over) for s in self.spreads]:
+        of_node = {resource.name for resource in self.resources if resource.amount is None}
+        for node in self.nodes:
+            if strange := sorted(node.resources.keys() - of_node):
+                told = f"node {node.name!r} has {strange[0]!r}, which is no resource of nodes"
+                raise ValueError(f"{told}; list it in resources, without an amount")
+        domains = [(s.name, s.over) for s in self.spreads] + [(r.name, r.over) for r in self.resources]
+        for name, key in [(g.name, g.within) for g in self.gangs] + domains:
             if key is not None and key not in labels:
                 raise ValueError(f"{name!r} names the label {key!r}, which no node has; name a label, or 'node'")
         return self
+
+    @cached_property
+    def must_run(self) -> frozenset[str]:
+        """Names of the running pods that may not be stopped, themselves or for their gang."""
+        must = [pod for pod in self.pods if pod.node is not None and pod.preempt_cost is None]
+        gangs = {pod.gang for pod in must if pod.gang is not None}
+        return frozenset(pod.name for pod in self.pods if pod.gang in gangs) | {pod.name for pod in must}
+
+    @property
+    def repacked(self) -> tuple[str, ...]:
+        """Names of the running GPU pods that may use one or another card, as their cards are not known."""
+        cards = {node.name: node.cards for node in self.nodes}
+        unknown = (p for p in self.pods if p.node is not None and p.wants_gpu and p.node_cards is None)
+        return tuple(pod.name for pod in unknown if cards[str(pod.node)] > pod.cards_used)
 
     @cached_property
     def arrays(self) -> PodArrays:
@@ -240,7 +294,7 @@ class PodInstance(Instance):
         nodes, pods = self.nodes, self.pods
         kinds = [_kind_of(node) for node in nodes]
         wishes = [_wish_of(pod) for pod in pods]
-        column, row = _numbered(kinds), _numbered(wishes)
+        column, row = numbered(kinds), numbered(wishes)
         # One pod and one node of each kind stand for all.
         pod = [pods[k] for k in np.unique(row, return_index=True)[1].tolist()]
         node = [nodes[k] for k in np.unique(column, return_index=True)[1].tolist()]
@@ -269,18 +323,24 @@ class PodInstance(Instance):
                 weight,
                 np.array([p.cpu_cores for p in pods]),
                 np.array([p.memory_gb for p in pods]),
-                np.array([p.gpu_cards if p.wants_gpu else 0 for p in pods], np.int64),
+                np.array([p.cards_used for p in pods], np.int64),
                 read_only(Pairs(gpu, row, column)),
                 read_only(Pairs(load, row, column)),
                 read_only(Pairs(allowed, row, column)),
                 np.array([p.priority for p in pods], np.int64),
                 np.array([-1 if p.node is None else index[p.node] for p in pods], np.int64),
-                np.array([p.node is not None and p.preempt_cost is None for p in pods], bool),
+                np.array([sum(1 << card for card in p.node_cards or ()) for p in pods], np.uint64),
+                np.array([p.name in self.must_run for p in pods], bool),
                 np.array(moving),
                 exact_sizes(pod, node, row, column),
                 side_rules(self, Pairs(allowed, row, column)),
             )
         )
+
+    @property
+    def cells(self) -> int:
+        """Nodes times pods."""
+        return len(self.nodes) * len(self.pods)
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals."""
@@ -293,11 +353,20 @@ class PodInstance(Instance):
             "pods": len(self.pods),
             "GPU pods": int((view.gpu_cards > 0).sum()),
             "running": int((view.running >= 0).sum()),
+            "running on unknown cards": len(self.repacked),
             "priority classes": len(set(view.priority.tolist())),
             "GPU memory asked for of": f"{gpu:.6g} of {view.capacity[:, 0].sum():.6g} GB",
             "cores asked for of": f"{view.cpu.sum():.6g} of {view.capacity[:, 1].sum():.6g}",
             "memory asked for of": f"{view.memory.sum():.6g} of {view.capacity[:, 2].sum():.6g} GB",
+            **_left_pending(self.pending),
         }
+
+
+def _left_pending(pending: Mapping[str, str]) -> dict[str, str | int]:
+    """How many pods stay pending, and how many for each reason; the most frequent first."""
+    reasons = Counter(pending.values()).most_common(10)
+    found: dict[str, str | int] = {"left pending": len(pending)} if pending else {}
+    return found | {f"left pending, as {why}": many for why, many in reasons}
 
 
 def _weights(capacity: NDArray[np.float64], reading: LoadReading) -> NDArray[np.float64]:
@@ -307,33 +376,23 @@ def _weights(capacity: NDArray[np.float64], reading: LoadReading) -> NDArray[np.
     else:
         totals = capacity.sum(axis=0)
         weight = np.divide(capacity, totals, out=np.zeros_like(capacity), where=totals > 0)
-    weight /= 3.0 if reading == "raw" else weight.sum(axis=1, keepdims=True)
-    return weight
+    return weight / (3.0 if reading == "raw" else weight.sum(axis=1, keepdims=True))
 
 
 def fits_wishes(pod: Pod, node: PodNode) -> bool:
     """Say whether labels, taints and card model let a pod run on a node, sizes aside."""
-    return (
-        pod.node_labels.items() <= node.labels.items()
-        and set(node.taints) <= set(pod.tolerations)
-        and (not pod.card_models or node.card_model in pod.card_models)
-    )
+    models = not pod.card_models or node.card_model in pod.card_models
+    return models and pod.node_labels.items() <= node.labels.items() and set(node.taints) <= set(pod.tolerations)
 
 
 def _kind_of(node: PodNode) -> tuple[object, ...]:
     """Equal for nodes that nothing tells apart but their names."""
-    labels = tuple(sorted(node.labels.items()))
-    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
-    return (*sizes, labels, tuple(sorted(set(node.taints))))
+    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model, *sorted(node.resources.items()))
+    return (*sizes, tuple(sorted(node.labels.items())), tuple(sorted(set(node.taints))))
 
 
 def _wish_of(pod: Pod) -> tuple[object, ...]:
-    """Equal for pods that ask for the same, whatever their priority and place."""
+    """Equal for pods that ask for the same."""
     sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.gpu_compute)
     wishes = (tuple(sorted(pod.node_labels.items())), frozenset(pod.tolerations), frozenset(pod.card_models))
-    return (*sizes, *wishes)
-
-
-def _numbered(keys: Sequence[Hashable]) -> NDArray[np.int64]:
-    number: dict[Hashable, int] = {}
-    return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+    return (*sizes, *wishes, *sorted(pod.resources.items()))

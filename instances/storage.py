@@ -8,15 +8,18 @@ import os
 import tempfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.locations import location
 
-__all__ = ["MAX_UNPACKED", "read_bytes", "read_head", "write_atomically"]
+__all__ = ["MAX_UNPACKED", "read_bytes", "read_head", "read_most", "write_atomically"]
 
 #: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
 MAX_UNPACKED = 1 << 30
 
+#: Bytes read at a time: a stream asked for more allocates that much before it has read anything.
+_CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -25,7 +28,7 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     path = location(path)
     try:
         with path.open("rb") as stream:  # a device or pipe need not end
-            data = stream.read() if path.is_file() else stream.read(most + 1)
+            data = stream.read() if path.is_file() else read_most(stream, most + 1)
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
     except Exception as error:  # a store raises what its client library raises: no access, no such host
@@ -40,7 +43,7 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
         return data
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            data = stream.read(most + 1)
+            data = read_most(stream, most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
     if len(data) > most:
@@ -50,6 +53,15 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     if not data:
         raise InstanceError("the gzip file holds nothing", path=path)
     return data
+
+
+def read_most(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes:
+    """The stream's bytes, to at most ``most``; takes no more memory than twice what there is."""
+    parts = []
+    while most > 0 and (part := stream.read(min(most, _CHUNK))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
 
 
 def read_head(path: Path, most: int = 65_536) -> bytes:

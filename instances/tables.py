@@ -102,7 +102,7 @@ def _table(part: type[BaseModel], name: str, field: str, parents: tuple[str, ...
         listed, plain = _listed(info.annotation), _strip(info.annotation)
         if listed is not None:
             children.append(_table(listed, key, key, inner))
-        elif _is_part(plain):
+        elif _is_part(plain) and key != "changes":  # a document in one cell
             columns |= {f"{key}_{sub}": (key, sub, deep.annotation) for sub, deep in plain.model_fields.items()}
         else:
             columns[key] = (key, None, info.annotation)

@@ -15,6 +15,7 @@ from flowlex.formulations.arrays import locked
 from flowlex.formulations.linear_program import Labels, block_labels
 from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.base import Instance
+from flowlex.instances.changes import Changes
 from flowlex.models.mathematics import html_table
 from flowlex.validation.certificates import Certificate
 
@@ -91,12 +92,13 @@ class Dual:
         return len(self.values)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}: {v:g}" for k, v in zip(self.labels[:6], self.values[:6].tolist(), strict=True))
+        shown = ", ".join(f"{k}: {float(v):g}" for k, v in zip(self.labels[:6], self.values[:6].tolist(), strict=True))
         return f"<Dual {shown}{', ...' if len(self) > 6 else ''}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Label to value."""
-        return dict(zip(self.labels, self.values.tolist(), strict=True))
+        """Label to value; a fraction as text, which JSON carries exactly."""
+        values = (str(value) if isinstance(value, Fraction) else value for value in self.values.tolist())
+        return dict(zip(self.labels, values, strict=True))
 
     def to_series(self) -> pd.Series:
         """A pandas series indexed by label."""
@@ -117,6 +119,28 @@ class Seconds:
     def total(self) -> float:
         """All of it."""
         return self.compile + self.solve + self.check
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """An answer of a statement that was solved as it stands.
+
+    Attributes
+    ----------
+    method
+        How it was solved.
+    values
+        Values that are not 0, by variable and label; None without an answer.
+    proof
+        Leaves of every stage, in names and labels.
+    slack
+        Distance of every row from its side, by name and label.
+    """
+
+    method: str
+    values: Mapping[str, Mapping[str, int | float]] | None
+    proof: Mapping[str, Any] = field(repr=False)
+    slack: Mapping[str, Dual] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +167,12 @@ class Solution:
         The recomputed checks; attached to every answer but those of ``solve(certify=False)``, whose message says so.
     infeasibility, unboundedness
         Why there is no answer, or no best one.
+    changes
+        Changes of the model.
+    stated
+        Values, slacks and proof by name and label, where the statement was solved as it stands.
+    unproven
+        Whether the proof did not hold and was left out: the answer is then ``feasible`` and no more.
     """
 
     #: The column whose values name the rows of the answer's table; empty where they have no names.
@@ -163,6 +193,9 @@ class Solution:
     message: str = ""
     infeasibility: Infeasibility | None = field(default=None, repr=False)
     unboundedness: Unboundedness | None = field(default=None, repr=False)
+    changes: Changes = field(default_factory=Changes, repr=False)
+    stated: Stated | None = field(default=None, repr=False)
+    unproven: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -232,6 +265,11 @@ class Solution:
             done.__dict__["_figures"] = self._figures
         return done
 
+    def without_claims(self, message: str) -> Self:
+        """The same answer as one that is feasible, without bound, duals and proof."""
+        note = f"{self.message} {message}".lstrip()
+        return replace(self, status=Status.FEASIBLE, bound=None, gap=None, duals={}, message=note, unproven=True)
+
     def _columns(self) -> Mapping[str, Any]:
         raise NotImplementedError(f"{type(self).__name__} has no table")
 
@@ -251,6 +289,8 @@ class Solution:
 
     def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
         """The solution file: plain data from which `flowlex verify` proves or refuses the answer."""
+        if self.stated is not None:
+            return self._changed_document(self.stated)
         answered = self.status.has_answer
         return {
             "kind": f"{self.source.kind}-solution",
@@ -269,8 +309,19 @@ class Solution:
             "metrics": self.metrics() if answered else {},
             "answer": self._answer() if answered else {},
             "duals": {name: dual.to_dict() for name, dual in self.duals.items()} if duals else {},
-            "proof": self._proof(),
+            "proof": {} if self.unproven else self._proof(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+
+    def _changed_document(self, stated: Stated) -> dict[str, Any]:
+        """The solution file of a changed model: values by variable and label, and the proof of each stage."""
+        plain_document = replace(self, stated=None, status=Status.ERROR, duals={}).to_dict()
+        return plain_document | {
+            "status": str(self.status),
+            "duals": {name: dual.to_dict() for name, dual in self.duals.items()},
+            "changes": self.changes.plain(),
+            "values": stated.values,
+            "proof": dict(stated.proof),
         }
 
     def require_answer(self) -> None:

@@ -6,8 +6,8 @@ import time
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -17,13 +17,17 @@ from typing_extensions import TypeVar
 from flowlex.formulations.engines import solve, solve_options
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.loops import small_work
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.base import Instance
+from flowlex.instances.changes import Changes, read_changes
 from flowlex.models.answer import Dual, ModelError, Seconds, Solution
 from flowlex.models.incumbents import Offers
 from flowlex.models.mathematics import Equation, Symbol, docstring, equation_table, html_table, latex
 from flowlex.models.options import check_option, option_types, plain_options
+from flowlex.models.statement.model import StatedModel
 from flowlex.validation.certificates import (
+    Budget,
     Certificate,
     Check,
     certify_network,
@@ -34,13 +38,16 @@ from flowlex.validation.certificates import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pulp
 
 __all__ = ["Dual", "Equation", "Model", "ModelError", "Run", "Seconds", "Solution", "Symbol"]
 
 
 #: What an answer says that nobody has recomputed.
 UNCERTIFIED = "not certified: solved with certify=False"
+#: What an answer says of which the facts are right and the proof of the optimum or bound is not.
+UNPROVEN = "what the solver claims beyond the answer itself is not shown; please report this with the instance"
+#: What an answer says of which the time limit ended the certificate.
+QUOTED = "certificate: the time limit passed before every proof was recomputed; `flowlex verify` has no limit"
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ RunT = TypeVar("RunT", bound=Run, default=Run)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
+class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     """A scheduling problem stated as mathematics. Immutable; options are typed fields of the subclass.
 
     A subclass declares its mathematics once, as class variables, and gives
@@ -71,6 +78,7 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
     """
 
     instance: InstanceT
+    changes: Changes = field(default_factory=Changes, kw_only=True)
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -84,6 +92,13 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        family = cls if "name" in cls.__dict__ else cls._family
+        if cls is not family and family is not None and "_formulate" in cls.__dict__:
+            raise TypeError(
+                f"{cls.__name__} overrides _formulate, which its method does not solve; "
+                "override _state (the statement) or use with_constraint"
+            )
+        cls._family, cls._restated = family, cls is not family and (cls._restated or "_state" in cls.__dict__)
         if "equations" in cls.__dict__:
             symbols = {"Sets": cls.sets, "Parameters": cls.parameters, "Variables": cls.unknowns}
             notes = docstring(cls.objective_latex, symbols, cls.equations)
@@ -96,6 +111,7 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
             got = f"an instance of kind {kind!r}" if isinstance(kind, str) else repr(self.instance)[:80]
             hint = "`model_for(instance)` finds its model" if kind else "read a file with `read_instance(path)` first"
             raise ModelError(f"{type(self).__name__} takes a {wanted.__name__}, got {got}; {hint}")
+        object.__setattr__(self, "changes", read_changes(self.changes))
         for name in option_types(type(self)):
             object.__setattr__(self, name, check_option(type(self), name, getattr(self, name)))
         self._check()
@@ -172,16 +188,23 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         """Recompute the answer from the instance, not from the formulation."""
         return ()
 
-    def _certify(self, run: RunT, solution: SolutionT) -> Certificate | None:
+    def _own_goals(self) -> tuple[Any, ...]:
+        """What a verifier must be handed, as no file holds it."""
+        return ()
+
+    def _certify(self, run: RunT, solution: SolutionT, budget: Budget) -> Certificate | None:
         """Certificate of a run and its solution; None when there is nothing to certify.
 
-        Where a verifier judges this kind of instance, it judges the document that a solution file would hold.
+        Where a verifier judges this kind of instance, it judges the document that a solution file would hold. Proofs
+        stop when ``budget`` is spent; what is left is quoted.
         """
         verifier = verifier_for(self.instance.kind)
+        if solution.stated is not None:
+            return None if self._restated else verify(solution.to_dict(), self.instance, budget)
         if verifier is not None:
             document = solution.to_dict(duals=verifier.duals)  # their labels take time where nobody judges them
             provable = document["answer"] or document["proof"] or verifier.solvable
-            return verify(document, self.instance) if provable else None
+            return verify(document, self.instance, budget, goals=self._own_goals()) if provable else None
         formulation, outcome = self.formulation, run.outcome
         if isinstance(formulation, FlowNetwork):
             if not outcome.status.has_answer and outcome.infeasibility is None:
@@ -193,16 +216,13 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
                 return None  # an irreducible infeasible set names rows; it proves nothing by itself
         return certificate.including(self._verify(solution)) if outcome.status.has_answer else certificate
 
-    def compile(self) -> pulp.LpProblem:
-        """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver."""
-        return self.formulation.to_pulp()
-
     def solve(
         self,
         engine: EngineName = "pulp",
         *,
         certify: bool = True,
         report: Callable[[SolutionT], None] | None = None,
+        start: SolutionT | None = None,
         **options: Any,
     ) -> SolutionT:
         """Solve to a certified answer.
@@ -217,6 +237,9 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         report
             Called with the best answer so far, certified, while solving goes on (models with stages or a search; about
             once a second, and between stages).
+        start
+            An answer to begin with, of this model or of one with other changes. It is used where the statement is
+            solved as it stands; else the message says that it was not.
         options
             See `flowlex.formulations.SolveOptions`.
 
@@ -227,30 +250,79 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
         EngineError
             The engine cannot solve this model or honour an option.
         """
-        chosen = solve_options(options)
-        if report is not None:
-            chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started)))
+        with small_work(self.instance.cells):
+            return self._solve(engine, solve_options(options), certify, report, start)
+
+    def _solve(
+        self,
+        engine: EngineName,
+        chosen: SolveOptions,
+        certify: bool,
+        report: Callable[[SolutionT], None] | None,
+        start: SolutionT | None,
+    ) -> SolutionT:
+        remaining = partial(Budget.remaining, chosen.time_limit_s, time.process_time())
         started = time.perf_counter()
-        self._prepare()
+        if report is not None:
+            chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started, remaining())))
+        if self.as_stated:
+            _ = self.statement
+        else:
+            self._prepare()
         compiled = time.perf_counter()
-        run = self._run(engine, chosen)
-        solved = time.perf_counter()
-        solution = self._interpret(run)
-        certificate = self._certify(run, solution) if certify and solution.status.claims else None
-        if certificate is not None:
-            certificate.require(f"{self.name}: {self.instance.name}")
-        if not certify:
-            solution = replace(solution, message=f"{solution.message} {UNCERTIFIED}".lstrip())
+        if self.as_stated:
+            found = self._run_statement(engine, chosen, start)
+            solved = time.perf_counter()
+            run, solution = typing.cast(RunT, found), self._read(found)
+        else:
+            run = self._run(engine, chosen)
+            solved = time.perf_counter()
+            solution = self._interpret(run)
+            if start is not None:
+                note = "The start was not used: the unchanged model has a method that needs none."
+                solution = replace(solution, message=f"{solution.message} {note}".lstrip())
+        budget = remaining()
+        certificate = None
+        if certify and solution.status.claims:
+            solution, certificate = self._certified(run, solution, budget)
+        unproven = QUOTED if budget.quoting else "" if certify else UNCERTIFIED
+        if self._restated and certify:
+            unproven = f"not certified: {type(self).__name__} states a problem that no verifier knows"
+        if unproven:
+            solution = replace(solution, message=f"{solution.message} {unproven}".lstrip())
         done = time.perf_counter()
         return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
 
-    def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float) -> None:
+    def _certified(self, run: RunT, solution: SolutionT, budget: Budget) -> tuple[SolutionT, Certificate | None]:
+        """A solution with its certificate; with weaker claims, or none but the answer, where only the proof fails."""
+        certificate = first = self._certify(run, solution, budget)
+        if first is None or first.ok:
+            return solution, first
+        weaker = self._weaker(run)
+        if weaker is not None:
+            run, solution = weaker, self._interpret(weaker)
+            certificate = self._certify(run, solution, budget) if solution.status.claims else None
+            if certificate is None or certificate.ok:
+                return solution, certificate
+        if solution.status.has_answer and solution.stated is None:
+            failed = next(check for check in first.checks if not check.ok)
+            solution = solution.without_claims(f"{UNPROVEN} ({failed.name}: {failed.detail or failed.worst})")
+            certificate = self._certify(run, solution, budget)
+        if certificate is None or not certificate.ok:
+            first.require(f"{self.name}: {self.instance.name}")
+        return solution, certificate
+
+    def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:
         """Report an answer on the way; one that no certificate supports stays unsaid."""
         found = time.perf_counter()
         solution = self._interpret(run)
-        certificate = self._certify(run, solution) if solution.status is Status.FEASIBLE else None
+        certificate = self._certify(run, solution, budget) if solution.status is Status.FEASIBLE else None
         if certificate is not None and certificate.ok:
             report(solution.finished(certificate, Seconds(solve=found - started, check=time.perf_counter() - found)))
+
+    def _weaker(self, run: RunT) -> RunT | None:
+        """The run with a claim that needs less proof, where the proof of its own does not hold; None: there is none."""
+        return None
 
     def _prepare(self) -> None:
         """Build what solving needs; a model that is not solved as one program builds less."""
@@ -258,7 +330,7 @@ class Model(ABC, Generic[InstanceT, SolutionT, RunT]):
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the formulation."""
-        formulation = self.formulation
+        formulation = self.statement.program if self.as_stated else self.formulation
         if isinstance(formulation, FlowNetwork):
             return {"formulation": "flow network", "nodes": formulation.node_count, "arcs": formulation.arc_count}
         kind = "integer program" if formulation.is_mip else "linear program"

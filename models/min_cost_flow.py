@@ -6,16 +6,19 @@ equations are declared once, in `MinCostFlow`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for, legend
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
+from flowlex.models.statement.labels import Index
+from flowlex.models.statement.statement import Stage, Statement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,6 +129,26 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
             "cost per unit",
         ),
     )
+
+    main_stage: ClassVar[str] = "cost"
+
+    def _state(self) -> Statement:
+        """``flow`` by arc, tail and head; without an upper bound an arc carries what all supplies and bounds allow."""
+        view, names = self.instance.arrays, self.instance.node_labels
+        most = int(np.maximum(view.supply, 0).sum() + np.where(view.upper == UNBOUNDED, view.lower, view.upper).sum())
+        upper = np.where(view.upper == UNBOUNDED, most, view.upper)
+        s = Statement.start(self.instance.name, self.declared(), {"node": "flow would appear from nowhere"})
+        arcs = Index.coded(
+            arc=(range(len(view.tail)), np.arange(len(view.tail))), tail=(names, view.tail), head=(names, view.head)
+        )
+        f = s.variables("flow", arcs.named_by("arc"), lower=view.lower, upper=upper, integer=True)
+        out, into = f.sum_by(view.tail, len(names)), f.sum_by(view.head, len(names))
+        s.constrain("node", out - into, "==", view.supply, Index.of(node=names))
+        return s.with_stages(Stage("cost", (f * view.cost).sum()))
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> NetworkFlow:
+        flow = None if values is None else np.rint(values["flow"]).astype(np.int64)
+        return NetworkFlow(**facts, flow=flow, network=self._formulate())
 
     def _formulate(self) -> FlowNetwork:
         view, first = self.instance.arrays, self.instance.first_node

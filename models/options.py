@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from flowlex.instances.changes import read_changes
 from flowlex.instances.docstrings import parameters
 from flowlex.models.answer import ModelError
 
@@ -25,7 +26,7 @@ __all__ = ["Option", "check_option", "option_types", "options_of", "plain_option
 def option_types(cls: type) -> dict[str, Any]:
     """Options of a model class: name to declared type."""
     hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "instance" and f.init}
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name not in ("instance", "changes") and f.init}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ def require_known(cls: type, names: typing.Iterable[str]) -> None:
     """Raise `ModelError` for the first name that is no option, with the nearest one that is."""
     known = option_types(cls)
     for name in names:
-        if name not in known:
+        if name not in known and name != "changes":
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ModelError(f"{cls.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
@@ -98,6 +99,8 @@ def check_option(cls: type, name: str, value: Any) -> Any:
     ModelError
         It cannot be that type; names the option, the value and the choices.
     """
+    if name == "changes":
+        return read_changes(value)
     hint = option_types(cls)[name]
     truth = _values(hint) == _values(bool)
     if truth and isinstance(value, str) and value.lower() in ("true", "false"):

@@ -21,9 +21,9 @@ from flowlex.service.metrics import Metrics
 from flowlex.service.worker import BusyError, StorageError, Worker
 from flowlex.telemetry import routes_service
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
+from flowlex.telemetry.api_page import api_page
 from flowlex.telemetry.app import HANDLERS
 from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed, RateLimit
-from flowlex.telemetry.page import page
 from flowlex.telemetry.rights import Admin, Reader, only_known_parameters
 from flowlex.telemetry.routes_service import Health
 from flowlex.telemetry.security import TokenBook
@@ -159,7 +159,7 @@ async def metrics(service: ServedDep, who: Reader) -> Response:
 @health_router.get("/docs", include_in_schema=False)
 def documentation(request: Request) -> HTMLResponse:
     """All routes on one page that loads nothing from elsewhere."""
-    return HTMLResponse(page(request.app.openapi()))
+    return HTMLResponse(api_page(request.app.openapi()))
 
 
 async def _event(request: Request, error: Exception) -> JSONResponse:

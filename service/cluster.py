@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -14,9 +14,9 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.full_solve import Decided
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
-from flowlex.models.flow.live.whole import Decided
 from flowlex.service.core import Document, RefusedEvent
 
 __all__ = ["ClusterCore"]
@@ -40,11 +40,17 @@ class ClusterCore:
 
     @classmethod
     def load(
-        cls, state: Path | None, goals: Sequence[Goal], cluster: FlowInstance | None, **options: Any
+        cls,
+        state: Path | None,
+        goals: Sequence[Goal],
+        cluster: FlowInstance | None,
+        *,
+        without: Collection[str] = (),
+        **options: Any,
     ) -> ClusterCore:
         """Go on from a snapshot, or begin with a cluster."""
-        if state is not None:
-            return cls(load_scheduler(state))  # goals may have been switched since the first start
+        if state is not None:  # goals may have been switched since the first start
+            return cls(load_scheduler(state, without=without))
         return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
 
     @property
@@ -68,14 +74,17 @@ class ClusterCore:
         return _document(delta)
 
     def redo(self, decision: Document, at_s: float) -> None:
-        """Step as then; another version of the program may choose another of several optima.
+        """Step as then: among equal schedules the one of the log.
 
         What a whole solve decided is taken over from the log, as solving all again could take very long.
         """
-        decided = _decided(decision) if decision.get("whole") else None
-        delta = self.scheduler.step(max(at_s, self.now_s), decided=decided)
+        now_s, then = max(at_s, self.now_s), _decided(decision)
+        if decision.get("whole"):
+            delta = self.scheduler.step(now_s, decided=then)
+        else:
+            delta = self.scheduler.step(now_s, prefer=then.places)
         self.pending = 0
-        self._differs |= _document(delta) != decision
+        self._differs |= _decided(_document(delta)).places != then.places
 
     def settle(self) -> Document | None:
         """Tell readers to read all placements anew where a step made again decided otherwise."""

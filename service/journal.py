@@ -1,8 +1,10 @@
 """A write-ahead log in a folder: what was acknowledged is on disk, whatever happens to the process.
 
 ``log-N.jsonl`` holds one record a line, after its checksum; ``state-N`` is the state before its first record. A
-snapshot writes the next state whole, opens the next log and drops the older pair, so that the folder does not grow. A
-line that a kill cut short was never acknowledged: it is dropped. Any other damage is refused, with file and line.
+snapshot writes the next state whole and opens the next log. The two newest states and all logs since the older one are
+kept, so a state that cannot be read costs nothing: the older one and the logs lead to the same place. Older files go
+once the newest state was read back (`accept`). A line that a kill cut short was never acknowledged: it is dropped. Any
+other damage is refused, with file and line.
 """
 
 from __future__ import annotations
@@ -47,37 +49,43 @@ class Journal:
         except OSError as error:
             os.close(self._lock)
             raise JournalError(f"{folder} is in use by another service; stop it or name another folder") from error
-        self.number: int = max(self._numbers("state-"), default=0)
+        self.number: int = max((*self._numbers("state-"), *self._numbers("log-")), default=0)
         self.records = 0
         self.size = 0
         self._file = -1
 
-    @property
-    def state(self) -> Path | None:
-        """The newest snapshot; None before the first."""
-        path = self._path("state-", self.number)
-        return path if path.is_file() else None
+    def states(self) -> list[tuple[int, Path | None]]:
+        """Number and file of each state to go on from, the newest first; None is the beginning."""
+        found: list[tuple[int, Path | None]] = [
+            (number, self._path("state-", number)) for number in sorted(self._numbers("state-"), reverse=True)
+        ]
+        begun = not found or self._path("log-", 0).is_file()
+        return [*found, (0, None)] if begun else found
 
-    def read(self) -> Iterator[dict[str, Any]]:
-        """Records since the snapshot; afterwards the log is open for `append`.
+    def read(self, since: int) -> Iterator[dict[str, Any]]:
+        """Records since a state; afterwards the last log is open for `append`.
 
         Raises
         ------
         JournalError
-            A line other than the last is damaged.
+            A line other than the last is damaged, or a log is missing.
         """
-        path = self._path("log-", self.number)
-        self.records = self.size = 0
-        content = path.read_bytes() if path.is_file() else b""
-        lines = content.split(b"\n")
-        for line in lines[:-1]:
-            record = _record(line)
-            if record is None:
-                raise JournalError(f"{path}: line {self.records + 1} is damaged; restore the folder from a backup")
-            self.records += 1
-            self.size += len(line) + 1
-            yield record
-        self._open(path)
+        self.records = 0
+        for number in range(since, self.number + 1):
+            path, self.size = self._path("log-", number), 0
+            last = number == self.number
+            if not (last or path.is_file()):
+                raise JournalError(f"{path} is missing; restore the folder from a backup")
+            content = path.read_bytes() if path.is_file() else b""
+            *lines, rest = content.split(b"\n")
+            for count, line in enumerate([*lines, rest] if rest and not last else lines, 1):
+                record = _record(line)
+                if record is None:
+                    raise JournalError(f"{path}: line {count} is damaged; restore the folder from a backup")
+                self.records += 1
+                self.size += len(line) + 1
+                yield record
+        self._open(self._path("log-", self.number))
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Put records on disk; when this returns, they survive a kill and a power cut.
@@ -100,16 +108,25 @@ class Journal:
         self.records += len(lines)
         self.size += len(data)
 
-    def snapshot(self, save: Callable[[Path], None]) -> None:
-        """Write the state, begin a new log, and drop the old pair."""
+    def snapshot(self, save: Callable[[Path], None]) -> Path:
+        """Write the state and begin a new log; returns the state's file, which is to be read back."""
         number = self.number + 1
-        save(self._path("state-", number))
+        path = self._path("state-", number)
+        save(path)
         self._sync_folder()
         self._close_file()
-        old, self.number, self.records, self.size = self.number, number, 0, 0
+        self.number, self.records, self.size = number, 0, 0
         self._open(self._path("log-", number))
-        for path in (self._path("log-", old), self._path("state-", old)):
-            path.unlink(missing_ok=True)
+        return path
+
+    def accept(self) -> None:
+        """The newest state was read back: drop what is older than the one before it."""
+        states = [number for number, _ in self.states()]
+        oldest = states[min(1, len(states) - 1)]
+        for kind in ("state-", "log-"):
+            for number in self._numbers(kind):
+                if number < oldest:
+                    self._path(kind, number).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let the folder go."""
@@ -139,7 +156,7 @@ class Journal:
         return self.folder / f"{kind}{number:0{_DIGITS}}{'.jsonl' if kind == 'log-' else ''}"
 
     def _numbers(self, kind: str) -> list[int]:
-        names = (path.name.removeprefix(kind) for path in self.folder.glob(f"{kind}*"))
+        names = (path.name.removeprefix(kind).removesuffix(".jsonl") for path in self.folder.glob(f"{kind}*"))
         return [int(name) for name in names if name.isdigit()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,8 @@ def settled(folder: Path, kind: str, options: dict[str, Any], given: set[str]) -
     return dict(document)
 
 
-def cluster_loader(options: dict[str, Any]) -> Callable[[Path | None], ClusterCore]:
-    """Makes the live flow scheduler of a folder."""
+def cluster_loader(options: dict[str, Any], without: Collection[str] = ()) -> Callable[[Path | None], ClusterCore]:
+    """Makes the live flow scheduler of a folder; ``without``: goals of a saved state to go on without."""
     goals = preset(options["goals"])
     cluster = None
     if options["cluster"] is not None:
@@ -64,13 +64,13 @@ def cluster_loader(options: dict[str, Any]) -> Callable[[Path | None], ClusterCo
     rest["solver"] = {} if limit is None else {"time_limit_s": limit}
 
     def load(state: Path | None) -> ClusterCore:
-        return ClusterCore.load(state, goals, cluster, **rest)
+        return ClusterCore.load(state, goals, cluster, without=without, **rest)
 
     return load
 
 
-def gpu_loader(options: dict[str, Any]) -> Callable[[Path | None], GpuCore]:
-    """Makes the rounds of GPU assignment of a folder."""
+def gpu_loader(options: dict[str, Any], without: Collection[str] = ()) -> Callable[[Path | None], GpuCore]:
+    """Makes the rounds of GPU assignment of a folder, which have no goals to go on without."""
     rates = {link: options[f"{link}_mb_per_s"] for link in ("disk", "rack", "between_racks")}
 
     def load(state: Path | None) -> GpuCore:

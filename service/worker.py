@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import subprocess
 import threading
 import time
 from collections import deque
@@ -50,6 +51,8 @@ class Worker(Generic[C]):
         Records after which a snapshot is taken.
     keep
         Decisions that `decisions` remembers.
+    read_back
+        Starts a process that ends with 0 if a state can be read back; None reads it back in this one.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Worker(Generic[C]):
         idle_s: float | None = None,
         snapshot_every: int = 10_000,
         keep: int = 1000,
+        read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self.metrics: Metrics
         self.journal, self._load, self.metrics = journal, load, metrics
@@ -71,6 +75,8 @@ class Worker(Generic[C]):
         self._records: list[Document] = []
         self._queue: queue.SimpleQueue[tuple[Callable[[C], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._decided = time.monotonic()
+        self._read_back = read_back
+        self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
         self._dead = False
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
@@ -103,6 +109,9 @@ class Worker(Generic[C]):
                 self.journal.snapshot(self.core.save)
         except OSError as error:
             _LOG.error("no last snapshot: %s", error)
+        if self._reading is not None:  # the next start reads it back
+            self._reading.kill()
+            self._reading.wait()
         self.journal.close()
 
     # What jobs call, on the thread --------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ class Worker(Generic[C]):
                     _LOG.error("no decision: %s", self.failing)
                 last = error is not None
                 self._decided = time.monotonic() + (1.0 if last else 0.0)
-            if self.journal.records >= self._snapshot_every:
+            if self._is_read_back() and self.journal.records >= self._snapshot_every:
                 self._snapshot()
 
     def _patience(self) -> float:
@@ -213,15 +222,57 @@ class Worker(Generic[C]):
 
     def _snapshot(self) -> None:
         try:
-            self.journal.snapshot(self.core.save)
+            path = self.journal.snapshot(self.core.save)
+            if self._read_back is not None:
+                self._reading = self._read_back(path)
+            elif self._readable(path):
+                self.journal.accept()
         except OSError as error:
             _LOG.error("no snapshot: %s", error)
 
+    def _is_read_back(self) -> bool:
+        """Whether no state is still being read back; older ones are dropped only after it was."""
+        if self._reading is None:
+            return True
+        code = self._reading.poll()
+        if code is None:
+            return False
+        self._reading = None
+        if code == 0:
+            self.journal.accept()
+        else:
+            _LOG.error("the newest state cannot be read back (exit code %s); the older ones and their logs stay", code)
+        return True
+
+    def _readable(self, path: Path) -> bool:
+        try:
+            self._load(path)
+        except Exception as error:  # whatever it is, the older states and their logs stay
+            _LOG.error("the newest state cannot be read back: %s", error)
+            return False
+        return True
+
+    def _newest(self) -> tuple[int, C]:
+        """The newest state that can be read, and its number."""
+        first: Exception | None = None
+        for number, path in self.journal.states():
+            try:
+                core = self._load(path)
+            except Exception as error:
+                _LOG.error("%s; going on from the state before", error)
+                first = first or error
+            else:
+                if first is None:
+                    self.journal.accept()
+                return number, core
+        assert first is not None
+        raise first
+
     def _recover(self) -> C:
         """The state as the journal has it."""
-        core = self._load(self.journal.state)
+        number, core = self._newest()
         self.decisions.clear()
-        for record in self.journal.read():
+        for record in self.journal.read(number):
             if "decided" in record:
                 core.redo(record["decided"], record["at_s"])
                 self.decisions.append({"at_s": record["at_s"], **record["decided"]})

@@ -1,4 +1,4 @@
-"""Opening a database: SQLite or PostgreSQL, its schema brought up to date, reads and writes as transactions."""
+"""A connection to SQLite or PostgreSQL: creates or migrates the schema, and runs reads and writes as transactions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
 
+from flowlex.telemetry.tables import META
+
 __all__ = ["Database", "SchemaError"]
 
 _SCRIPTS = Path(__file__).resolve().parent / "migrations"
@@ -23,25 +25,25 @@ LOCK_WAIT_S = 2.0
 
 
 class SchemaError(ValueError):
-    """The database is not there, or its schema is not the one this version of the program reads."""
+    """The database does not exist, or has a schema that this version of flowlex does not read."""
 
 
 class Database:
-    """Connections to one database of the newest schema.
+    """Connections to one database with the newest schema.
 
     Parameters
     ----------
     url
         A SQLAlchemy URL: ``sqlite:///file.db`` or ``postgresql+psycopg://user@host/name``.
     create
-        Make what is missing and migrate an older schema; otherwise both are errors.
+        Create a missing database and migrate an older schema; otherwise both are errors.
 
     Raises
     ------
     SchemaError
-        The database is missing, of an older schema (without ``create``), or of a newer one.
+        The database does not exist or has an older schema (without ``create``), or has an unknown schema.
     ValueError
-        A URL of another kind of database, or one that SQLAlchemy cannot read.
+        The URL names another kind of database, or SQLAlchemy cannot parse it.
     """
 
     def __init__(self, url: str, *, create: bool = True) -> None:
@@ -50,12 +52,12 @@ class Database:
         more: dict[str, Any] = {"pool_timeout": 5.0}
         if self.dialect == "sqlite":
             if not create and not Path(parsed.database or "").is_file():
-                raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` makes one")
+                raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` creates it")
             self._insert: Any = sqlite.insert
         else:
             more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
             self._insert = postgresql.insert
-        # hide_parameters: an error's text must not repeat what was to be stored, which may be secret.
+        # hide_parameters: error messages must not repeat stored values, which may be secret.
         self._engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, hide_parameters=True, **more)
         if self.dialect == "sqlite":
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
@@ -81,7 +83,7 @@ class Database:
         return str(self._engine.url.database)
 
     async def connect_async(self) -> psycopg.AsyncConnection[Any]:
-        """A connection to PostgreSQL for an event loop, each statement a transaction."""
+        """Open an asynchronous connection to PostgreSQL; each statement is a transaction."""
         place = self._engine.dialect.create_connect_args(self._engine.url)[1]
         return await psycopg.AsyncConnection.connect(autocommit=True, connect_timeout=5, **place)
 
@@ -90,7 +92,7 @@ class Database:
         self._engine.dispose()
 
     def ping(self) -> None:
-        """Raise when the database does not answer."""
+        """Raise if the database does not answer."""
         with self._read() as connection:
             connection.execute(sa.select(sa.literal(1)))
 
@@ -103,40 +105,34 @@ class Database:
     def _write(self) -> Iterator[sa.Connection]:
         """One transaction, on disk when the block ends."""
         with self._engine.begin() as connection:
-            if self.dialect == "sqlite":  # a lock from the start: one that is taken later fails without waiting
+            if self.dialect == "sqlite":  # lock at once: a lock that is taken later fails without waiting
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
             yield connection
 
     def _migrate(self, create: bool) -> str | None:
-        """Bring the schema up to date; return the version that was found (None: an empty database)."""
+        """Create or migrate the schema; return the version that was found (None: an empty database)."""
         config = alembic.config.Config()
         config.set_main_option("script_location", str(_SCRIPTS))
         script = ScriptDirectory.from_config(config)
         with self._write() as connection:
             if self.dialect == "postgresql":  # two servers may start at once
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
-            found = _version(connection)
+            found = MigrationContext.configure(connection).get_current_revision()
             if found == script.get_current_head():
                 return found
             if found is not None and found not in {revision.revision for revision in script.walk_revisions()}:
-                raise SchemaError(f"{self.place} has schema {found}, newer than this program; install a newer one")
+                raise SchemaError(f"{self.place} has schema {found}, unknown to this version; install a newer flowlex")
             if not create:
                 raise SchemaError(f"{self.place} has schema {found or 'none'}; run `flowlex telemetry migrate` on it")
             config.attributes["connection"] = connection
-            if found == "1" and not MigrationContext.configure(connection).get_current_revision():
-                alembic.command.stamp(config, "1")
-            alembic.command.upgrade(config, "head")
-        if self.dialect == "sqlite":
-            self._compact()
+            if found is None:
+                META.create_all(connection)
+                alembic.command.stamp(config, "head")
+            else:
+                alembic.command.upgrade(config, "head")
         return found
-
-    def _compact(self) -> None:
-        """Give freed pages back from now on; a file made without that is written anew once."""
-        with self._engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.exec_driver_sql("VACUUM")
 
 
 def _parse(url: str) -> sa.URL:
@@ -153,19 +149,13 @@ def _parse(url: str) -> sa.URL:
     return parsed
 
 
-def _version(connection: sa.Connection) -> str | None:
-    """The schema's version: ``"1"`` for tables from before there were versions, None for an empty database."""
-    revision = MigrationContext.configure(connection).get_current_revision()
-    if revision is None and sa.inspect(connection).has_table("latest"):
-        return "1"
-    return revision
-
-
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where `_write` says
+    connection.isolation_level = None  # `_write` begins transactions
     cursor = connection.cursor()
-    # WAL: readers never wait for the writer. FULL: a commit is on disk before it is acknowledged.
+    # auto_vacuum counts only before the first table. WAL: readers never wait for the writer. FULL: a commit is on disk
+    # before it is acknowledged.
     wait = int(1000 * LOCK_WAIT_S)
-    for statement in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={wait}", "foreign_keys=ON"):
+    settings = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    for statement in (f"busy_timeout={wait}", *settings):
         cursor.execute(f"PRAGMA {statement}")
     cursor.close()

@@ -1,4 +1,4 @@
-"""An agent's buffer on disk: what is collected is kept until the server has acknowledged it."""
+"""An agent's buffer on disk: stores samples until the service has acknowledged them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ class Journal:
         for statement in (
             "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=FULL",
-            "CREATE TABLE IF NOT EXISTS pending (seq INTEGER PRIMARY KEY AUTOINCREMENT, sample TEXT NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS pending (seq INTEGER PRIMARY KEY AUTOINCREMENT, sample TEXT NOT NULL, "
+            "source TEXT NOT NULL, boot TEXT, boot_s REAL)",
             "CREATE TABLE IF NOT EXISTS refused (seq INTEGER PRIMARY KEY, sample TEXT NOT NULL, reason TEXT)",
-            "CREATE TABLE IF NOT EXISTS identity (source TEXT NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS identity (source TEXT NOT NULL, node TEXT NOT NULL)",
             "CREATE TABLE IF NOT EXISTS memory (name TEXT PRIMARY KEY, text TEXT NOT NULL)",
         ):
             self._connection.execute(statement)
@@ -57,20 +58,13 @@ class Journal:
         self._count: int = self._connection.execute("SELECT count(*) FROM pending").fetchone()[0]
 
     def _bind(self, path: Path, node: str) -> str:
-        """Make the journal's identity, or check that it is this node's; add what older journals lack."""
+        """Create the journal's identity, or check that it belongs to this node."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
-        for table, column in (("identity", "node"), ("pending", "source"), ("pending", "boot"), ("pending", "boot_s")):
-            if column not in {row[1] for row in execute(f"PRAGMA table_info({table})")}:
-                execute(f"ALTER TABLE {table} ADD COLUMN {column}")
         row = execute("SELECT source, node FROM identity").fetchone()
         if row is None:
             row = (uuid.uuid4().hex, node)
             execute("INSERT INTO identity (source, node) VALUES (?, ?)", row)
-        elif row[1] is None:  # made before journals were bound
-            row = (row[0], node)
-            execute("UPDATE identity SET node = ?", (node,))
-            execute("UPDATE pending SET source = ?", (row[0],))
         execute("COMMIT")
         if row[1] != node:
             self._connection.close()

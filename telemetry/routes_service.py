@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
-from flowlex.telemetry.page import page
+from flowlex.telemetry.api_page import api_page
 from flowlex.telemetry.rights import Admin, Anybody, Reader, ServiceDep, only_known_parameters
 from flowlex.telemetry.schemas import Holder, TokenInfo, TokenRequest, TokenSecret
 from flowlex.telemetry.security import Role, new_token, rotated
@@ -75,7 +75,7 @@ def metrics(service: ServiceDep, who: Reader) -> Response:
 @health_router.get("/docs", include_in_schema=False)
 def documentation(request: Request) -> HTMLResponse:
     """All routes on one page that loads nothing from elsewhere."""
-    return HTMLResponse(page(request.app.openapi()))
+    return HTMLResponse(api_page(request.app.openapi()))
 
 
 @router.get("/whoami")

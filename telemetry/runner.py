@@ -1,4 +1,4 @@
-"""Running one command on a node: only from the allow-list folders, no shell, bounded time and output."""
+"""Run one command on a node: only from the allow-list folders, without a shell, in bounded time and output."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from typing import IO, Any
 
 from pydantic import JsonValue
 
+from flowlex.telemetry.collectors.base import COMMANDS
 from flowlex.telemetry.schemas import MAX_ERROR_CHARS, MAX_VALUE_BYTES, encode_value
 
 __all__ = ["SHIPPED", "CommandRefused", "Run", "allowed_programs", "find_program", "run_command"]
 
-#: The collectors and processors that come with the package.
+#: The folder of the shipped collectors and processors: one program, which gets the name of the command first.
 SHIPPED = Path(__file__).resolve().parent / "commands"
+_DISPATCHER = SHIPPED / "dispatch"
 
 _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 #: Exit codes of runs that did not end by themselves, as of timeout(1) and a shell.
 TIMED_OUT, NOT_ALLOWED, BAD_OUTPUT = 124, 126, 65
-#: How soon a cancelled run ends.
+#: Seconds between checks whether a run is cancelled.
 POLL_S = 0.2
-#: Most that a command may write to its standard error; the beginning is kept.
-MAX_COMPLAINT_BYTES = 65_536
+#: Bytes that a command may write to standard error.
+MAX_STDERR_BYTES = 65_536
 _SUPERVISOR = Path(__file__).resolve().parent / "supervise.py"
 _CLEAR_UP_S = 10.0
 
@@ -64,6 +66,8 @@ def find_program(program: str, folders: Sequence[Path]) -> Path:
         raise CommandRefused(f"{program!r} is not a plain file name")
     for folder in folders:
         path = folder / program
+        if folder == SHIPPED:
+            path = _DISPATCHER if program in COMMANDS else folder / "none"
         if not path.exists():
             continue
         resolved = path.resolve()
@@ -84,10 +88,11 @@ def find_program(program: str, folders: Sequence[Path]) -> Path:
 def allowed_programs(folders: Sequence[Path]) -> list[str]:
     """Return the names that `find_program` would find."""
     names: set[str] = set()
-    for entry in (entry for folder in folders if folder.is_dir() for entry in folder.iterdir()):
-        with contextlib.suppress(CommandRefused):
-            find_program(entry.name, folders)
-            names.add(entry.name)
+    for folder in filter(Path.is_dir, folders):
+        for name in COMMANDS if folder == SHIPPED else [entry.name for entry in folder.iterdir()]:
+            with contextlib.suppress(CommandRefused):
+                find_program(name, folders)
+                names.add(name)
     return sorted(names)
 
 
@@ -114,7 +119,8 @@ def run_command(
     with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)
-        ended = _Running([str(program), *command[1:]], given, environment or {}).wait(timeout_s, max_bytes, cancel)
+        arguments = command if program == _DISPATCHER else command[1:]
+        ended = _Running([str(program), *arguments], given, environment or {}).wait(timeout_s, max_bytes, cancel)
     if ended.refusal:
         return Run(None, NOT_ALLOWED, _short(f"cannot be started: {ended.refusal}"))
     if cancel is not None and cancel.is_set() and ended.reason:
@@ -161,7 +167,7 @@ class _Running:
         output, complaints = self._process.stdout, self._process.stderr
         assert output is not None and complaints is not None
         with output, complaints, self._leash, selectors.DefaultSelector() as selector:
-            streams = ((output, ended.output, max_bytes), (complaints, ended.complaints, MAX_COMPLAINT_BYTES))
+            streams = ((output, ended.output, max_bytes), (complaints, ended.complaints, MAX_STDERR_BYTES))
             for stream, kept, most in (*streams, (self._leash, said, 1_000)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ, (kept, most))

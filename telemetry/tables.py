@@ -1,10 +1,10 @@
-"""The tables of the service, as the newest migration leaves them.
+"""The tables of the service; a new database is created from them, an older one migrated to them.
 
 The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``series`` (one row per data name and node: the last
 value); ``sample`` adds the history and ``rollup`` its minute and hour aggregates. Values are stored as JSON text.
 
-Two sorts of time: a sample's own ``time`` is what the node's clock said; ``arrived`` and ``sampled`` are times of the
-service's clock, which never steps (see `clock`). Ages come from the latter only.
+There are two kinds of time: a sample's own ``time`` is read from the node's clock; ``arrived`` and ``sampled`` are read
+from the service's clock, which never steps (see `clock`). Ages are computed from the latter only.
 """
 
 from __future__ import annotations

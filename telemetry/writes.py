@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from pydantic import JsonValue
 
-from flowlex.telemetry.bulk import Bulk
+from flowlex.telemetry.bulk_statement import BulkStatement
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.schemas import Sample, encode_value
 from flowlex.telemetry.tables import SAMPLE, SERIES, SOURCE
@@ -68,7 +68,7 @@ _TYPES = {
 }
 
 
-def _follow(**columns: Sequence[str]) -> Bulk:
+def _follow(**columns: Sequence[str]) -> BulkStatement:
     """Statement that takes a newer row over: by arrival within a source, by the time of sampling between sources.
 
     ``columns`` are those of the last run (``run_``) and of the last good value (``value_``: no prefix).
@@ -80,15 +80,17 @@ def _follow(**columns: Sequence[str]) -> Bulk:
         f"OR series.{prefix}source = new.source)"
         for prefix, _ in prefixed
     )
-    return Bulk(f"UPDATE series SET {put} FROM {{rows}} WHERE series.id = new.series AND {newer}", _TYPES)
+    return BulkStatement(f"UPDATE series SET {put} FROM {{rows}} WHERE series.id = new.series AND {newer}", _TYPES)
 
 
 _STORED = [name for name in _TYPES if name != "sampled"]
-_PUT_SAMPLE = Bulk(f"INSERT INTO sample ({', '.join(_STORED)}) SELECT {', '.join(_STORED)} FROM {{rows}}", _TYPES)
+_PUT_SAMPLE = BulkStatement(
+    f"INSERT INTO sample ({', '.join(_STORED)}) SELECT {', '.join(_STORED)} FROM {{rows}}", _TYPES
+)
 _RUN = ("time", "sampled", "source", "exit_code", "error")
 _VALUE = ("value", "unit", "time", "arrived", "sampled", "source")
 _PUT_RUN, _PUT_VALUE, _PUT_BOTH = _follow(run_=_RUN), _follow(value_=_VALUE), _follow(run_=_RUN, value_=_VALUE)
-_PUT_TOP = Bulk(
+_PUT_TOP = BulkStatement(
     "UPDATE source SET top = CASE WHEN source.top < new.top THEN new.top ELSE source.top END, seen = new.seen "
     "FROM {rows} WHERE source.id = new.id",
     {"id": "bigint", "top": "bigint", "seen": "float8"},

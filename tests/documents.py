@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import runpy
@@ -22,6 +23,12 @@ BLOCK = re.compile(r"^```\{?([\w-]+)\}?[^\n]*\n(.*?)^```$", re.MULTILINE | re.DO
 COMMENT = re.compile(r"\s+#\s.*")
 #: What a line has that only bash understands; and one that shows that the command is there.
 NEEDS_A_PROCESS = re.compile(r"[|;<>$`*~]|--version")
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,96000,393216,0,\n"
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    "p0,12000,16384,1,460,,LS,Running,0,100,0\n"
+)
 
 
 def blocks(part: str) -> list[tuple[str, str]]:
@@ -84,3 +91,18 @@ def lines(console: str) -> list[str]:
     """Commands of a block, without the dollar sign."""
     assert all(line.startswith("$ ") for line in console.splitlines()), console
     return [line.removeprefix("$ ") for line in console.splitlines()]
+
+
+def public_traces(folder: Path) -> None:
+    """Hand-sized files under the names that pages give to public traces."""
+    for prefix in ("", "openb_"):
+        (folder / f"{prefix}node{'_list' if prefix else 's'}.csv").write_text(NODES)
+        (folder / f"{prefix}pod{'_list' if prefix else 's'}.csv").write_text(PODS)
+    tables = {
+        "machine_events": ["0,7,0,plat,0.5,0.25", "0,8,0,plat,1,1"],
+        "task_events": ["600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,1"],
+    }
+    for table, rows in tables.items():
+        place = folder / "clusterdata-2011" / table
+        place.mkdir(parents=True)
+        (place / "part-00000-of-00001.csv.gz").write_bytes(gzip.compress(("\n".join(rows) + "\n").encode()))

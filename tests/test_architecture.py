@@ -15,7 +15,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "validation")
+ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
 LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
@@ -35,6 +35,8 @@ FORBIDDEN = [
     ("simulation/kernel.py", "flowlex.simulation.registry"),
     ("simulation/registry.py", "flowlex.simulation.experiments.base"),
     ("instances/dags.py", "flowlex.telemetry.limits"),
+    ("models/gpu/costs.py", "flowlex.testing.names"),
+    ("testing/names.py", "flowlex.validation.certificates.contract"),
 ]
 
 

@@ -9,11 +9,14 @@ import sys
 
 import pytest
 
-from tests.documents import ROOT, blocks, lines
+from tests.documents import ROOT, blocks, lines, public_traces
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 DOCS = ROOT / "docs"
-PAGES = [DOCS / "installation.md", DOCS / "index.md", *sorted((DOCS / "howto").glob("*.md"))]
+PAGES = [
+    *(DOCS / f"{name}.md" for name in ("installation", "index", "problems")),
+    *sorted((DOCS / "howto").glob("*.md")),
+]
 #: What a page may fetch when it is opened: an address in one of these places.
 ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""
 FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@import|url\([\s\"']*(?:https?:)?//")
@@ -22,11 +25,13 @@ FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@im
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_block_of_a_page_runs_in_order(page, shell):
+    public_traces(shell.folder)
     code = []
     for language, text in blocks(page.read_text()):
         if language == "console":
             for line in lines(text):
-                shell(line)
+                if not line.startswith("flowlex solve --from-telemetry"):  # tests/telemetry/test_end_to_end.py
+                    shell(line)
         elif language == "python":
             code.append(text)
     if code:

@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "validation")
+ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Distributions whose module has another name, or that no code of ours imports and why it is there.
 MODULES = {
     "lazy-loader": "lazy_loader",
-    "passagemath-cmr": "sage",
     "prometheus-client": "prometheus_client",
     "psycopg": "SQLAlchemy loads it for PostgreSQL",
     "aiohttp": "fsspec reads http with it",
@@ -112,6 +111,8 @@ def test_the_wheel_holds_every_room_its_types_and_its_data(wheel):
         assert modules <= names
     assert {"flowlex/__init__.py", "flowlex/__init__.pyi", "flowlex/__main__.py", "flowlex/py.typed"} <= names
     assert any(name.startswith("flowlex/instances/library/") and name.endswith(".json") for name in names)
+    (entry_points,) = (text for name, text in contents(wheel).items() if name.endswith("entry_points.txt"))
+    assert b"[pytest11]\nflowlex.testing.plugin = flowlex.testing.plugin\n" in entry_points
     assert {name.split("/")[1] for name in names if name.startswith("flowlex/") and name.count("/") > 1} == set(ROOMS)
 
 

@@ -1,10 +1,8 @@
-"""README is run: every command and every piece of Python in it, and its guide to adding a model word for word."""
+"""README is run: every command and every piece of Python in it; and the guide to adding a model, word for word."""
 
 from __future__ import annotations
 
-import gzip
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,39 +11,15 @@ from tests.documents import ROOT, blocks, lines
 #: Lines that need more than a checkout, and where else they are tested.
 ELSEWHERE = {
     "make": "targets of the Makefile, which install; this file checks that they exist",
-    "flowlex solve --from-telemetry": "needs a running service: tests/telemetry/test_end_to_end.py",
 }
-NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,96000,393216,0,\n"
-PODS = (
-    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
-    "p0,12000,16384,1,460,,LS,Running,0,100,0\n"
-)
-
-
-README, GUIDE = (ROOT / "README.md").read_text().split("## Adding a model")
+README, GUIDE = ((ROOT / page).read_text() for page in ("README.md", "docs/howto/adding-a-model.md"))
 CONSOLE = [text for language, text in blocks(README) if language == "console"]
 PYTHON = [text for language, text in blocks(README) if language == "python"]
-
-
-def public_traces(folder: Path) -> None:
-    """Hand-sized files under the names that README gives to public traces."""
-    for prefix in ("", "openb_"):
-        (folder / f"{prefix}node{'_list' if prefix else 's'}.csv").write_text(NODES)
-        (folder / f"{prefix}pod{'_list' if prefix else 's'}.csv").write_text(PODS)
-    tables = {
-        "machine_events": ["0,7,0,plat,0.5,0.25", "0,8,0,plat,1,1"],
-        "task_events": ["600000000,,100,0,,0,user,3,9,0.1,0.1,0.0001,1"],
-    }
-    for table, rows in tables.items():
-        place = folder / "clusterdata-2011" / table
-        place.mkdir(parents=True)
-        (place / "part-00000-of-00001.csv.gz").write_bytes(gzip.compress(("\n".join(rows) + "\n").encode()))
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("console", CONSOLE, ids=[lines(text)[0].split("#")[0].strip() for text in CONSOLE])
 def test_every_command_runs(console, shell):
-    public_traces(shell.folder)
     makefile = (ROOT / "Makefile").read_text()
     for line in lines(console):
         if line.startswith("make "):

@@ -22,11 +22,14 @@ PUBLIC = [
     "LoadPartition",
     "MinCostFlow",
     "PodPlacement",
+    "check",
     "generate",
+    "implied_integers",
     "model_for",
     "read_instance",
     "simulate_cluster",
     "solve",
+    "study",
 ]
 #: What a person pays for when nothing is solved yet.
 HEAVY = {"highspy", "matplotlib", "numba", "numpy", "pandas", "pulp", "pydantic", "rich", "scipy"}

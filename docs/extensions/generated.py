@@ -32,9 +32,10 @@ PUBLIC = {
     "flowlex.instances": "Instances",
     "flowlex.models": "Models",
     "flowlex.formulations": "Formulations",
+    "flowlex.testing": "Tests of formulations",
     "flowlex.validation.certificates": "Certificates",
     "flowlex.validation.unimodularity.check": "Total unimodularity",
-    "flowlex.validation.unimodularity.integers": "Integers that can be dropped",
+    "flowlex.validation.unimodularity.implied_integers.search": "Integers that can be dropped",
 }
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.compiled import njit
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.loops import njit
 
 __all__ = ["complete_assignment", "solve_assignment"]
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.compiled import njit
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.loops import njit
 
 __all__ = ["solve_by_auction"]
 

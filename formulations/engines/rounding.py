@@ -51,13 +51,15 @@ def in_integers(network: FlowNetwork, outcome: Outcome, started: float) -> Outco
     return replace(answer, bound=objective, duals=potentials, reduced_costs=network.reduced_costs(potentials))
 
 
-def exact_potentials(network: FlowNetwork, flow: Integers, start: Integers) -> Integers:
+def exact_potentials(network: FlowNetwork, flow: Integers, start: Integers, cost: Integers | None = None) -> Integers:
     """Integer potentials that prove ``flow`` optimal: shortest paths in the residual network.
 
     Parameters
     ----------
     start
         A guess, usually the solver's rounded duals; with a good one this only checks.
+    cost
+        (A,) costs to judge by, of any size; by default those of the network.
 
     Raises
     ------
@@ -67,10 +69,11 @@ def exact_potentials(network: FlowNetwork, flow: Integers, start: Integers) -> I
     forward, backward = flow < network.upper, flow > network.lower
     tail = np.concatenate([network.tail[forward], network.head[backward]])
     head = np.concatenate([network.head[forward], network.tail[backward]])
-    cost = np.concatenate([network.cost[forward], -network.cost[backward]])
+    each = network.cost if cost is None else cost
+    length = np.concatenate([each[forward], -each[backward]])
     distance = -start
     for _ in range(network.node_count + 1):
-        candidate = distance[tail] + cost
+        candidate = distance[tail] + length
         better = candidate < distance[head]
         if not better.any():
             return -distance

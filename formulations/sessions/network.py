@@ -10,18 +10,20 @@ others supply.
 
 from __future__ import annotations
 
+import functools
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.engines.network import solve_exactly
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.formulations.loops import small_work
 from flowlex.formulations.outcome import EngineError
 from flowlex.formulations.sessions import residual as kernels
 from flowlex.formulations.sessions.path_kernels import balance
@@ -53,6 +55,20 @@ class Violations:
     conservation: int
     bounds: int
     reduced_costs: int
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _sized(method: Method) -> Method:
+    """Let the loops of a small network run as plain Python, where no cache holds them."""
+
+    @functools.wraps(method)
+    def call(self: NetworkSession, *arguments: Any, **keywords: Any) -> Any:
+        with small_work(self._arcs):
+            return method(self, *arguments, **keywords)
+
+    return cast(Method, call)
 
 
 class NetworkSession:
@@ -138,6 +154,7 @@ class NetworkSession:
         self._supplies.fromlist([node, amount])
 
     # Solving ---------------------------------------------------------------------------------------------------
+    @_sized
     def apply(self, *, cold: bool = False) -> None:
         """Hand the noted changes to the arrays; `solve` does so by itself. ``cold``: no arc is made optimal again."""
         if self._changes:
@@ -156,6 +173,7 @@ class NetworkSession:
             np.add.at(self._supply, nodes, amounts)
             kernels.change_supplies(self._t, nodes, amounts)
 
+    @_sized
     def solve(self, *, cold: bool = False) -> None:
         """Bring the flow to minimum cost, from the last optimum or (``cold``) from nothing.
 
@@ -236,6 +254,7 @@ class NetworkSession:
         keep = t.flow[arcs] != before
         return arcs[keep], before[keep]
 
+    @_sized
     def violations(self) -> Violations:
         """Recompute feasibility and optimality from arcs, flows and potentials alone, in integers."""
         found = kernels.violations(self._t, self._supply, self._nodes, self._arcs)
@@ -261,30 +280,6 @@ class NetworkSession:
         return FlowNetwork.from_arrays(tail, head, upper=upper, cost=cost, supply=supply, name=name)
 
     # State -----------------------------------------------------------------------------------------------------
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All arrays, to be saved; `restore` makes the same session of them, potentials and all."""
-        self.apply()
-        named = {f"residual_{name}": getattr(self._t, name) for name in kernels.Residual._fields}
-        sizes = np.array([self._nodes, self._arcs], np.int64)
-        free = np.array(self._free_nodes, np.int64), np.array(self._free_arcs, np.int64)
-        return {**named, "supply": self._supply, "sizes": sizes, "free_nodes": free[0], "free_arcs": free[1]}
-
-    @classmethod
-    def restore(cls, state: dict[str, NDArray[Any]]) -> NetworkSession:
-        """Make the session that `state` described."""
-        session = cls()
-        session._nodes, session._arcs = (int(x) for x in state["sizes"])
-        session._t = kernels.empty(len(state["residual_pi"]), len(state["residual_flow"]))
-        for name, part in zip(kernels.Residual._fields, session._t, strict=True):
-            if (kept := state.get(f"residual_{name}")) is not None:  # files of earlier versions lack the ends of lists
-                part[:] = kept
-        if "residual_last_out" not in state:
-            kernels.list_arcs(session._t, session._arcs)
-        session._supply = state["supply"].copy()
-        session._free_nodes = state["free_nodes"].tolist()
-        session._free_arcs = state["free_arcs"].tolist()
-        return session
-
     def _grow(self, nodes: int, arcs: int) -> None:
         """Move to larger arrays; slots keep their numbers."""
         old = self._t

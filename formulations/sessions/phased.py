@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.sessions.network import NetworkSession, Violations
@@ -226,35 +224,6 @@ class PhasedSession:
             worst.append(int(max(up, down, 0)))
             free &= reduced == 0
         return worst
-
-    # State -----------------------------------------------------------------------------------------------------
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All arrays, to be saved; `restore` makes the same session of them, trees and all."""
-        noted = [(slot, *arc[:3], *arc[3]) for slot, arc in self._noted.items()]
-        own = {"tail": self._tail, "head": self._head, "last": self._last, "flow": self.flow}
-        own["noted"] = np.array(noted, np.int64).reshape(-1, 4 + len(self.stages))
-        own["supplies"] = np.array(list(self._supplies.items()), np.int64).reshape(-1, 2)
-        own["supply"] = self._supply
-        for index, face in enumerate(self._faces):
-            own |= {f"room{index}": face.room, f"held{index}": face.held}
-        stages = ({f"stage{index}_{k}": v for k, v in stage.state().items()} for index, stage in enumerate(self.stages))
-        return own | {name: array for arrays in stages for name, array in arrays.items()}
-
-    @classmethod
-    def restore(cls, state: dict[str, NDArray[Any]], divisors: Sequence[int]) -> PhasedSession:
-        """Make the session that `state` described."""
-        session = cls(divisors)
-        for index in range(len(divisors)):
-            prefix = f"stage{index}_"
-            arrays = {name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)}
-            session.stages[index] = NetworkSession.restore(arrays)
-        session._tail, session._head, session._last = state["tail"], state["head"], state["last"]
-        session._faces = [_Face(state[f"room{k}"], state[f"held{k}"]) for k in range(len(divisors) - 1)]
-        session.flow, session._supply = state["flow"], state["supply"]
-        for slot, tail, head, capacity, *parts in state["noted"].tolist():
-            session._noted[slot] = (tail, head, capacity, tuple(parts))
-        session._supplies = dict(state["supplies"].tolist())
-        return session
 
 
 def _reduced(tail: Integers, head: Integers, cost: Integers, stage: NetworkSession) -> Integers:

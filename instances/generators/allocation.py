@@ -22,6 +22,7 @@ from flowlex.instances.allocation import (
     Entity,
     GpuType,
     JobType,
+    PairTable,
     PairThroughput,
 )
 from flowlex.instances.base import InstanceError
@@ -66,8 +67,12 @@ def draw_workload(
     job_types: Sequence[JobType],
     pairs: Sequence[PairThroughput],
     seed: int,
+    *,
+    own: bool = False,
 ) -> AllocationInstance:
     """Draw jobs over given job types; only the job types drawn, and their pairs, are kept.
+
+    With ``own`` the jobs are of the job types in their order, one each.
 
     Raises
     ------
@@ -84,7 +89,7 @@ def draw_workload(
     scales = [scale for scale in by_scale if scale in _SCALES] or list(by_scale)
     odds = np.array([_SCALES.get(scale, 1.0) for scale in scales])
     chosen = [by_scale[s] for s in rng.choice(scales, work.jobs, p=odds / odds.sum()).tolist()]
-    drawn = [group[int(rng.integers(len(group)))] for group in chosen]
+    drawn = list(job_types) if own else [group[int(rng.integers(len(group)))] for group in chosen]
     long = rng.random(work.jobs) >= 0.8
     minutes = 10 ** np.where(long, rng.uniform(3, 4, work.jobs), rng.uniform(1.5, 3, work.jobs))
     age = np.zeros(work.jobs)
@@ -140,6 +145,7 @@ def gavel_like(
     gpus: Annotated[int, Field(ge=1, le=10**6)] = 8,
     models: Annotated[int, Field(ge=1, le=1000)] = 10,
     entities: Annotated[int, Field(ge=0, le=10_000)] = 0,
+    own: bool = False,
     sharing: bool = False,
     least_gain: Annotated[float, Field(ge=0, le=2)] = 1.2,
     arrivals: Arrivals = "together",
@@ -158,6 +164,9 @@ def gavel_like(
         times the speed, u uniform in 0.7..1.
     entities
         Users who share the jobs, in turn; 0 for none.
+    own
+        Every job is a job type of its own, so that no two have the same throughputs; ``models`` is not read, and pairs
+        come as one table per GPU type, to four digits.
     sharing, least_gain
         Pairs of job types that share GPUs; each keeps a uniform 40 to 100 % of its speed, and a pair is kept where
         these fractions sum to over ``least_gain``.
@@ -168,13 +177,32 @@ def gavel_like(
     """
     rng = np.random.default_rng([seed, 1])
     kinds: list[JobType] = []
-    for model in range(models):
+    drawn = rng.choice(list(_SCALES), jobs, p=list(_SCALES.values())).tolist() if own else []
+    for model in range(jobs if own else models):
         base = 10 ** rng.uniform(np.log10(0.5), np.log10(20))
         faster: Mapping[str, float] = {"k80": 1.0, "p100": rng.uniform(2, 5), "v100": rng.uniform(3, 12)}
         power = rng.uniform(0.7, 1.0)
-        for scale in _SCALES:
+        for scale in (min(drawn[model], gpus),) if own else _SCALES:
             speeds = {t: float(base * f * scale**power) for t, f in faster.items()}
             kinds.append(JobType(name=f"model-{model + 1} x{scale}", gpus=scale, steps_per_s=speeds))
-    pairs = random_pairs(kinds, rng, least_gain) if sharing else []
+    pairs = random_pairs(kinds, rng, least_gain) if sharing and not own else []
     work = Workload(jobs, gpus, entities, arrivals, jobs_per_hour, slack)
-    return draw_workload(f"gavel-like-{jobs}-{seed}", work, list(faster), kinds, pairs, seed)
+    made = draw_workload(f"gavel-like-{jobs}-{seed}", work, list(faster), kinds, pairs, seed, own=own)
+    if not (own and sharing):
+        return made
+    return made.model_copy(update={"pair_tables": tuple(random_tables(kinds, rng, least_gain))})
+
+
+def random_tables(kinds: Sequence[JobType], rng: np.random.Generator, least_gain: float) -> list[PairTable]:
+    """`random_pairs` of different job types as one table per GPU type."""
+    gpus, names = np.array([kind.gpus for kind in kinds]), tuple(kind.name for kind in kinds)
+    tables = []
+    for gpu_type in kinds[0].steps_per_s:
+        alone = np.array([kind.steps_per_s[gpu_type] for kind in kinds])
+        kept = rng.uniform(0.4, 1.0, (len(kinds), len(kinds)))
+        shares = (kept + kept.T > least_gain) & (gpus[:, None] == gpus) & ~np.eye(len(kinds), dtype=bool)
+        speed = np.where(shares, kept * alone[:, None], 0.0)
+        digits = 10.0 ** (3 - np.floor(np.log10(np.where(speed > 0, speed, 1.0))))
+        rows = tuple(tuple(row) for row in (np.round(speed * digits) / digits).tolist())
+        tables.append(PairTable(gpu_type=gpu_type, job_types=names, steps_per_s=rows))
+    return tables

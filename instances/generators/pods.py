@@ -165,7 +165,7 @@ def _start(cluster: PodInstance, rng: np.random.Generator, count: int) -> PodIns
                 free[n] -= (view.cpu[p], view.memory[p])
                 for k in room[:many]:
                     cards[n][k] -= need
-                cost = 1.0 if p % 2 else None
-                pods[p] = pods[p].model_copy(update={"node": cluster.nodes[n].name, "move_cost": cost})
+                where = {"node": cluster.nodes[n].name, "node_cards": tuple(room[:many]) if many else None}
+                pods[p] = pods[p].model_copy(update=where | {"move_cost": 1.0 if p % 2 else None})
                 break
     return cluster.model_copy(update={"pods": tuple(pods)})

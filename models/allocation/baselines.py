@@ -9,8 +9,8 @@ import numpy as np
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.outcome import EngineName, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
+from flowlex.models.allocation.first_incumbent import isolated
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.on_the_way import isolated
 from flowlex.models.allocation.program import run_columns
 from flowlex.models.allocation.solution import AllocationSolution
 from flowlex.models.base import ModelError

@@ -8,8 +8,9 @@ can be kept by whole rounds only if they are a mixture of configurations,
 and the time and GPU rows that X keeps are not enough: with 3 GPUs, two jobs of 2 GPUs each could run 3/4 of the time as
 fractions, but never in one round together. So we look for the largest part theta <= 1 of X that is a mixture. Where all
 jobs have one scale and none are paired, the rows are those of a bipartite b-matching, whose corners are whole; then
-theta is 1 (Birkhoff). Configurations come first by taking away one that covers all tight rows, as in Birkhoff's proof,
-and then, where that is not enough, by column generation: whatever fits by weight is tried first, and where that finds
+theta is 1 (Birkhoff). Configurations of jobs alone come first from slots (`flowlex.models.allocation.slots`), then by
+taking away one that covers all tight rows, as in Birkhoff's proof, and then, where that is not enough, by column
+generation: whatever fits by weight is tried first, and where that finds
 nothing an integer program finds the configuration that the prices of the mixture want most; where none is wanted, theta
 is proven the largest.
 """
@@ -26,11 +27,14 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, SolveOptions, Status
 from flowlex.formulations.sessions.growing import GrowingProgram
+from flowlex.models.allocation.slots import slot_configurations
 
 __all__ = ["Mixture", "Pool", "mixture"]
 
 #: Fractions and slacks below this are nothing: what linear programs leave.
 _NOTHING = 1e-9
+#: A part that is short of 1 by no more than this is all: what two programs leave.
+_ROUNDING = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +132,15 @@ class Mixture:
 
 def mixture(pool: Pool, share: Floats) -> Mixture:
     """The largest part of (C,) fractions that is a mixture of configurations."""
-    found = [*np.eye(len(share), dtype=bool), np.zeros(len(share), bool), *_taken_away(pool, share)]
+    by_slots: list[Booleans] = []
+    if (pool.second < 0).all():
+        slots = slot_configurations(pool.first, pool.gpu, pool.scale, pool.count, share)
+        if slots is not None:
+            configurations, weight = slots
+            if float((weight @ configurations / share).min()) >= 1 - _ROUNDING:
+                return Mixture(1.0, configurations, weight, True)
+            by_slots = list(configurations)
+    found = [*np.eye(len(share), dtype=bool), np.zeros(len(share), bool), *by_slots, *_taken_away(pool, share)]
     known, master = {one.tobytes() for one in found}, _Master(share)
     new, largest = found, False
     centre: Floats | None = None

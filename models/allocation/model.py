@@ -7,12 +7,19 @@ and so on (``water_filling``), entities by weight and jobs inside them (``hierar
 (``max_throughput``), or deadlines at least cost (``min_cost``). Two jobs may share GPUs where the instance has
 throughputs of pairs. Limits (floors and caps) hold under every policy.
 
+A changed model is solved as it is stated, one linear program, under ``max_min``, ``makespan``, ``max_throughput`` and
+``min_cost``; the other policies take no changes. Own rows bind as limits do. The stage is called ``objective``: how
+far all jobs rise (under ``makespan`` that is :math:`T_0 / T`, where no makespan is shorter than :math:`T_0`),
+throughput, or cost. ``share[job,partner,gpu_type]`` is what runs (of two jobs ``job`` comes first in the instance),
+``runs[job,gpu_type]`` how long a job runs on a type, alone or beside another.
+
 Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where that paper approximates: makespan is one program in
 1/T, water filling needs no integer program, and every answer carries prices that prove it from the instance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -23,15 +30,18 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.on_the_way import first_answer
-from flowlex.models.allocation.parts import combined, divided
+from flowlex.models.allocation.first_incumbent import first_answer
+from flowlex.models.allocation.partition import combined, divided
 from flowlex.models.allocation.policies import Step, prices_of, quickest
+from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram, unit_of
+from flowlex.models.allocation.pricing import PairPrices
 from flowlex.models.allocation.program import Columns, raised_program
 from flowlex.models.allocation.solution import AllocationSolution, row_labels
-from flowlex.models.allocation.task import TOTALS, AllocationTask, unit_of
+from flowlex.models.allocation.statement import state
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.parallel import side_by_side
+from flowlex.models.statement.statement import Statement
 
 __all__ = ["Allocation", "AllocationSolution", "Policy"]
 
@@ -70,7 +80,8 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     deadlines
         Whether deadlines are kept; by default under ``max_throughput`` and ``min_cost``.
     tolerance
-        ``finish_time``: relative gap between the answer and its proven bound.
+        ``finish_time``: relative gap between the answer and its proven bound. The time in isolation counts an equal
+        share ``N_j / (M s_m)`` of every GPU type on which the job runs; its share of the others is lost, not made up.
     pricing
         Let pairs become columns only where prices ask for them (column generation; always by HiGHS): the same optimum
         without writing all pairs down. By default where there are more than 2 000.
@@ -123,7 +134,9 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     unknowns: ClassVar[tuple[Symbol, ...]] = (
         Symbol("x_{cj}", "fraction of time that c spends on type j"),
         Symbol("t", "how far all jobs rise together"),
+        Symbol("r_{mj}", "in the statement: fraction of time that job m runs on type j"),
     )
+    main_stage: ClassVar[str] = "objective"
     objective_latex: ClassVar[str] = (
         r"-t, \quad -\sum_{m} \mathrm{thr}_m, \text{ or } \sum_{c,j} s_c\, p_j\, x_{cj}"
         r"\quad (\mathrm{thr}_m = \sum_{c \ni m, j} T_{mcj} x_{cj})"
@@ -179,6 +192,13 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             when="the policy compares jobs",
             exists=lambda model: model.policy in _RAISING,
         ),
+        Equation(
+            "runs",
+            r"\sum_{c \ni m} x_{cj} = r_{mj} \quad \forall m \in M, j \in J",
+            "how long a job runs on a type, alone or beside others",
+            when="in the statement",
+            exists=lambda model: False,
+        ),
     )
 
     def _check(self) -> None:
@@ -210,33 +230,43 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return wanted and any(job.deadline_s is not None for job in self.instance.jobs)
 
     @cached_property
-    def task(self) -> AllocationTask:
+    def policy_program(self) -> PolicyProgram:
         """What is to be solved, whole; not yet how."""
         unit = unit_of(self.instance, self.policy, aware=self.aware)
         kept: Any = {"deadlines": self.keeps_deadlines, "sharing": self.sharing, "tolerance": self.tolerance}
-        return AllocationTask(self.instance, self.policy, self.declared(), unit=unit, **kept)
+        return PolicyProgram(self.instance, self.policy, self.declared(), unit=unit, **kept)
 
     @cached_property
     def _labels(self) -> list[str]:
         return [job.name for job in self.instance.jobs]
 
     def _formulate(self) -> LinearProgram:
-        task, none = self.task, np.zeros(len(self._labels))
-        base = task.base()
+        policy, none = self.policy_program, np.zeros(len(self._labels))
+        base = policy.base()
         if self.policy == "min_cost":
-            base.program.minimize(task.cost(base))
+            base.program.minimize(policy.cost(base))
             return base.program
         if self.policy in TOTALS:
-            return task.total(base)
+            return policy.total(base)
         if self.policy in _BY_RISE:
             base.program.name += ": how far all jobs rise"
         if self.policy == "finish_time":
-            needed = task.times.needed(task.least_ratio)
+            needed = np.minimum(policy.times.needed(float(policy.times.ratio(policy.best).max())), policy.best)
             return raised_program(base, base.throughput, needed / needed.max(), none, self._labels)
-        return raised_program(base, task.gain(base), task.pace(none > 0), none, self._labels)
+        return raised_program(base, policy.gain(base), policy.pace(none > 0), none, self._labels)
+
+    def _state(self) -> Statement:
+        if self.parts > 1:
+            raise ModelError("Allocation by parts takes no changes, as a rule may join jobs of several; use parts=1")
+        return state(self.policy_program)
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> AllocationSolution:
+        columns = self.policy_program.base().columns
+        share = np.zeros(columns.count) if values is None else np.clip(values["share"], 0.0, None)
+        return AllocationSolution(**facts, columns=columns, share=share)
 
     def _prepare(self) -> None:
-        _ = self.task  # the formulation holds all pairs, which a solve need not
+        _ = self.policy_program  # the formulation holds all pairs, which a solve need not
 
     def _prices_pairs(self, options: SolveOptions) -> bool | None:
         """Whether pairs become columns only where prices ask for them; None: where there are many."""
@@ -252,29 +282,45 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         how["priced"] = self._prices_pairs(options)
         if self.parts == 1:
             offer(options, self._first)
-            answer = replace(self.task, **how).solve()
-            return AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)
+            answer = replace(self.policy_program, **how).solve()
+            run = AllocationRun(self._named(answer.outcome), answer.steps, answer.level, answer.columns)
+            return (self._weaker(run) if run.outcome.status is Status.FEASIBLE else None) or run
         parts = divided(self.instance, self.parts, self.seed)
-        unit = self.task.unit
+        unit = self.policy_program.unit
         tasks = [
             replace(
-                self.task,
+                self.policy_program,
                 **how,
                 instance=part.instance,
                 unit=None if unit is None else unit[part.jobs] * part.pieces,
             )
             for part in parts
         ]
-        answer = combined(self.task, parts, side_by_side(AllocationTask.solve, tasks))
+        answer = combined(self.policy_program, parts, side_by_side(PolicyProgram.solve, tasks))
         return AllocationRun(answer.outcome, answer.steps, None, answer.columns)
 
     def _first(self) -> AllocationRun:
-        outcome, steps, columns = first_answer(self.task)
+        outcome, steps, columns = first_answer(self.policy_program)
         return AllocationRun(outcome, steps, None, columns)
+
+    def _weaker(self, run: AllocationRun) -> AllocationRun | None:
+        if run.outcome.status is Status.INFEASIBLE:
+            message = "no answer was found, and no proof in floating point that there is none"
+            return replace(run, outcome=Outcome(Status.ERROR, run.outcome.engine, message=message))
+        if not run.outcome.status.has_answer or self.parts > 1 or not run.steps:
+            return None
+        message = "the numbers of the instance lie too far apart to prove in floating point that nothing is better"
+        steps: tuple[Step, ...] = ()
+        if self.policy not in ("hierarchical", "finish_time"):
+            pairs = PairPrices(self.instance, sharing=self.sharing)
+            prices = run.steps[0].prices
+            steps = (replace(run.steps[0], value=pairs.bound(pairs.all_rows(prices), self.policy_program.goal)[0]),)
+        unknown: Any = {"objective": None, "bound": None, "message": message}
+        return replace(run, outcome=replace(run.outcome, status=Status.FEASIBLE, **unknown), steps=steps)
 
     def _named(self, outcome: Outcome) -> Outcome:
         """An outcome without answer; where deadlines are the reason, by the names of their jobs."""
-        if outcome.status is Status.OPTIMAL:
+        if outcome.status in (Status.OPTIMAL, Status.FEASIBLE):
             return outcome
         if outcome.status.has_answer:  # a program of a sequence that stopped at a limit proves nothing
             raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
@@ -289,12 +335,18 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _interpret(self, run: AllocationRun) -> AllocationSolution:
         outcome, columns = run.outcome, run.columns
         facts = self._facts(run)
-        on_the_way = outcome.status is Status.FEASIBLE
-        if (run.steps or on_the_way) and outcome.values is not None:
+        incumbent = outcome.status is Status.FEASIBLE
+        if (run.steps or incumbent) and outcome.values is not None:
             share = np.maximum(outcome.values[: columns.count], 0.0)
-            facts["status"] = Status.OPTIMAL if self.parts == 1 and not on_the_way else Status.FEASIBLE
+            facts["status"] = Status.OPTIMAL if self.parts == 1 and not incumbent else Status.FEASIBLE
             if run.steps:
                 objective, bound = self._values(run)
+                if not np.isfinite(objective):
+                    stuck = f"job {self._labels[int(columns.per_job(share, len(self._labels)).argmin())]!r}"
+                    raise ModelError(
+                        f"{stuck} gets no time within limits and deadlines, so it never ends; loosen them or choose "
+                        "another policy"
+                    )
                 gap = abs(objective - bound) / max(1.0, abs(objective))
                 facts |= {"objective": objective, "bound": bound, "gap": gap}
         else:
@@ -318,9 +370,9 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             return float(throughput.sum())
         if self.policy == "min_cost":
             return -float((share * view.scale[columns.first] * view.price[columns.gpu]).sum())
-        unit = self.task.unit
+        unit = self.policy_program.unit
         gain = columns.per_job(share, n, speed=False) if unit is None else throughput * unit
-        return float((gain / self.task.pace(np.zeros(n, bool))).min())
+        return float((gain / self.policy_program.pace(np.zeros(n, bool))).min())
 
     def _values(self, run: AllocationRun) -> tuple[float, float]:
         """Objective and bound in the policy's units."""
@@ -339,5 +391,5 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             return -first, -first
         if self.policy == "finish_time":
             assert run.level is not None
-            return float(self.task.times.ratio(run.level).max()), run.steps[-1].value
+            return float(self.policy_program.times.ratio(run.level).max()), run.steps[-1].value
         return first, first

@@ -22,7 +22,7 @@ Source: Narayanan et al. (OSDI 2020), sections 4 and 5; the steps by duals are o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -176,12 +176,16 @@ def fill(
     """
     level, full, many = np.zeros(len(labels)), np.zeros(len(labels), bool), master.base.many
     steps: list[Step] = []
+    last: Outcome | None = None
     while True:
         speed = pace(full)
         rise_all = _raising(gain, speed, level, labels)
         outcome, program = master.solve(rise_all, Goal(unit, pace=speed * many, level=level * many))
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
+            if last is not None and outcome.status is not Status.TIME_LIMIT:  # levels are within tolerances
+                return Raise(replace(last, status=Status.FEASIBLE), tuple(steps), level)
             return Raise(outcome, tuple(steps))
+        last = outcome
         prices = prices_of(program, outcome.duals)
         rise = max(float(outcome.values[-1]), 0.0)
         level = level + speed * rise
@@ -218,9 +222,11 @@ class FinishTimes:
         return cls(view.running, view.steps, view.isolated + view.steps / alone)
 
     def needed(self, rho: float) -> Floats:
-        """(n,) steps/s at which every job's ratio is rho; not positive where no throughput is enough."""
-        room = rho * self.isolated - self.running
-        return np.where(room > 0, self.steps / np.where(room > 0, room, 1.0), np.inf)
+        """(n,) steps/s at which every job's ratio is rho; infinite where no throughput is enough."""
+        with np.errstate(over="ignore"):
+            room = rho * self.isolated - self.running
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.where(room > 0, self.steps / np.maximum(room, 0.0), np.inf)
 
     def ratio(self, throughput: Floats) -> Floats:
         """(n,) finish time over that in isolation."""
@@ -245,18 +251,19 @@ class FinishTimes:
         return low
 
 
-def finish_times(master: Master, times: FinishTimes, labels: list[str], start: float, gap: float) -> Raise:
+def finish_times(master: Master, times: FinishTimes, labels: list[str], *, best: Floats, gap: float) -> Raise:
     """The least rho, by cuts: the prices of a program at one rho prove the next lower bound.
 
     At rho the program raises all jobs in proportion to what they need. If it ends below 1, rho is too small; its
     prices y bound ``sum of y thr`` over all allocations, so any rho needs ``sum of y needed(rho)`` of at most that.
-    The bounds rise (Newton's method on a convex function) until the answer's own ratio is within ``gap`` of them.
+    The bounds rise (Newton's method on a convex function) until the answer's own ratio is within ``gap`` of them. They
+    start where every job has its ``best`` throughput, (n,), more than which none ever needs.
     """
-    rho = start
+    rho = float(times.ratio(best).max())
     steps: list[Step] = []
     none, many = np.zeros(len(labels), bool), master.base.many
     for _ in range(100):
-        needed = times.needed(rho)
+        needed = np.minimum(times.needed(rho), best)
         unit = needed.max()
         goal = Goal(np.ones(len(labels)), pace=many * needed / unit)
         raising = _raising(lambda base: base.throughput, needed / unit, np.zeros(len(labels)), labels)
@@ -264,7 +271,8 @@ def finish_times(master: Master, times: FinishTimes, labels: list[str], start: f
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
             return Raise(outcome, tuple(steps))
         prices = prices_of(program, outcome.duals)
-        throughput = master.base.throughput.evaluate(outcome.values[: master.base.columns.count]) / many
+        found = master.base.throughput.evaluate(outcome.values[: master.base.columns.count]) / many
+        throughput = np.maximum(found, needed / unit * max(outcome.values[-1], 0.0))
         reached = float(times.ratio(throughput).max())
         most = float(outcome.values[-1])  # what the prices allow, by strong duality
         bound = max(rho, times.least(many * prices["level"], most)) if most < unit else rho

@@ -12,16 +12,18 @@ count back. So the best partner is looked for twice: among jobs of the same enti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 
 from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.column_generation import Priced, generate_columns
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+from flowlex.formulations.scaling import scale_program
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policies import Goal
 from flowlex.models.allocation.program import Base, Columns
@@ -90,7 +92,7 @@ def _elsewhere(most: Floats, which: Integers, owners: int) -> tuple[Floats, Inte
 
 
 class PairPrices:
-    """All pairs of an instance, for pricing; a job may stand for ``many`` that are alike."""
+    """All pairs of an instance, for pricing; a job may stand for ``many`` that are identical."""
 
     def __init__(self, instance: AllocationInstance, *, sharing: bool = True, many: Integers | None = None) -> None:
         view = instance.arrays
@@ -109,7 +111,11 @@ class PairPrices:
         self.one, self.other = (
             _Side.of(view.kind, self.owner, self.owners, kinds[:, side], speed[:, side]) for side in (0, 1)
         )
-        self.alike: Booleans = kinds[:, 0] == kinds[:, 1]
+        self.same_type: Booleans = kinds[:, 0] == kinds[:, 1]
+        #: Whether every pair of job types is of two different types of one job each: halves are pairs then.
+        self.unique: bool = bool(
+            (self.one.many == 1).all() and (self.other.many == 1).all() and not self.same_type.any()
+        )
         scale = np.zeros(int(max(view.kind.max(), view.pair_kind.max(initial=0))) + 1, np.int64)
         scale[view.kind] = view.scale
         self.scale: Integers = scale[kinds[:, 0]]
@@ -119,7 +125,7 @@ class PairPrices:
     @property
     def count(self) -> int:
         """How many pairs there are."""
-        both = np.where(self.alike, self.one.many * (self.one.many - 1) // 2, self.one.many * self.other.many)
+        both = np.where(self.same_type, self.one.many * (self.one.many - 1) // 2, self.one.many * self.other.many)
         return int(both.sum())
 
     def _rent(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats, Floats]:
@@ -138,6 +144,22 @@ class PairPrices:
             else:
                 own[jobs.index(limit.job), on] += price
         return rent, own + shared[self.owner], shared
+
+    def all_rows(self, prices: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Prices of all rows that there could be, by job, type and limit; 0 for those that are not stated."""
+        limits, n, found = self.instance.limits, len(self.view.kind), dict(prices)
+        rows: dict[str, tuple[int, Any]] = {
+            "most": (len(limits), [k for k, limit in enumerate(limits) if limit.most_gpus is not None]),
+            "least": (len(limits), [k for k, limit in enumerate(limits) if limit.least_gpus > 0]),
+            "deadline": (n, np.flatnonzero(np.isfinite(self.view.deadline))),
+            "level": (n, slice(None)),
+        }
+        for name, (size, places) in rows.items():
+            spread = np.zeros(size)
+            if name in found:
+                spread[places] = found[name]
+            found[name] = spread
+        return found
 
     def bound(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Floats]:
         """What prices prove that no allocation exceeds, and (n,) the prices of time that prove it.
@@ -181,6 +203,12 @@ class PairPrices:
             for s in (one, other)
         )
         charge, back = self.scale * rent[self.gpu], self.scale[:, None] * shared[:, self.gpu].T
+        over = np.zeros(n)
+        if self.unique:
+            together = self.owner[one.job] == self.owner[other.job]
+            earned = a + b - charge + np.where(together, back[one.pair, self.owner[one.job]], 0.0)
+            np.maximum.at(over, one.job, earned)
+            return time + over, a, b, charge, earned, back, one.pair
         best, at = other.best(b)
         rest = b.copy()
         rest[at[at >= 0]] = -np.inf
@@ -192,7 +220,6 @@ class PairPrices:
         best, at = _elsewhere(best, at, self.owners)
         with_others, far = best[one.group], at[one.group]
         earned = a + np.maximum(with_own, with_others) - charge[one.pair]
-        over = np.zeros(n)
         np.maximum.at(over, one.job, earned)
         return time + over, a, b, charge, earned, back, np.where(with_own >= with_others, near, far)
 
@@ -212,35 +239,44 @@ class PairPrices:
     def _worth(
         self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats, best: Any, least: float
     ) -> Columns:
-        """Each job with its best, then by rank (first with first and so on) and with the first; a few each."""
-        job_a, rank_a, many_a = self.one.among(live, a)
-        job_b, rank_b, many_b = self.other.among(live, b)
-        pairs, alike = np.flatnonzero(live), self.alike[live]
-        found: list[tuple[Integers, Integers, Integers, Floats]] = [best]
-        single = self.many == 1
-        for shift, (jobs, values, partners, worth, many, mine) in (
-            (False, (job_a, rank_a, job_b, rank_b, many_b, np.ones(len(pairs), bool))),
-            (True, (job_b, rank_b, job_a, rank_a, many_a, ~alike)),
-        ):
-            row, rank = np.nonzero((jobs >= 0) & mine[:, None])
-            for to in (rank % np.maximum(many[row], 1), np.zeros_like(rank)):
-                to = np.where(alike[row] & (to == rank) & single[jobs[row, rank]], rank ^ 1, to)
-                fits = to < many[row]
-                r, k, t = row[fits], rank[fits], to[fits]
-                first, second = (partners[r, t], jobs[r, k]) if shift else (jobs[r, k], partners[r, t])
-                together = np.where(self.owner[first] == self.owner[second], back[pairs[r], self.owner[first]], 0.0)
-                found.append((first, second, pairs[r], values[r, k] + worth[r, t] - charge[pairs[r]] + together))
+        """Each job with its best, and where job types have several jobs, also by rank; a few each."""
+        found, single = [best], self.many == 1
+        if not self.unique:
+            found += self._by_rank(live, a, b, charge, back)
         first, second, pair, value = (np.concatenate(column) for column in zip(*found, strict=True))
         good = np.flatnonzero((value > least) & ((first != second) | ~single[first]))
         good = good[np.lexsort((-value[good], first[good]))]
         good = good[np.arange(len(good)) - np.searchsorted(first[good], first[good]) < _FEW]
         first, second, pair = first[good], second[good], pair[good]
-        turned = self.alike[pair] & (first > second)
+        turned = self.same_type[pair] & (first > second)
         first, second = np.where(turned, second, first), np.where(turned, first, second)
         n = len(self.view.kind)
         key = np.unique((pair * n + first) * n + second)
         pair = key // (n * n)
         return Columns(key // n % n, key % n, self.view.pair_gpu[pair], self.view.pair_speed[pair])
+
+    def _by_rank(
+        self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats
+    ) -> list[tuple[Integers, Integers, Integers, Floats]]:
+        """Jobs of two types by rank (first with first and so on), and each with the first."""
+        job_a, rank_a, many_a = self.one.among(live, a)
+        job_b, rank_b, many_b = self.other.among(live, b)
+        pairs, same_type = np.flatnonzero(live), self.same_type[live]
+        found: list[tuple[Integers, Integers, Integers, Floats]] = []
+        single = self.many == 1
+        for shift, (jobs, values, partners, worth, many, mine) in (
+            (False, (job_a, rank_a, job_b, rank_b, many_b, np.ones(len(pairs), bool))),
+            (True, (job_b, rank_b, job_a, rank_a, many_a, ~same_type)),
+        ):
+            row, rank = np.nonzero((jobs >= 0) & mine[:, None])
+            for to in (rank % np.maximum(many[row], 1), np.zeros_like(rank)):
+                to = np.where(same_type[row] & (to == rank) & single[jobs[row, rank]], rank ^ 1, to)
+                fits = to < many[row]
+                r, k, t = row[fits], rank[fits], to[fits]
+                first, second = (partners[r, t], jobs[r, k]) if shift else (jobs[r, k], partners[r, t])
+                together = np.where(self.owner[first] == self.owner[second], back[pairs[r], self.owner[first]], 0.0)
+                found.append((first, second, pairs[r], values[r, k] + worth[r, t] - charge[pairs[r]] + together))
+        return found
 
 
 class PricedMaster:
@@ -260,61 +296,38 @@ class PricedMaster:
     def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
         """The outcome over all columns that there are now, and the program over them."""
         program = make(self.base)
-        state = [program]
+        scaled, scales = scale_program(program, ("rise",) if "rise" in program.variable_blocks else ())
+        joined = [self.base.columns]
 
         def price(duals: Floats) -> Priced:
-            bound, found = self.pairs.look(self._prices(program, duals), goal)
-            new = _unknown(self.base.columns, found)
-            held = self.base.columns.count
-            if new.count:
-                self.base = self._build(Columns.joined([self.base.columns, new]))
-                state[0] = make(self.base)
-            arrays = state[0].arrays()
-            added = slice(held, held + new.count)
-            return Priced(arrays.cost[added], arrays.matrix[:, added], bound)
+            rows = program.split_rows(np.abs(duals) * scales.row / scales.objective)
+            prices = self.pairs.all_rows(rows)
+            bound, found = self.pairs.look(prices, goal)
+            new = _unknown(joined[0], found)
+            joined[0] = Columns.joined([joined[0], new])
+            arrays, added = make(self._build(new)).arrays(), slice(0, new.count)
+            matrix = scipy.sparse.diags_array(scales.row) @ arrays.matrix[:, added]
+            return Priced(arrays.cost[added] * scales.objective, matrix.tocsc(), bound * scales.objective)
 
         before, options = self.base, self._options
         given: Any = {"time_limit_s": options.time_limit_s, "seed": options.seed, "log": options.log}
-        got = generate_columns(program.arrays(), price, **given)
+        got = generate_columns(scaled.arrays(), price, **given)
         self.rounds += got.rounds
         if got.status is Status.TIME_LIMIT:
             raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
-        last = state[0]
+        if joined[0].count > before.columns.count:
+            self.base = self._build(joined[0])
+        last = make(self.base)
         if got.status is not Status.OPTIMAL:
             return Outcome(got.status, "highs"), last
         first, many, rest = before.columns.count, self.base.columns.count - before.columns.count, program.column_count
         added = np.zeros(many)
         added[: len(got.values) - rest] = got.values[rest:]  # those of the last round did not enter
         values = np.concatenate([got.values[:first], added, got.values[first:rest]])
-        about = {"algorithm": "columns", "iterations": got.rounds}
-        return Outcome(
-            Status.OPTIMAL,
-            "highs",
-            got.objective,
-            got.bound,
-            values,
-            got.duals,
-            None,
-            **about,  # type: ignore[arg-type]
-        ), last
-
-    def _prices(self, program: LinearProgram, duals: Floats) -> dict[str, Floats]:
-        """Prices of all rows there could be, by job, type and limit."""
-        view, limits = self.pairs.view, self.pairs.instance.limits
-        n = len(view.kind)
-        found = {name: np.abs(values) for name, values in program.split_rows(duals).items()}
-        rows: dict[str, tuple[int, Any]] = {
-            "most": (len(limits), [k for k, limit in enumerate(limits) if limit.most_gpus is not None]),
-            "least": (len(limits), [k for k, limit in enumerate(limits) if limit.least_gpus > 0]),
-            "deadline": (n, np.flatnonzero(np.isfinite(view.deadline))),
-            "level": (n, slice(None)),
-        }
-        for name, (size, places) in rows.items():
-            spread = np.zeros(size)
-            if name in found:
-                spread[places] = found[name]
-            found[name] = spread
-        return found
+        about: Any = {"algorithm": "columns", "iterations": got.rounds, "values": values, "duals": got.duals}
+        found = Outcome(Status.OPTIMAL, "highs", got.objective, got.bound, **about)
+        kept = np.concatenate([np.ones(first + many), scales.column[first:]])
+        return replace(scales, column=kept).restored(found), last
 
 
 def _unknown(known: Columns, found: Columns) -> Columns:

@@ -71,17 +71,24 @@ def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers 
     """
     twin = np.zeros(len(view.kind), bool) if many is None else many > 1
     job, gpu = np.nonzero(view.speed)
-    none = np.zeros(0, np.int64)
     parts = [(job, np.full(len(job), -1), gpu, np.column_stack([view.speed[job, gpu], np.zeros(len(job))]))]
-    members = [np.flatnonzero(view.kind == k) for k in range(int(view.kind.max()) + 1)]
-    for (a, b), j, speed in zip(view.pair_kind.tolist(), view.pair_gpu.tolist(), view.pair_speed, strict=True):
-        of_a, of_b = (members[k] if k < len(members) else none for k in (a, b)) if sharing else (none, none)
-        one, other = (grid.ravel() for grid in np.meshgrid(of_a, of_b, indexing="ij"))
-        kept = (one < other) | ((one == other) & twin[one]) if a == b else np.ones(len(one), bool)
-        one, other = one[kept], other[kept]
-        parts.append((one, other, np.full(len(one), j), np.broadcast_to(speed, (len(one), 2))))
+    if sharing:
+        parts.append(_pair_columns(view, twin))
     first, second, gpus, speeds = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Columns(first, second, gpus, speeds)
+
+
+def _pair_columns(view: AllocationArrays, twin: Booleans) -> tuple[Integers, Integers, Integers, Floats]:
+    """Every two jobs of every pair of job types; first, second, GPU type and speeds."""
+    order, kinds = np.argsort(view.kind, kind="stable"), view.pair_kind
+    size = np.bincount(view.kind, minlength=int(kinds.max(initial=0)) + 1)
+    begin, (many, others) = np.cumsum(size) - size, size[kinds.T]
+    pair = np.repeat(np.arange(len(kinds)), many * others)
+    at = np.arange(len(pair)) - np.repeat(np.cumsum(many * others) - many * others, many * others)
+    one = order[begin[kinds[pair, 0]] + at // others[pair]]
+    other = order[begin[kinds[pair, 1]] + at % others[pair]]
+    kept = (kinds[pair, 0] != kinds[pair, 1]) | (one < other) | ((one == other) & twin[one])
+    return one[kept], other[kept], view.pair_gpu[pair[kept]], view.pair_speed[pair[kept]]
 
 
 def equal_throughput(view: AllocationArrays) -> Floats:
@@ -115,7 +122,7 @@ class Base:
     throughput, time
         (n,) steps/s of every job; fraction of time that it runs. Of a job that stands for several: their sums.
     many
-        (n,) how many alike jobs each stands for.
+        (n,) how many identical jobs each stands for.
     """
 
     columns: Columns

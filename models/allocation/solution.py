@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AllocationSolution"]
 
-#: Fractions of time below this are left out of tables and files (they are kept in ``share``).
-_SHOWN = 1e-12
-
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationSolution(Solution):
@@ -110,7 +107,7 @@ class AllocationSolution(Solution):
                 "gpu_type": types[self.columns.gpu[c]],
                 "fraction": float(self.share[c]),
             }
-            for c in np.flatnonzero(self.share > _SHOWN).tolist()
+            for c in np.flatnonzero(self.share > 0).tolist()
         ]
         return {"shares": rows, "steps_per_s": dict(zip(jobs, self.throughput.tolist(), strict=True))}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowlex.models.base import Equation
 from flowlex.models.flow.capacities.equations import VECTOR_EQUATIONS
-from flowlex.models.flow.ties.program import BOND_EQUATIONS
+from flowlex.models.flow.task_rules.program import BOND_EQUATIONS
 
 __all__ = ["EQUATIONS"]
 
@@ -16,6 +16,13 @@ EQUATIONS: tuple[Equation, ...] = (
         "waiting tasks of a job",
         "price of letting one more task of the job wait",
         "cost",
+    ),
+    Equation(
+        "share",
+        r"\sum_{t \in j} z_t \ge l_j",
+        "tasks of a job that wait beyond its share",
+        when="as arcs of the network, and as rows of a changed model, of which unscheduled is the upper bound",
+        exists=lambda model: model.as_stated or "share" in getattr(model.formulation, "arc_blocks", {}),
     ),
     Equation(
         "group",

@@ -8,39 +8,50 @@ All rows are balance rows of one node-arc incidence matrix, which is totally uni
 exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
 machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
 Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
-`flowlex.models.flow.offers.StageWeights`; so is single file. Where machines have capacities and tasks ask for parts
+`flowlex.models.flow.arc_costs.StageWeights`; so is single file. Where machines have capacities and tasks ask for parts
 of them, the network only proposes and an integer program decides: `flowlex.models.flow.capacities.search`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import InstanceOf
 
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
-from flowlex.models.flow.capacities.packed import Packed
-from flowlex.models.flow.direct import Direct
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.capacities.method import Packed
 from flowlex.models.flow.equations import EQUATIONS
 from flowlex.models.flow.goals import Goal, Preset, preset
-from flowlex.models.flow.goals.base import Scale
+from flowlex.models.flow.goals.asked import AskedGoal, ask
+from flowlex.models.flow.goals.base import ClusterView, Scale, task_views
+from flowlex.models.flow.goals.checked import is_foreign
 from flowlex.models.flow.goals.scale import common_scale
-from flowlex.models.flow.network import ScheduleNetwork, build_network, task_views
-from flowlex.models.flow.offers import Rules
-from flowlex.models.flow.order import StrictOrder
-from flowlex.models.flow.parts import ByParts, refuse_parts
+from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.methods import FlowRun, Way, chosen_stage
+from flowlex.models.flow.network import ScheduleNetwork, build_network
+from flowlex.models.flow.network_method import Direct
 from flowlex.models.flow.preemption import refuse_limits
-from flowlex.models.flow.reasons import waiting_reasons
-from flowlex.models.flow.solution import FlowSolution
-from flowlex.models.flow.ties.bonds import Bonds
-from flowlex.models.flow.ties.tied import Tied, refuse_ties
-from flowlex.models.flow.ways import FlowRun, Way, chosen_stage
+from flowlex.models.flow.reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
+from flowlex.models.flow.share_claims import rule_of
+from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.stages import stated_score
+from flowlex.models.flow.statement import state_flow
+from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
+from flowlex.models.flow.task_rules.method import Tied, refuse_ties
+from flowlex.models.statement.statement import Statement
+
+if TYPE_CHECKING:
+    import pulp
 
 __all__ = ["FlowScheduling"]
 
@@ -68,10 +79,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         `FlowSolution.stages` holds the optimum of each by name. Solving goes through all whatever it says.
     scale
         Real-valued costs are multiplied by it; found from the data when None.
-    parts, seed
-        Deal machines and tasks into so many parts (by this seed) and solve each alone (POP): faster, ``feasible``
-        instead of ``optimal``, with a proven bound. Not with shares, capacities, gangs, spreads, affinities, limits on
-        preemptions or goals in strict order.
     """
 
     goals: tuple[InstanceOf[Goal], ...] | None = None
@@ -81,8 +88,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     lexicographic: bool = False
     scale: int | None = None
     stage: str | None = None
-    parts: int = 1
-    seed: int = 0
 
     name: ClassVar[str] = "flow-scheduling"
     title: ClassVar[str] = "Flow scheduling"
@@ -112,9 +117,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         if self.scale is not None and self.scale < 1:
             raise ModelError(f"scale is {self.scale}; it must be a whole number of at least 1")
         refuse_limits(self.instance)
-        if self.parts != 1 or self.seed < 0:
-            method = "" if self.lexicographic else self.method
-            refuse_parts(self.instance, self.rules, self.parts, self.seed, "weights" if method == "auto" else method)
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:
@@ -147,18 +149,60 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             return Tied(self.whole, bonds)
         if self.instance.resources:
             return Packed(self.whole)
-        return ByParts(self.whole, self.parts, self.seed) if self.parts > 1 else self.whole
+        return self.whole
 
     def _prepare(self) -> None:
         _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the network (with capacities or ties: of the program), which all stages share."""
-        return self.way.sizes
+        return super().sizes() if self.as_stated else self.way.sizes
+
+    def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
+        """The program of a stage as a PuLP problem; the option ``stage`` holds where none is named."""
+        return super().compile(self.stage if stage is None and self.as_stated else stage, before)
+
+    def _state(self) -> Statement:
+        """``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.statement`."""
+        self._refuse_changes()
+        return state_flow(self.instance, self.rules, self.schedule, Bonds.of(self.instance), self.declared())
+
+    def _refuse_changes(self) -> None:
+        """Raise `ModelError` for what no certificate of a statement could judge, and for options it does not know."""
+        own = next((goal for goal in self.chosen_goals if is_foreign(goal)), None)
+        cluster, views = ClusterView(), self.schedule.views
+        for machine in self.instance.machines if self.instance.queues else ():
+            cluster.add(machine)
+        placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
+        reasons = {
+            f"goal {type(own).__name__} of another package, which no file holds": own is not None,
+            "method='weights', as their stages are solved one after the other": self.method == "weights",
+            "fair shares of queues beside rules of placement": placed and self.rules.shares is not None,
+        }
+        if reason := next((text for text, there in reasons.items() if there), None):
+            raise ModelError(f"changes do not go with {reason}; drop one of the two")
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> FlowSolution:
+        base = FlowSolution(**facts, method="phases: the statement, stage by stage", scale=self.rules.scale.factor)
+        if values is None:
+            return base
+        index = self.unchanged_statement.columns["x"]
+        whole = [(t, m) for (t, m), x in zip(index.labels(), values["x"].tolist(), strict=True) if x > 1 - 1e-6]
+        parts = int((np.abs(values["x"] - np.rint(values["x"])) > 1e-6).sum())
+        text = f" {parts} tasks and machines share fractions; the table shows what runs as one piece." if parts else ""
+        order = {task.name: k for k, task in enumerate(self.instance.tasks)}
+        machine_of = {str(t): str(m) for t, m in sorted(whole, key=lambda pair: order[str(pair[0])])}
+        solution = replace(base, message=f"{base.message}{text}".lstrip())
+        return self._with_schedule(
+            solution, machine_of, stated_score(self.instance, self.unchanged_statement, self.rules, values)
+        )
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The combined network; by phases that of the stage asked for, earlier optima fixed."""
         return self.way.program(self.stage)
+
+    def _own_goals(self) -> tuple[AskedGoal, ...]:
+        return ask(self.instance, self.chosen_goals)
 
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         return self.way.run(engine, options)
@@ -175,15 +219,24 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             chosen_stage(self.stage, run.values)
         if not run.outcome.status.has_answer:
             return base
-        instance, views = self.instance, self.schedule.views
+        instance = self.instance
         pairs = zip(instance.tasks, run.machine.tolist(), strict=True)
         machine_of = {task.name: instance.machines[m].name for task, m in pairs if m >= 0}
+        found = self._with_schedule(base, machine_of, None)
+        return replace(found, **run.told(machine_of, dict(found.waiting)))
+
+    def _with_schedule(self, base: FlowSolution, machine_of: dict[str, str], score: Score | None) -> FlowSolution:
+        """The solution of who runs where."""
+        instance, views = self.instance, self.schedule.views
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(instance.jobs, self.schedule.shares, strict=True)}
         waiting = waiting_reasons(instance, self.rules, machine_of, shares, Bonds.of(instance))
+        if self.as_stated:
+            waiting = {t: CHANGED if why in (WORTH_MORE, SHARE_USED) else why for t, why in waiting.items()}
         return replace(
             base,
-            **run.told(machine_of, waiting),
+            score=score,
+            waiting=waiting,
             machine_of=machine_of,
             shares=shares if self.rules.shares is not None else {},
             placed=tuple(t for t in machine_of if before[t] is None),

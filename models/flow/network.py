@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,15 +13,15 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.collector import collector_paused
-from flowlex.models.flow.blocks import Block, base_of
-from flowlex.models.flow.claims import job_bounds
-from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
-from flowlex.models.flow.layout import Blocks
-from flowlex.models.flow.offers import Rules, StageWeights, single_file
+from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
+from flowlex.models.flow.exclusion_groups import Block, base_of
+from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView, task_views
+from flowlex.models.flow.machine_tree import Blocks
 from flowlex.models.flow.preemption import hold, left
-from flowlex.models.flow.ties.bonds import Bonds
+from flowlex.models.flow.share_claims import job_bounds
+from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
 
-__all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files", "task_views"]
+__all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files"]
 
 
 @dataclass(frozen=True)
@@ -84,22 +83,6 @@ class ScheduleNetwork:
         """One cost whose optimum is the lexicographic one."""
         c = self.columns
         return c.ordinary + weights.level * c.level + weights.shortfall * c.shortfall
-
-
-def task_views(instance: FlowInstance) -> list[TaskView]:
-    """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
-    together: Counter[str | None] = Counter()
-    for job in instance.jobs:
-        together[job.different_machines] += len(job.tasks)
-    views = []
-    for job in instance.jobs:
-        name, priority, rule = job.name, job.priority, job.different_machines
-        apart, price = rule if rule and together[rule] > 1 else "", job.preempt_cost
-        limited = job.preemptions_per_hour is not None
-        for task in job.tasks:
-            machine, elapsed_s = (None, 0.0) if task.running is None else (task.running.machine, task.running.elapsed_s)
-            views.append(TaskView(task, name, priority, machine, elapsed_s, task.costs, apart, price, limited))
-    return views
 
 
 def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.goals.base import ClusterView
-from flowlex.models.flow.network import task_views
-from flowlex.models.flow.offers import Rules
-from flowlex.models.flow.ties.bonds import Bonds
-from flowlex.models.flow.ties.reasons import BondReasons
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.goals.base import ClusterView, task_views
+from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
+from flowlex.models.flow.task_rules.reasons import BondReasons
 
-__all__ = ["SHARE_USED", "WORTH_MORE", "waiting_reasons"]
+__all__ = ["CHANGED", "SHARE_USED", "WORTH_MORE", "waiting_reasons"]
 
+CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
 SHARE_USED = "the share of its job is used up"
 WORTH_MORE = "no slot it could take is worth more to it than to the tasks that hold them, or than waiting"
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers, exact_dot
+from flowlex.formulations.arrays import Floats, Integers, exact_dot
 from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.offers import Rules
 from flowlex.models.flow.solution import Score
+from flowlex.models.statement.statement import Statement
 
-__all__ = ["flow_score", "stage_costs", "waiting_levels"]
+__all__ = ["flow_score", "stage_costs", "stated_score", "waiting_levels"]
 
 
 def waiting_levels(schedule: ScheduleNetwork) -> list[int]:
@@ -44,3 +46,18 @@ def flow_score(instance: FlowInstance, schedule: ScheduleNetwork, rules: Rules, 
     ranks = [exact_dot(cost, flow) for cost in schedule.columns.ranks]
     by_goal = () if rules.order is None else tuple(zip(rules.order.names, ranks, strict=True))
     return Score(int(short.sum()), tuple(sorted(waiting.items())), by_goal, sum(ranks))
+
+
+def stated_score(instance: FlowInstance, statement: Statement, rules: Rules, values: Mapping[str, Floats]) -> Score:
+    """What values of the statement's variables come to, by the costs of the unchanged model."""
+    x = np.concatenate([values[name] for name in statement.program.variable_blocks])
+    found = {stage.name: round(float(stage.value_of(float(stage.cost(len(x)) @ x)))) for stage in statement.stages}
+    strict = rules.priority is not None and rules.priority.mode == "strict"
+    waiting: dict[int, float] = defaultdict(float)
+    job = statement.columns["waits"].codes["job"]
+    for at, each in enumerate(instance.jobs):
+        waiting[each.priority if strict else 0] += float(values["waits"][job == at].sum())
+    classes = tuple(sorted((priority, round(count)) for priority, count in waiting.items()))
+    names = ("cost",) if rules.order is None else rules.order.names
+    by_goal = () if rules.order is None else tuple((name, found[name]) for name in names)
+    return Score(found.get("shortfall", 0), classes, by_goal, sum(found[name] for name in names))

@@ -15,7 +15,7 @@ import numpy as np
 from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.network import AssignmentNetwork, RoundBuilder
+from flowlex.models.gpu.network import AssignmentNetwork, RoundBuilder, constant_of
 from flowlex.models.gpu.round import Round
 
 __all__ = ["build_compact"]
@@ -103,10 +103,10 @@ class _Compact:
             net.arcs("enter", source, job, upper=plan.candidates_by_job)
         net.arcs("offer", job[view.task_job[tasks]], task, upper=1)
         start = self._start_arcs(net, task)
-        keep = net.arcs("keep", task[len(plan.startable) :], self.own, upper=1)
+        keep = net.arcs("keep", task[len(plan.startable) :], self.own, upper=1, cost=-self.costs.stop[plan.optional])
         self._inner_arcs(net, sink)
         net.leave_waiting(plan, job, sink, self.costs.waiting, pooled=True)
-        shape, constant = net.build(), self.costs.waiting * plan.stopped_count
+        shape, constant = net.build(), constant_of(plan, self.costs)
         arcs = np.concatenate(start)
         return AssignmentNetwork(
             shape, net.costs(), self.costs.unit_s, constant, keep, arcs, lambda flow: self._gpus(shape, flow)

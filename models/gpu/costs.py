@@ -1,8 +1,8 @@
 """Transfer costs of the GPU-assignment problem, exact in integers.
 
 A task reads each shard from the nearest replica: its own node (``size / disk``), its rack (``a1 * size / rack``) or
-another rack (``a2 * size / between``). All of these are rational numbers, and so is the price of waiting; a common unit
-makes each of them an integer, of Python's where 64 bits do not suffice. Nothing is rounded.
+another rack (``a2 * size / between``). All of these are rational numbers, and so are the prices of waiting and of
+stops; a common unit makes each of them an integer, of Python's where 64 bits do not suffice. Nothing is rounded.
 
 Source: Tang et al. 2022, transfer cost.
 """
@@ -71,6 +71,8 @@ class TransferCosts:
         Weighted seconds per MB from each level of ``LEVELS``, exact.
     waiting_s
         Seconds that a waiting task costs (alpha), exact.
+    stop_s
+        (T,) seconds that it costs to stop each running task: the price of a stop times its elapsed seconds, exact.
     unit_s
         What a cost of 1 stands for, in (weighted) seconds; exact.
     """
@@ -80,21 +82,31 @@ class TransferCosts:
     per_mb: Fraction
     rates: tuple[Fraction, Fraction, Fraction]
     waiting_s: Fraction
+    stop_s: tuple[Fraction, ...]
     unit_s: Fraction
 
     @classmethod
-    def of(cls, instance: GpuInstance, penalties: Penalties) -> TransferCosts:
-        """Find the unit of which the cost of each shard at each level, and alpha, are whole multiples."""
+    def of(cls, instance: GpuInstance, penalties: Penalties, stop_price: float = 0.0) -> TransferCosts:
+        """Find the unit of which the cost of each shard at each level, of waiting and of stops are whole multiples."""
         view, rates = instance.arrays, _rates(instance, penalties)
         size, per_mb = _whole_sizes(view.shard_size_mb)
         dearest = int(_summed(view, size).max(initial=0)) * rates[2] / per_mb
         waiting = rational(penalties.waiting) * dearest
-        return cls(view, size, per_mb, rates, waiting, _largest_unit([_largest_unit(rates) / per_mb, waiting]))
+        price, zero = rational(stop_price), Fraction(0)
+        stops = tuple(price * rational(elapsed) if price else zero for elapsed in view.task_elapsed.tolist())
+        unit = _largest_unit([_largest_unit(rates) / per_mb, waiting, *set(stops)])
+        return cls(view, size, per_mb, rates, waiting, stops, unit)
 
     @property
     def waiting(self) -> int:
         """Cost of a waiting task."""
         return int(self.waiting_s / self.unit_s)
+
+    @cached_property
+    def stop(self) -> NDArray[Any]:
+        """(T,) cost of stopping each running task, 0 for the others."""
+        values = [int(seconds / self.unit_s) for seconds in self.stop_s]
+        return np.array(values, dtype=np.int64 if sum(values) < _WIDE else object)
 
     @cached_property
     def cost(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -6,7 +6,9 @@ job's *unscheduled* vertex u_j is a task that waits, and bounds on that vertex a
 
 Sets: jobs J, tasks T (T_j of job j), free GPUs G. Parameters: N_j candidates of job j, c_tg transfer seconds of
 task t on g's node, A^min_j and A^max_j floor and ceiling of the max-min fair share less what j keeps running,
-alpha the price of waiting. Variables: x_tg (t runs on g), w_j (tasks of j that wait).
+alpha and beta the prices of waiting and of a second of lost work, e_t seconds that t has run. Variables: x_tg, w_j.
+
+FSP stops only tasks of jobs above their share: the shortest-running, never the longest; such a job starts nothing.
 
 Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022 (flow network; fair share; policies). Ours: the
 odd GPUs of a fractional share go where they cost least; the compact network; ties stop the fewest tasks.
@@ -14,6 +16,8 @@ odd GPUs of a fractional share go where they cost least; the compact network; ti
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -28,17 +32,24 @@ from flowlex.formulations.engines.wide import fits, solve_wide
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import optimal_face
 from flowlex.formulations.outcome import EngineName, SolveOptions, Status
+from flowlex.instances.changes import Changes
+from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import Dual, Equation, Model, ModelError, Symbol
+from flowlex.models.base import Dual, Equation, Model, ModelError, Solution, Symbol
 from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.network import AssignmentNetwork
+from flowlex.models.gpu.pairs import SMALL, LargeStatement, pair_count
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.proof import proof_of
+from flowlex.models.gpu.refined_run import METHOD, run_refined
 from flowlex.models.gpu.round import Policy, Round
 from flowlex.models.gpu.rounds import Rounds
+from flowlex.models.gpu.rules import Rules, unsupported
 from flowlex.models.gpu.search import GpuRun, Leaf
 from flowlex.models.gpu.solution import GpuSolution
+from flowlex.models.gpu.statement import state
 from flowlex.models.gpu.values import Value, value_of
+from flowlex.models.statement.statement import Statement
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
@@ -79,6 +90,9 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         ``compact`` or ``paper``: the same optimum, a fraction of the arcs or the published graph.
     penalties
         Weights a1, a2, a3 of the transfer cost.
+    stop_price
+        beta: seconds of transfer that one second of lost work weighs, where a task is stopped (policy FSP). With 0, the
+        paper's rule, stops cost nothing: shares decide how many tasks stop, transfer decides between jobs.
     waiting
         ``least``: as many tasks run as can. ``priced``: a task also waits where that is cheaper, at alpha, than to run
         it; a job's fair share is then the most that it runs. (FSU, which knows no waiting, has ``least`` only.)
@@ -91,6 +105,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     policy: Policy = Policy.FSP
     network: Literal["compact", "paper"] = "compact"
     penalties: Penalties = field(default_factory=Penalties)
+    stop_price: float = 0.0
     waiting: Literal["least", "priced"] = "least"
     stage: str = "transfer"
 
@@ -107,12 +122,16 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         Symbol("N_j", "tasks of job j that may run"),
         Symbol(r"A^{\min}_j, A^{\max}_j", "floor and ceiling of the fair share, less what keeps running"),
         Symbol(r"\alpha", "price of a waiting task"),
+        Symbol(r"\beta, e_t", "price of a second of lost work, seconds that t has run (0 when it waits)"),
     )
     unknowns: ClassVar[tuple[Symbol, ...]] = (
         Symbol("x_{tg}", "1 when task t runs on GPU g; exists only when t fits g"),
         Symbol("w_j", "tasks of job j that wait"),
     )
-    objective_latex: ClassVar[str] = r"\sum_{t \in T} \sum_{g \in G} c_{tg}\, x_{tg} + \alpha \sum_{j \in J} w_j"
+    objective_latex: ClassVar[str] = (
+        r"\sum_{t \in T} \sum_{g \in G} c_{tg}\, x_{tg} + \alpha \sum_{j \in J} w_j"
+        r" + \beta \sum_{t \in T} e_t \left(1 - \sum_{g \in G} x_{tg}\right)"
+    )
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation("task", r"\sum_{g \in G} x_{tg} \le 1 \quad \forall t \in T", "a task runs at most once"),
         Equation(
@@ -135,10 +154,36 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             when="with fair shares",
             exists=lambda model: model.policy is not Policy.FSU,
         ),
+        Equation(
+            "running",
+            r"\sum_g x_{tg} = 1 \quad \forall t \text{ running}",
+            "running tasks stay",
+            when="in the statement, policies FS and FSU, with running tasks",
+            exists=lambda model: False,
+        ),
+        Equation(
+            "stops",
+            r"\sum_{t \text{ of } j \text{ running}} x_t \ge n_j - e_j \quad \forall j",
+            "a job loses no more running tasks than it is above its fair share",
+            when="in the statement, policy FSP, with running tasks",
+            exists=lambda model: False,
+        ),
+        Equation(
+            "order",
+            r"x_t \ge x_{t'} \quad \forall t, t' \text{ running, } t \text{ longer}",
+            "the shortest-running tasks of a job stop first",
+            when="in the statement, policy FSP, with running tasks",
+            exists=lambda model: False,
+        ),
         *(_vertex(name, says) for name, says in _VERTICES.items()),
     )
+    main_stage: ClassVar[str] = "transfer"
 
     def _check(self) -> None:
+        if not (math.isfinite(self.stop_price) and self.stop_price >= 0):
+            raise ModelError(f"stop_price must be a finite number of at least 0, got {self.stop_price}")
+        if self.stop_price and self.policy is not Policy.FSP:
+            raise ModelError(f"policy {self.policy} stops no task; stop_price goes with FSP")
         if self.waiting == "priced" and self.policy is Policy.FSU:
             raise ModelError("policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS")
         if self.stage not in self.stages:
@@ -154,7 +199,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @cached_property
     def rounds(self) -> Rounds:
         """What answers rounds of this instance."""
-        return Rounds(self.instance, self.policy, self.network, self.penalties, self.waiting == "priced")
+        priced = self.waiting == "priced"
+        return Rounds(self.instance, self.policy, self.network, self.penalties, priced, self.stop_price)
 
     @property
     def costs(self) -> TransferCosts:
@@ -196,11 +242,66 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         """
         return value_of(self.rounds, what, name, memory_gb)
 
+    def _state(self) -> Statement:
+        return state(self.instance, self.round, self.costs, self.declared())
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The changes by classes of tasks and of GPUs; see `unrefined`."""
+        return Rules(self.instance.arrays, self.round.may_start, self.all_changes, self.declared())
+
+    @property
+    def unrefined(self) -> str:
+        """Why the changed round is solved pair by pair; empty where classes are refined."""
+        if pair_count(self.round) <= SMALL or self._restated:
+            return f"{pair_count(self.round)} pairs of tasks and GPUs"
+        if not self.costs.nearer_is_cheaper:
+            return "data that are nearer cost more"
+        return unsupported(self.all_changes)
+
+    @property
+    def method(self) -> str:
+        """How the model is solved, and why."""
+        if not self.all_changes or self._restated:
+            return super().method
+        why = self.unrefined
+        return f"{super().method}, {why}" if why else f"{METHOD}: {pair_count(self.round)} pairs of tasks and GPUs"
+
+    def _applied(self, statement: Statement, changes: Changes) -> Statement:
+        if not isinstance(statement, LargeStatement):
+            return super()._applied(statement, changes)
+        if why := self.unrefined:
+            raise ModelError(f"{statement.why}, so that it takes rules, fixed choices, bounds and costs over x: {why}")
+        _ = self.rules
+        return statement
+
+    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> Any:
+        if self.unrefined:
+            return super()._run_statement(engine, options, start)
+        self._check_engine(engine, options)
+        return run_refined(self.round, self.costs, self.rules, options, restarted=start is not None)
+
+    def _solution_of(self, values: Mapping[str, Any] | None, facts: dict[str, Any]) -> GpuSolution:
+        view = self.instance.arrays
+        gpu = np.full(len(view.task_job), -1)
+        if values is not None and "gpu" in values:  # the refined network decides placements
+            gpu = values["gpu"]
+        elif values is not None:
+            codes, x = self.statement.columns["x"].codes, values["x"]
+            if np.abs(x - np.rint(x)).max(initial=0) > 1e-6:
+                note = "Tasks are split among GPUs: the table shows those that run whole on one; see `stated.values`."
+                facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
+            chosen = np.flatnonzero(x > 1 - 1e-6)
+            gpu[codes["task"][chosen]] = codes["gpu"][chosen]
+        return GpuSolution(**facts, placement=Placement(view, self.costs, gpu), round=self.round)
+
     def _prepare(self) -> None:
         _ = self.assignment
 
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the network, which all stages share."""
+        """Sizes of the network, which all stages share; of the statement where the model is changed."""
+        if self.all_changes:
+            return super().sizes() if self.unrefined else {"formulation": METHOD, "pairs": pair_count(self.round)}
         shape = self.assignment.shape
         return {"formulation": "flow network", "nodes": shape.node_count, "arcs": shape.arc_count}
 
@@ -212,8 +313,9 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         if self.stage == "transfer":
             return leaf.built.network
         built, plan = leaf.built, leaf.plan
-        saved = {"stops": (built.keep, len(plan.optional) + plan.stopped_count)}
-        saved["waiting"] = built.start, len(plan.startable)
+        running = int(np.count_nonzero(plan.view.task_running_gpu[plan.idle] >= 0))
+        saved = {"stops": (built.keep, len(plan.optional) + running)}
+        saved["waiting"] = built.start, len(plan.startable) + len(plan.idle) - running
         network = optimal_face(built.shape, solve_wide(built.shape, built.cost, "network"))
         for stage in self.stages[1:]:
             arcs, constant = saved[stage]
@@ -238,7 +340,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             return GpuSolution(**facts, placement=place, round=self.round)
         placement = Placement(view, self.costs, leaf.gpu)
         waiting = 0 if leaf.plan.shares is None else int(np.count_nonzero(leaf.gpu < 0))
-        objective = plain(placement.exact_transfer_s + waiting * self.costs.waiting_s)
+        objective = plain(placement.exact_transfer_s + waiting * self.costs.waiting_s + placement.lost_work_s)
         least = run.least_cost(self.rounds.ties)
         bound = objective if run.proven else None if least is None else plain(least * self.costs.unit_s)
         values = {"transfer": objective, "stops": len(placement.preempted), "waiting": len(placement.waiting)}
@@ -259,7 +361,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:
         """Prices in seconds at a fixed total, ties left out; prices of GPUs are not negative."""
-        built, plan, second = leaf.built, leaf.plan, float(leaf.built.unit_s)
+        built, plan, second = leaf.built, leaf.plan, leaf.built.unit_s
         nodes = built.shape.split_nodes(_potentials(leaf, self.rounds.ties.factor))
         sink, blocks = nodes["E"][0], built.shape.arc_blocks
         price = nodes["gpu" if "gpu" in nodes else "node"] - sink
@@ -268,7 +370,16 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         values = {"gpu_out": np.maximum(price, 0)}
         if "share" in blocks:  # the price may lie on any arc between a job and the sink
             values["share"] = nodes["job"] - sink - self.costs.waiting
-        return {name: Dual.of_block(blocks[name], v.astype(np.float64) * second) for name, v in values.items()}
+        return {name: Dual.of_block(blocks[name], _seconds(v, second)) for name, v in values.items()}
+
+
+def _seconds(units: NDArray[Any], unit_s: Fraction) -> NDArray[Any]:
+    """Exact seconds: floats where all are, fractions otherwise."""
+    exact = [unit * unit_s for unit in units.tolist()]
+    floats = [float(value) for value in exact]
+    if all(rational(value) == true for value, true in zip(floats, exact, strict=True)):
+        return np.array(floats)
+    return np.array(exact, dtype=object)
 
 
 def _potentials(leaf: Leaf, factor: int) -> NDArray[Any]:

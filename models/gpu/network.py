@@ -18,7 +18,7 @@ from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.round import Round
 
-__all__ = ["AssignmentNetwork", "RoundBuilder", "build_paper"]
+__all__ = ["AssignmentNetwork", "RoundBuilder", "build_paper", "constant_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,10 @@ class AssignmentNetwork:
     shape
         Nodes and arcs; its costs are all zero.
     cost
-        (A,) transfer, and alpha where a task waits, in whole multiples of ``unit_s`` seconds.
+        (A,) transfer, alpha where a task waits, less the price of a stop where a task goes on, in whole
+        multiples of ``unit_s`` seconds.
     constant
-        What waits whatever the flow, in the same units.
+        What tasks cost that certainly do not run, and to stop all that may stop, in the same units.
     keep, start
         Arcs on which running tasks go on (in the order of `Round.optional`), and on which waiting ones start.
     gpus_of_flow
@@ -52,7 +53,7 @@ class AssignmentNetwork:
         """Least transfer and waiting, in seconds; of costs beyond 64 bits the last digits are left out."""
         cost, unit = self.cost, self.unit_s
         if not fits(self.shape, cost):
-            coarse = int(cost.max()) // 2**50 + 1
+            coarse = int(np.abs(cost).max()) // 2**50 + 1
             cost, unit = (2 * cost.astype(object) + coarse) // (2 * coarse), unit * coarse
         constant = self.unit_s * self.constant
         return replace(self.shape, cost=cost.astype(np.int64), unit=unit, constant=constant)
@@ -95,6 +96,12 @@ class RoundBuilder(NetworkBuilder):
             self.arcs("delay", unscheduled, sink, upper=have)
 
 
+def constant_of(plan: Round, costs: TransferCosts) -> int:
+    """Cost of the tasks that certainly do not run, and of stopping all that may stop."""
+    stops: list[int] = costs.stop[np.concatenate([plan.idle, plan.optional])].tolist()
+    return costs.waiting * len(plan.idle) + sum(stops)
+
+
 def build_paper(plan: Round, costs: TransferCosts) -> AssignmentNetwork:
     """The paper's network: S, E; per job j and u_j; per task; per free GPU."""
     view, tasks, gpus = plan.view, plan.candidates, plan.free_gpu
@@ -111,7 +118,7 @@ def build_paper(plan: Round, costs: TransferCosts) -> AssignmentNetwork:
     row, column = np.nonzero(fits_on)
     cost = costs.dense()[tasks[row], view.gpu_node[gpus[column]]]
     going_on = row >= len(plan.startable)
-    cost[going_on] = 0
+    cost[going_on] = -costs.stop[tasks[row[going_on]]]
     net.arcs("enter", source, job, upper=plan.candidates_by_job)
     net.arcs("offer", job[view.task_job[tasks]], task, upper=1)
     place = net.arcs("place", task[row], gpu[column], upper=1, cost=cost)
@@ -130,5 +137,5 @@ def build_paper(plan: Round, costs: TransferCosts) -> AssignmentNetwork:
         return answer
 
     keep, start = place[going_on], place[~going_on]
-    constant = costs.waiting * plan.stopped_count
+    constant = constant_of(plan, costs)
     return AssignmentNetwork(net.build(), net.costs(), costs.unit_s, constant, keep, start, gpus_of_flow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.costs import LEVELS, TransferCosts
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Placement", "jain_index"]
 
@@ -68,6 +65,11 @@ class Placement:
     def exact_transfer_s(self) -> Fraction:
         """Weighted transfer seconds of all starting tasks, exact."""
         return self.costs.seconds(self._started_on)
+
+    @cached_property
+    def lost_work_s(self) -> Fraction:
+        """Seconds that the stops cost: work lost, at the price of a stop, exact."""
+        return sum((self.costs.stop_s[task] for task in self.preempted.tolist()), Fraction())
 
     @cached_property
     def _started_on(self) -> Integers:

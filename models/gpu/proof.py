@@ -1,4 +1,4 @@
-"""What proves a round: fair shares or cuts that show fairness, prices of GPUs and jobs, for every part of the search.
+"""What proves a round: fair shares, prices of GPUs and jobs, for every part of the search.
 
 `flowlex.validation.certificates.gpu` says how they are read; nothing here is believed there.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.round import Round
 from flowlex.models.gpu.search import GpuRun, Leaf, Node
 from flowlex.models.gpu.ties import Ties
 
@@ -26,13 +26,12 @@ def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> dict[str, Any]:
     parts = _tree(run.root, names)
     if parts is None:
         return {}
-    levels = zip(plan.view.job_names, plan.shares.level, strict=True) if plan.shares is not None and plan.priced else ()
     return {
         "unit_s": str(costs.unit_s),
         "factor": ties.factor,
         "base": ties.base,
         "keep": {names[t]: int(ties.keep[t]) for t in np.flatnonzero(ties.keep).tolist()},
-        "shares": {name: str(level) for name, level in levels},
+        "shares": _levels(plan) if plan.priced else {},
         "search": parts,
     }
 
@@ -42,9 +41,15 @@ def _tree(node: Node, names: tuple[str, ...]) -> dict[str, Any] | None:
         kept, stopped = (_tree(part, names) for part in node.parts)
         return None if kept is None or stopped is None else {"task": names[node.task], "kept": kept, "stopped": stopped}
     if node.leaf is None:
-        return {"cuts": [], "gpu_price": {}, "job_price": {}}
+        return {"shares": {}, "gpu_price": {}, "job_price": {}}
     prices = _prices(node.leaf)
-    return None if prices is None else {"cuts": [] if node.leaf.plan.priced else _cuts(node.leaf), **prices}
+    return None if prices is None else {"shares": {} if node.leaf.plan.priced else _levels(node.leaf.plan), **prices}
+
+
+def _levels(plan: Round) -> dict[str, str]:
+    """Fair shares of what a part leaves open, as fractions; nothing without fairness."""
+    levels = () if plan.shares is None else plan.shares.level
+    return {name: str(level) for name, level in zip(plan.view.job_names, levels, strict=bool(levels))}
 
 
 def _prices(leaf: Leaf) -> dict[str, Any] | None:
@@ -74,44 +79,4 @@ def _prices(leaf: Leaf) -> dict[str, Any] | None:
     return {
         "gpu_price": {view.gpu_names[g]: p for g, p in zip(plan.free_gpu.tolist(), price.tolist(), strict=True) if p},
         "job_price": {view.job_names[j]: p for j, p in enumerate(worth.tolist()) if p},
-    }
-
-
-def _cuts(leaf: Leaf) -> list[dict[str, Any]]:
-    """A cut per level v: who may still be raised to v, and the GPUs that all of them would need."""
-    plan, view = leaf.plan, leaf.plan.view
-    count = np.bincount(view.task_job[leaf.gpu >= 0], minlength=len(view.job_names))
-    if plan.shares is None:
-        return [_cut(leaf, np.ones(len(count), bool))]
-    levels = sorted({v for n in count.tolist() for v in (n, n + 1)})
-    return [_cut(leaf, count < v) for v in levels]
-
-
-def _cut(leaf: Leaf, short: NDArray[np.bool_]) -> dict[str, Any]:
-    """From the jobs that are short: the GPUs that their tasks could take, the tasks there, their jobs, and so on."""
-    plan, view = leaf.plan, leaf.plan.view
-    free = np.zeros(len(view.gpu_node), bool)
-    free[plan.free_gpu] = True
-    candidate = np.zeros(len(view.task_job), bool)
-    candidate[plan.candidates] = True
-    running = view.task_running_gpu >= 0
-    placed, out = candidate & (leaf.gpu >= 0), candidate & (leaf.gpu < 0)
-    jobs, reached, memory = short.copy(), np.zeros(len(free), bool), np.inf
-    while True:
-        wanting = out & jobs[view.task_job]
-        pushed = placed & reached[leaf.gpu]
-        needs = view.task_memory[(wanting | pushed) & ~running]
-        lowest = min(memory, float(needs.min(initial=np.inf)))
-        more = reached | (free & (view.gpu_memory >= lowest))
-        more[view.task_running_gpu[wanting & running]] = True
-        wider = jobs.copy()
-        wider[view.task_job[placed & more[leaf.gpu]]] = True
-        if lowest == memory and (more == reached).all() and (wider == jobs).all():
-            break
-        jobs, reached, memory = wider, more, lowest
-    single = np.flatnonzero(reached & ~(view.gpu_memory >= memory)).tolist()
-    return {
-        "jobs": [view.job_names[j] for j in np.flatnonzero(jobs).tolist()],
-        "memory_gb": None if memory == np.inf else memory,
-        "gpus": [view.gpu_names[g] for g in single],
     }

@@ -22,7 +22,7 @@ __all__ = ["Policy", "Round", "plan_round"]
 class Policy(StrEnum):
     """How fairness and running tasks are treated (Tang et al. 2022, section on policies)."""
 
-    #: Preemptive fair sharing: a job above its share loses its shortest-running tasks.
+    #: Preemptive fair sharing: a job above its share, and no other, may lose its shortest-running tasks.
     FSP = "FSP"
     #: Fair sharing without preemption: running tasks stay, new tasks start up to the share.
     FS = "FS"
@@ -42,14 +42,18 @@ class Round:
         (O,) running tasks that go on, where they are, or stop.
     startable
         (W,) waiting tasks that may start.
+    idle
+        (I,) tasks that certainly do not run: stopped ones, and waiting ones of jobs above their share.
     free_gpu
         (F,) GPUs that no kept task holds.
+    fair_share
+        Fair shares of all jobs, on which stops depend; None without fairness.
     shares
-        Fair shares counting kept tasks; None without fairness.
+        Fair shares of what is left to decide, counting kept tasks; None without fairness.
+    stoppable
+        (J,) how many running tasks each job may lose.
     total
         How many of the candidates can run.
-    stopped_count
-        Running tasks that certainly stop.
     priced
         Whether tasks may wait by choice, at a price: shares are then what a job may run at most.
     given
@@ -61,10 +65,12 @@ class Round:
     kept: NDArray[np.bool_]
     optional: Integers
     startable: Integers
+    idle: Integers
     free_gpu: Integers
+    fair_share: Shares | None
     shares: Shares | None
+    stoppable: Integers
     total: int
-    stopped_count: int = 0
     priced: bool = False
     given: bool = False
 
@@ -72,6 +78,13 @@ class Round:
     def candidates(self) -> Integers:
         """(C,) tasks of the network: the startable ones, then the optional ones."""
         return np.concatenate([self.startable, self.optional])
+
+    @cached_property
+    def may_start(self) -> NDArray[np.bool_]:
+        """(T,) waiting tasks that may start."""
+        chosen = np.zeros(len(self.view.task_job), bool)
+        chosen[self.startable] = True
+        return chosen
 
     def row(self, task: int) -> int:
         """Where a task is among the candidates."""
@@ -101,7 +114,11 @@ class Round:
 
     @property
     def is_possible(self) -> bool:
-        """Whether kept tasks leave room for shares that are given."""
+        """Whether no job loses more than it may, and kept tasks leave GPUs for shares that are given."""
+        view = self.view
+        lost = self.idle[view.task_running_gpu[self.idle] >= 0]
+        if (np.bincount(view.task_job[lost], minlength=len(view.job_names)) > self.stoppable).any():
+            return False
         if self.shares is None or not self.given:
             return True
         have, (must, fair) = self.candidates_by_job, self.waiting_by_job
@@ -126,24 +143,49 @@ def plan_round(
 ) -> Round:
     """Apply a policy to the running tasks and find the shares of what remains.
 
-    FSP leaves open which running tasks go on, but for those that are already decided (``kept``, ``stopped``): each may
-    stay on the GPU that it holds. FS and FSU keep all. Shares count kept tasks as floors, so that the GPUs there are go
-    to the jobs furthest below their share (an addition to the paper, whose caps alone let one of two needy jobs take
-    everything). A waiting task may be left out (``without``).
+    FS and FSU keep all running tasks. Under FSP a job that runs no more than its share, rounded down, keeps all as
+    well. A job above its share starts nothing, and may lose its shortest-running tasks down to that number, but not
+    its last one. Those that are already decided (``kept``, ``stopped``) are not open any more. Shares count kept tasks
+    as floors, so that the GPUs there are go to the jobs furthest below their share (an addition to the paper, whose
+    caps alone let one of two needy jobs take everything). A waiting task may be left out (``without``).
     """
-    running = view.task_running_gpu >= 0
-    keep = running if policy is not Policy.FSP else np.zeros(len(running), bool) if kept is None else kept
-    stop = np.zeros(len(running), bool) if stopped is None else stopped
-    optional, startable = np.flatnonzero(running & ~keep & ~stop), np.flatnonzero(~running)
-    if without is not None:
-        startable = startable[startable != without]
+    running, jobs = view.task_running_gpu >= 0, len(view.job_names)
+    startable = np.flatnonzero(~running)
+    startable = startable if without is None else startable[startable != without]
+    keep, stop, idle = running, np.zeros(len(running), bool), np.zeros(0, np.int64)
+    fair, stoppable = None, np.zeros(jobs, np.int64)
+    if policy is Policy.FSP:
+        fair = _shares(view, policy, np.arange(len(view.gpu_node)), stoppable, np.flatnonzero(running), startable)
+        count = np.bincount(view.task_job[running], minlength=jobs)
+        stoppable = np.maximum(count - np.maximum(fair.least, fair.most > 0), 0)
+        stop = stop if stopped is None else stopped
+        keep = _certain(view, stoppable, stop) if kept is None else (kept | _certain(view, stoppable, stop)) & ~stop
+        above = (count > fair.least)[view.task_job[startable]]
+        idle, startable = np.concatenate([np.flatnonzero(stop), startable[above]]), startable[~above]
+    optional = np.flatnonzero(running & ~keep & ~stop)
     free = np.setdiff1d(np.arange(len(view.gpu_node)), view.task_running_gpu[keep])
-    kept_by_job = np.bincount(view.task_job[keep], minlength=len(view.job_names))
+    kept_by_job = np.bincount(view.task_job[keep], minlength=jobs)
     shares = _shares(view, policy, free, kept_by_job, optional, startable)
     total = shares.total - (0 if policy is Policy.FSU else int(kept_by_job.sum()))
-    fair = None if policy is Policy.FSU else shares
-    stops = int(np.count_nonzero(stop & ~keep))
-    return Round(view, policy, keep, optional, startable, free, fair, total, stops, priced, given=priced)
+    left = None if policy is Policy.FSU else shares
+    return Round(
+        view, policy, keep, optional, startable, idle, free, fair or left, left, stoppable, total, priced, given=priced
+    )
+
+
+def _certain(view: GpuArrays, stoppable: Integers, stopped: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(T,) running tasks that go on: those that run longer than all that may stop, or after as many stops as may be."""
+    task = np.flatnonzero(view.task_running_gpu >= 0)
+    order = task[np.lexsort((view.task_elapsed[task], view.task_job[task]))]
+    job = view.task_job[order]
+    last = np.searchsorted(job, np.arange(len(stoppable))) + stoppable - 1  # the longest-running that may stop
+    longest = np.full(len(stoppable), -1.0)
+    longest[stoppable > 0] = view.task_elapsed[order[last[stoppable > 0]]]
+    done = np.bincount(view.task_job[stopped], minlength=len(stoppable)) >= stoppable
+    certain = np.zeros(len(view.task_job), bool)
+    certain[order] = (view.task_elapsed[order] > longest[job]) | done[job]
+    found: NDArray[np.bool_] = certain & ~stopped
+    return found
 
 
 def _shares(

@@ -33,11 +33,12 @@ class Rounds:
     form: Literal["compact", "paper"]
     penalties: Penalties
     priced: bool
+    stop_price: float
 
     @cached_property
     def costs(self) -> TransferCosts:
         """Transfer costs in exact integers."""
-        return TransferCosts.of(self.instance, self.penalties)
+        return TransferCosts.of(self.instance, self.penalties, self.stop_price)
 
     @cached_property
     def round(self) -> Round:
@@ -81,7 +82,9 @@ class Rounds:
             first, plan = not kept.any() and not stopped.any(), root
             if not first:
                 plan = plan_round(root.view, self.policy, kept, stopped, priced=root.priced)
-                plan = replace(plan, shares=root.shares, given=True) if root.given else plan
+                if root.given and root.shares is not None:
+                    total = root.shares.total - int(np.count_nonzero(plan.kept))
+                    plan = replace(plan, shares=root.shares, given=True, total=total)
             if not plan.is_possible:
                 return None if not first else Outcome(Status.INFEASIBLE, engine)
             built = self.assignment if plan is self.round else self.network_of(plan)
@@ -118,7 +121,7 @@ class Rounds:
         ties, cost = self.ties, built.cost
         if ties.factor == 1:
             return cost
-        wide = (int(cost.max()) + 1) * ties.factor >= 2**62
+        wide = (int(np.abs(cost).max()) + 1) * ties.factor >= 2**62
         cost = cost.astype(object) * ties.factor if wide else cost * ties.factor
         cost[built.keep] -= ties.keep[plan.optional]
         cost[built.start] -= ties.start

@@ -1,11 +1,11 @@
 """Which running tasks go on? A search over the order in which tasks of a job may stop.
 
-Under FSP a job stops its shortest-running tasks first. Without that rule a round is one network, whose fair shares and
-least transfer are known; so every answer to it is a bound. Where an answer stops a task though its job keeps one that
-runs shorter, there are two ways: that task goes on, and with it all that run longer; or it stops, and with it all that
-run shorter. Both are rounds of the same kind with fewer open tasks. The best bound is followed first, until its answer
-keeps the rule, or one that does (the same numbers of tasks, the longest-running ones) is as good. Ties in elapsed time
-are free.
+Under FSP a job above its share stops its shortest-running tasks first. Without that order a round is one network, whose
+fair shares and least cost are known; so every answer to it is a bound. It is the answer where all GPUs have the same
+memory. Otherwise an answer may stop a task though its job keeps one that runs shorter, or more tasks than it may. Then
+there are two parts: that task goes on, and with it all that run longer; or it stops, and with it all that run shorter.
+Both are rounds of the same kind with fewer open tasks. The best bound is followed first, until its answer keeps the
+rule, or one that does (the same numbers of tasks, the longest-running ones) is as good. Ties in elapsed time are free.
 """
 
 from __future__ import annotations
@@ -49,13 +49,16 @@ class Leaf:
     value: tuple[tuple[int, ...], int]
 
     def unruly(self) -> int | None:
-        """A stopped task whose job keeps one that runs shorter; the shortest-running such; None when the rule holds."""
+        """A stopped task whose job keeps one that runs shorter, or stops too many; None when the rule holds."""
         view = self.plan.view
         running = view.task_running_gpu >= 0
         on, off = running & (self.gpu >= 0), running & (self.gpu < 0)
         shortest = np.full(len(view.job_names), np.inf)
         np.minimum.at(shortest, view.task_job[on], view.task_elapsed[on])
-        wrong = np.flatnonzero(off & (view.task_elapsed > shortest[view.task_job]))
+        many = np.bincount(view.task_job[off], minlength=len(shortest)) > self.plan.stoppable
+        wrong = np.flatnonzero(
+            off & ((view.task_elapsed > shortest[view.task_job]) | (many[view.task_job] & ~self.stopped))
+        )
         return int(wrong[np.argmin(view.task_elapsed[wrong])]) if len(wrong) else None
 
 
@@ -122,11 +125,11 @@ def search(
             best = near
             seen(best, root)
         if work > MOST_ARCS or isinstance(near, Outcome):
-            return best or near, root, False
+            return best or near or leaf.outcome, root, False
         work += leaf.built.shape.arc_count
         parts = [solve_round(kept, stopped) for kept, stopped in _split(leaf, wrong)]
         if any(isinstance(part, Outcome) for part in parts):
-            return best or near, root, False
+            return best or near or leaf.outcome, root, False
         node.task, node.parts = wrong, tuple(Node(part) for part in parts if not isinstance(part, Outcome))
         for part_node in node.parts:
             if part_node.leaf is not None:
@@ -145,17 +148,16 @@ def _split(leaf: Leaf, task: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bo
     return [(leaf.plan.kept | longer, leaf.stopped), (leaf.plan.kept, leaf.stopped | shorter)]
 
 
-def _dive(solve_round: SolveRound, leaf: Leaf) -> Leaf | Outcome:
-    """An answer that keeps the rule: every job keeps as many as in this leaf, its longest-running ones."""
+def _dive(solve_round: SolveRound, leaf: Leaf) -> Leaf | Outcome | None:
+    """An answer that keeps the rule: every job keeps as many as in this leaf (or must), its longest-running ones."""
     view = leaf.plan.view
     running = np.flatnonzero(view.task_running_gpu >= 0)
     order = running[np.lexsort((leaf.gpu[running] < 0, -view.task_elapsed[running], view.task_job[running]))]
     job = view.task_job[order]
     count = np.bincount(job[leaf.gpu[order] >= 0], minlength=len(view.job_names))
+    count = np.maximum(count, np.bincount(job, minlength=len(count)) - leaf.plan.stoppable)
     rank = np.arange(len(order)) - np.searchsorted(job, job)
     kept = np.zeros(len(view.task_job), bool)
     kept[order[rank < count[job]]] = True
     stopped = (view.task_running_gpu >= 0) & ~kept
-    found = solve_round(kept, stopped)
-    assert found is not None, "each job keeps as many as in an answer"
-    return found
+    return solve_round(kept, stopped)

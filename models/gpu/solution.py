@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flowlex.formulations.arrays import Integers, locked
+from flowlex.instances.changes import Constraint, Term
 from flowlex.models.base import Solution
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.round import Round
@@ -68,23 +69,26 @@ class GpuSolution(Solution):
         return frame
 
     def _fair_shares(self) -> list[float | None]:
-        shares = self.round.shares
+        shares = self.round.fair_share
         return [None] * len(self.placement.view.job_names) if shares is None else [float(x) for x in shares.level]
 
     def reasons(self) -> list[str]:
         """Why each task that does not run does not; empty for the others."""
-        view, shares, running = self.placement.view, self.round.shares, self.placement.running_by_job.tolist()
+        view, shares, running = self.placement.view, self.round.fair_share, self.placement.running_by_job.tolist()
         fed = [shares is not None and n >= shares.level[j] for j, n in enumerate(running)]
         job_of, needs, names = view.task_job.tolist(), view.task_memory.tolist(), view.job_names
         idle = np.setdiff1d(self.round.free_gpu, self.gpu[self.gpu >= 0])
         largest_idle = float(view.gpu_memory[idle].max()) if len(idle) else 0.0
-        reasons = [""] * len(self.gpu)
+        reasons, above, tight = [""] * len(self.gpu), set(self.round.idle.tolist()), self._tight_rules()
         for task in self.placement.preempted.tolist():
-            job = job_of[task]
-            reasons[task] = f"job {names[job]} keeps {running[job]}, its fair share; this task ran shortest"
+            reasons[task] = self._stop_reason(task)
         for task in self.placement.waiting.tolist():
             job, need = job_of[task], needs[task]
-            if fed[job]:
+            if self.changes and task not in above:
+                reasons[task] = f"no better schedule runs it under the changes of the model{tight.get(task, '')}"
+            elif task in above:
+                reasons[task] = f"job {names[job]} ran more than its fair share, so it starts nothing"
+            elif fed[job]:
                 reasons[task] = f"job {names[job]} runs {running[job]}, its fair share"
             elif not len(idle):
                 reasons[task] = "all GPUs are taken"
@@ -94,6 +98,33 @@ class GpuSolution(Solution):
             else:
                 reasons[task] = f"needs {need:g} GB; the largest idle GPU has {largest_idle:g} GB"
         return reasons
+
+    def _tight_rules(self) -> dict[int, str]:
+        """Own rules that are at their side and count a task that does not run; as text by task."""
+        slack = {} if self.stated is None else self.stated.slack
+        rules = [each for each in self.changes if isinstance(each, Constraint) and each.name in slack]
+        view, found = self.placement.view, dict[int, list[str]]()
+        labels = {"task": view.task_names, "job": view.job_names}
+        for rule in rules:
+            tight = [x for x, gap in zip(slack[rule.name].labels, slack[rule.name], strict=True) if abs(gap) < 1e-6]
+            for task in self.placement.waiting.tolist() if tight else ():
+                mine = {"task": labels["task"][task], "job": labels["job"][view.task_job[task]]}
+                if any(_counts(term, mine, tight) for term in rule.terms):
+                    found.setdefault(task, []).append(rule.name)
+        return {task: f"; at its limit: {', '.join(names)}" for task, names in found.items()}
+
+    def _stop_reason(self, task: int) -> str:
+        """The share that the job exceeded, why this task, and what was weighed."""
+        view, shares = self.placement.view, self.round.fair_share
+        assert shares is not None, "only fair policies stop tasks"
+        job = int(view.task_job[task])
+        ran = int(np.count_nonzero((view.task_running_gpu >= 0) & (view.task_job == job)))
+        keeps, price = int(self.placement.running_by_job[job]), float(self.placement.costs.stop_s[task])
+        share = float(shares.level[job])
+        return (
+            f"job {view.job_names[job]} ran {ran}, above its fair share of {share:g}, and keeps {keeps}; "
+            f"this task ran shortest: {view.task_elapsed[task]:g} s of work lost, weighed as {price:g} s of transfer"
+        )
 
     def _metrics(self) -> dict[str, float | int | str]:
         return dict(self.placement.metrics())
@@ -123,3 +154,15 @@ class GpuSolution(Solution):
 
     def _names(self, tasks: Integers) -> tuple[str, ...]:
         return tuple(self.placement.view.task_names[task] for task in tasks.tolist())
+
+
+def _counts(term: Term, task: dict[str, str], tight: list[str]) -> bool:
+    """Whether a term counts a task of these labels in one of the rows."""
+    if term.variable != "x":
+        return False
+    for level, label in task.items():
+        wanted = term.where.get(level, label)
+        if label not in (wanted if isinstance(wanted, tuple) else (wanted,)):
+            return False
+    named = [label for level, label in task.items() if level in term.by]
+    return not named or any(all(label in row.split(",") for label in named) for row in tight)

@@ -75,7 +75,9 @@ def _figures(rounds: Rounds, leaf: Leaf, gone: int = 0) -> tuple[Fraction, Fract
     transfer = rounds.costs.seconds(np.where(started, view.gpu_node[leaf.gpu], -1))
     running = int(np.count_nonzero(leaf.gpu >= 0))
     waiting = 0 if rounds.policy is Policy.FSU else len(leaf.gpu) - running - gone
-    return transfer + waiting * rounds.costs.waiting_s, transfer, running
+    stopped = np.flatnonzero((leaf.gpu < 0) & (view.task_running_gpu >= 0)).tolist()
+    lost = sum((rounds.costs.stop_s[task] for task in stopped), Fraction())
+    return transfer + waiting * rounds.costs.waiting_s + lost, transfer, running
 
 
 def _anew(rounds: Rounds, instance: GpuInstance) -> tuple[Fraction, Fraction, int]:
@@ -117,7 +119,7 @@ def _without_task(rounds: Rounds, name: str) -> tuple[Fraction, Fraction, int]:
         return Fraction(0), Fraction(0), 0
     other = replace(rounds, instance=instance.model_copy(update={"jobs": tuple(jobs)}))
     same_price = other.costs.waiting_s == rounds.costs.waiting_s
-    if view.task_running_gpu[task] < 0 and len(jobs) == len(instance.jobs) and same_price:
+    if task in rounds.round.startable and len(jobs) == len(instance.jobs) and same_price:
         plan = plan_round(view, rounds.policy, without=task, priced=rounds.round.priced)
         leaf = _warm(rounds, plan, dropped=task)
         if leaf is not None:

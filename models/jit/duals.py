@@ -11,8 +11,8 @@ from flowlex.validation.certificates.jit import LATENESS
 
 __all__ = ["duals_of"]
 
-#: First slot, end, price in the first slot and in the last.
-_Run = tuple[int, int, float, float]
+#: First slot, end, price in the first slot and in the last, and the scale of both.
+_Run = tuple[int, int, int, int, int]
 
 
 def duals_of(grid: Grid, plan: Plan) -> dict[str, Dual]:
@@ -27,9 +27,9 @@ def duals_of(grid: Grid, plan: Plan) -> dict[str, Dual]:
     for part in plan.parts:
         for proof in sorted(part.proofs, key=lambda p: (p.level == LATENESS, p.level)):
             p = proof.port
-            rows = (p.unit, p.begin, p.end, -p.price / proof.scale, -p.last / proof.scale)
-            for port, *run in zip(*(each.tolist() for each in rows), strict=True):
-                found.setdefault(port, []).append((run[0], run[1], run[2], run[3]))
+            rows = (p.unit, p.begin, p.end, p.price, p.last)
+            for port, begin, end, price, last in zip(*(each.tolist() for each in rows), strict=True):
+                found.setdefault(port, []).append((begin, end, -price, -last, proof.scale))
             priced = np.flatnonzero(proof.lam)
             size |= dict(zip(part.transfers[priced].tolist(), (proof.lam[priced] / proof.scale).tolist(), strict=True))
     duals = {}
@@ -51,7 +51,8 @@ def _overlaid(prices: list[_Run]) -> list[tuple[int, int, float]]:
     found = []
     for a, b, number in zip(edges[:-1].tolist(), edges[1:].tolist(), top.tolist(), strict=True):
         if number >= 0:
-            begin, end, first, last = prices[number]
-            step = (last - first) / max(end - 1 - begin, 1)
-            found.append((a, b, first + step * ((a + b - 1) / 2 - begin)))
+            begin, end, first, last, scale = prices[number]
+            steps = 2 * max(end - 1 - begin, 1)
+            mean = first * steps + (last - first) * (a + b - 1 - 2 * begin)
+            found.append((a, b, mean / (steps * scale)))
     return found

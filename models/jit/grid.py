@@ -7,7 +7,7 @@ arrival; starts and given deadlines are read as the decimals they were written a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -126,6 +126,11 @@ class Grid:
         """(F,) number of the transfer's (sender, receiver)."""
         key = self.sender * len(self.out_units) + self.receiver
         return np.asarray(np.unique(key, return_inverse=True)[1])
+
+    def only(self, which: Integers) -> Grid:
+        """The grid of some of its transfers."""
+        names = ("transfer", "sender", "receiver", "units", "start", "stop", "due", "firm", "cap")
+        return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def groups(self, load: Load) -> tuple[Integers, ...]:
         """The loads a transfer counts towards: its pair, one of its ports, or both (ingress after egress)."""

@@ -1,6 +1,6 @@
 """From a grid to a proven lexicographic optimum: structure first, programs for what is left.
 
-Every pair on its own gives the least loads one can hope for, and a schedule that has them (`jit_structure`). Where it
+Every pair on its own gives the least loads one can hope for, and a schedule that has them (see `presolve`). Where it
 breaks the capacity of ports, these ports become constraints, and the transfers that use them are planned again:
 
 1. by a linear program over intervals that looks for a point within the bands (the loads stay least);
@@ -25,13 +25,13 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import Infeasibility, Status
 from flowlex.models.jit.blocks import Blocks, overfull
 from flowlex.models.jit.grid import Grid
+from flowlex.models.jit.incumbent import incumbent
+from flowlex.models.jit.presolve import Bands, components, find_bands, port_overload
 from flowlex.models.jit.program import Cells, base_program
 from flowlex.models.jit.proofs import band_proofs
+from flowlex.models.jit.rounding import settle
 from flowlex.models.jit.search import Plan, Ports, Search, SearchState, Trail
-from flowlex.models.jit.settling import settle
-from flowlex.models.jit.so_far import so_far
 from flowlex.models.jit.stages import all_staged, face_point, split, staged_together
-from flowlex.models.jit.structure import Bands, components, find_bands, port_overload
 from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["Plan", "Search", "find_plan"]
@@ -42,19 +42,19 @@ _FIRM = "the firm ends cannot all be met, whatever else is late; raise a firm_s,
 def find_plan(grid: Grid, search: Search, seen: Callable[[Callable[[], Plan | None]], None] | None = None) -> Plan:
     """Find a lexicographically least schedule; when time runs out first, the best one so far.
 
-    ``seen`` is told on the way, with what makes a whole schedule of what there is (see `so_far`).
+    ``seen`` is told on the way, with what makes a whole schedule of what there is (see `incumbent`).
     """
     state = SearchState(grid, search)
     if seen is not None:
         tell = seen
-        state.seen = lambda draft: tell(lambda: _so_far(draft()))
+        state.seen = lambda draft: tell(lambda: _incumbent(draft()))
     plan = _find_plan(state)
-    found = so_far(state) if plan.status is Status.TIME_LIMIT else None
+    found = incumbent(state) if plan.status is Status.TIME_LIMIT else None
     return plan if found is None else replace(found, message=f"time ran out; {found.message}")
 
 
-def _so_far(state: SearchState | None) -> Plan | None:
-    return None if state is None else so_far(state)
+def _incumbent(state: SearchState | None) -> Plan | None:
+    return None if state is None else incumbent(state)
 
 
 def _find_plan(state: SearchState) -> Plan:

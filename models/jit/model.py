@@ -21,21 +21,31 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.lexicographic.levels import Integrality
+from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.lexicographic.levels import WHOLE, Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
-from flowlex.models.base import Equation, Model, ModelError, Run, Symbol
+from flowlex.models.answer import Stated
+from flowlex.models.base import Equation, Model, ModelError, Run, Solution, Symbol
 from flowlex.models.incumbents import offer
+from flowlex.models.jit.blocks import Blocks
+from flowlex.models.jit.equations import EQUATIONS
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
+from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.printed import printed_program, require_stage, solve_printed, stage_program
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
-from flowlex.models.jit.search import Kept, Plan, Search, SearchState
-from flowlex.models.jit.so_far import so_far
+from flowlex.models.jit.ruled_transfers import RuledRun, concerned, solve_ruled
+from flowlex.models.jit.search import Plan, Reused, Search, SearchState
 from flowlex.models.jit.solution import JitSolution, stages_of
-from flowlex.validation.certificates import Certificate, Check
+from flowlex.models.jit.statement import rate_cells, state_bandwidth
+from flowlex.models.jit.tie_break import break_ties
+from flowlex.models.statement.apply import apply_changes
+from flowlex.models.statement.solving import StatementRun
+from flowlex.models.statement.statement import Statement
+from flowlex.validation.certificates import Budget, Certificate, Check
 from flowlex.validation.certificates.jit import JitSchedule, as_stated, certify_schedule, no_schedule
 
 __all__ = ["JitBandwidth", "ProgramName"]
@@ -53,6 +63,16 @@ class JitRun(Run):
 @dataclass(frozen=True, eq=False, repr=False)
 class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     """Just-in-time bandwidth (see the module).
+
+    A changed model (`with_constraint` and the others) is stated slot by slot, in whole units: ``rate`` by transfer and
+    slot, with the labels job, sender, receiver, link (``a>b``) and time (seconds, so that ``slice(2, 3)`` selects);
+    ``level`` by load, slot and step, 1 where the load reaches the step; ``largest``. Own rows bind in every stage:
+    lateness, then the largest load, then the number of loads at each level are the least that the rules allow.
+    Transfers may be late until the end by which every unchanged schedule of least lateness is done; a rule that needs
+    more slots has no answer. Equal schedules are not compared further.
+
+    Rules that name few transfers leave the others to the quick method (`flowlex.models.jit.ruled_transfers`);
+    ``presolve=False`` solves the whole statement.
 
     Parameters
     ----------
@@ -79,7 +99,11 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         Look at structure before any solver (P1 and P2; on unless integers are not asked of the linear programs).
     stage
         P2: the stage (a key of ``solution.stages``) whose program `formulation`, `compile` and ``flowlex export``
-        give; without one it is the program of the largest load. Solving goes through all whatever it says.
+        give; without one it is the program of the largest load. `solve` always runs every stage.
+    tie_break
+        P2 in whole units (there it is on by default): among schedules of equal lateness and equal loads look for fewest
+        late jobs, then least total tardiness, then least wait of transfers before their due slots. What each of the
+        three means, and what is proven of it: `flowlex.models.jit.tie_break`.
     lat
         How latest arrival times are derived, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
     """
@@ -94,11 +118,13 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     lat: Rule = "critical"
     share_of: ShareOf = "transfers"
     stage: str | None = None
+    tie_break: bool | None = None
 
     #: What stays of an earlier plan: no option of a user's, see `after`.
-    _kept: ClassVar[Kept | None] = None
+    _kept: ClassVar[Reused | None] = None
 
     name: ClassVar[str] = "jit-bandwidth"
+    main_stage: ClassVar[str] = "largest"
     title: ClassVar[str] = "Just-in-time bandwidth"
     sets: ClassVar[tuple[Symbol, ...]] = (
         Symbol("M", "machines"),
@@ -117,78 +143,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         Symbol("y_u^s", "1 if load u is at least s"),
     )
     objective_latex: ClassVar[str] = r"\operatorname{lex} ( \sum_u y_u^C, \sum_u y_u^{C-1}, \dots, \sum_u y_u^1 )"
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation(
-            "egress",
-            r"\sum_{f \text{ out of } i} x_f^t \le C \quad \forall i \in M, t \in T",
-            "a port sends at most its capacity",
-            "minus what one more unit of capacity saves at most in the first goal that it matters for",
-            "loads (of lateness: units x slots) per unit",
-            "Shi et al. 2021, (4)",
-        ),
-        Equation(
-            "ingress",
-            r"\sum_{f \text{ into } j} x_f^t \le C \quad \forall j \in M, t \in T",
-            "a port receives at most its capacity",
-            "as for egress",
-            "loads (of lateness: units x slots) per unit",
-            "Shi et al. 2021, (5)",
-        ),
-        Equation(
-            "size",
-            r"\sum_{t=s_f}^{l_f - 1} x_f^t = d_f \quad \forall f \in F",
-            "all of a transfer arrives within its window",
-            "what one unit less of the transfer saves at most in the first goal above level 1 that it matters for",
-            "loads (of lateness: units x slots) per unit",
-            "Shi et al. 2021, (6)",
-        ),
-        Equation(
-            "lateness",
-            r"\sum_f \sum_{t} (t + 1 - l_f)^+ x_f^t \le L",
-            "transfers are late by no more than they must be, units times slots",
-            when="elastic windows where some transfer must be late, and the stage is not lateness itself",
-            exists=lambda m: m.has_rows("lateness"),
-        ),
-        Equation(
-            "largest_link",
-            r"\delta_u \le z \quad \forall u \in U",
-            "no load is above the largest",
-            source="Shi et al. 2021, P1",
-            when="P1, and P2 without a stage",
-            exists=lambda m: m.has_rows("largest_link"),
-        ),
-        Equation(
-            "level_link",
-            r"\delta_u = \sum_{s=1}^{C} y_u^s, \quad 0 \le y_u^s \le 1 \quad \forall u \in U",
-            "a load is cut into levels",
-            source="P3 in increments; ours",
-            when="stage=level_s, and P3",
-            exists=lambda m: m.has_rows("level_link"),
-        ),
-        Equation(
-            "levels_above",
-            r"\sum_u y_u^r \le N_r \quad \forall r > s",
-            "levels above the stage stay at their optima",
-            when="stage=level_s below the highest",
-            exists=lambda m: m.has_rows("levels_above"),
-        ),
-        Equation(
-            "lambda_link",
-            r"\sum_{s=0}^{C} s \lambda_u^s = \delta_u \quad \forall u \in U",
-            "a load as a mixture of whole loads",
-            source="Shi et al. 2021, P4",
-            when="P4",
-            exists=lambda m: m.program == "P4",
-        ),
-        Equation(
-            "lambda_one",
-            r"\sum_{s=0}^{C} \lambda_u^s = 1 \quad \forall u \in U",
-            "the weights of a mixture sum to one",
-            source="Shi et al. 2021, P4",
-            when="P4",
-            exists=lambda m: m.program == "P4",
-        ),
-    )
+    equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def has_rows(self, name: str) -> bool:
         """Whether the formulation has rows of a name."""
@@ -206,11 +161,19 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise ModelError(f"stages are those of P2, {self.program} is one program; leave stage out")
         if self.windows == "elastic" and self.program != "P2":
             raise ModelError(f"elastic windows are available for P2 only, not for {self.program}")
+        if self.tie_break and (self.program != "P2" or self.integrality == "lp"):
+            raise ModelError("tie_break compares schedules of P2 in whole units; leave it out")
 
     @cached_property
     def grid(self) -> Grid:
         """The planned transfers on the grid."""
         return make_grid(self.instance, self.share, self.chosen_windows, self.lat, self.share_of)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether equal schedules are compared further."""
+        whole = self.program == "P2" and self.integrality != "lp"
+        return whole if self.tie_break is None else self.tie_break
 
     @property
     def chosen_windows(self) -> Windows:
@@ -221,6 +184,71 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def cells(self) -> Cells:
         """Slots or intervals of all planned transfers."""
         return Cells(self.grid, np.arange(self.grid.count), self.grid.stop, self.horizon)
+
+    def _state(self) -> Statement:
+        """``rate`` by transfer and slot, ``level`` by load, slot and step, and the ``largest`` load."""
+        if self.program in ("P3", "P4"):
+            raise ModelError(f"{self.program} weighs loads in one sum and takes no changes; change program='P2'")
+        if self.tie_break:
+            raise ModelError("tie_break compares schedules of the unchanged model; leave it out of a changed one")
+        return self._state_of(None)
+
+    def _state_of(self, members: Integers | None) -> Statement:
+        """The statement of some transfers, with the ports to themselves; of all when None."""
+        elastic, levels, whole = self.chosen_windows == "elastic", self.program == "P2", self.integrality != "lp"
+        rows = self.declared()
+        return state_bandwidth(
+            self.grid, self.load, elastic=elastic, levels=levels, whole=whole, rows=rows, members=members
+        )
+
+    @cached_property
+    def _concerned(self) -> Integers | None:
+        """Transfers that rules concern, where the others can be left to the quick method."""
+        if self._restated or not self.all_changes or self.presolve is False or self.integrality != "auto":
+            return None
+        search = self._search("highs", SolveOptions())
+        return concerned(self.grid, self.unchanged_statement, self.all_changes, search)
+
+    @property
+    def method(self) -> str:
+        """How the model is solved, and why."""
+        if self._concerned is None:
+            return super().method
+        count = len(self._concerned)
+        return f"the quick method; as stated, where they must be, the {count} transfers that rules concern"
+
+    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
+        """Solve only what rules concern as it is stated, where that is possible."""
+        members = self._concerned
+        if members is not None and start is None and engine != "network" and options.solver is None:
+            search = self._search(engine, options)
+            stated = apply_changes(self._state_of(members), self.all_changes)
+            found = solve_ruled(self.grid, members, stated, search, self.main_stage)
+            if found is not None:
+                return found
+        return super()._run_statement(engine, options, start)
+
+    def _read(self, run: StatementRun) -> JitSolution:
+        if not isinstance(run, RuledRun):
+            return super()._read(run)
+        solution = self._interpret(JitRun(run.outcome, run.plan))
+        natural = {**solution.stages, "largest": solution.largest}
+        stages = {stage.name: natural.get(stage.name, 0) for stage in run.statement.stages}
+        stated = Stated(run.method, None, run.proof, {})
+        return replace(solution, changes=self.changes, stated=stated, stages=stages, duals={})
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> JitSolution:
+        """The schedule of the rates; fractional ones where integrality was dropped."""
+        blocks = Blocks.empty()
+        if values is not None:
+            elastic, rate = self.chosen_windows == "elastic", values["rate"]
+            cells = rate_cells(self.grid, np.arange(self.grid.count), elastic=elastic)
+            whole = np.rint(rate)
+            near = np.abs(rate - whole).max(initial=0.0) <= WHOLE
+            blocks = cells.blocks(whole.astype(np.int64) if near else np.where(rate > WHOLE, rate, 0.0))
+        return JitSolution(
+            **facts, grid=self.grid, blocks=blocks, load=self.load, program=self.program, route=("statement",)
+        )
 
     def _formulate(self) -> LinearProgram:
         """The named program with every row and label; of P2 the stage asked for."""
@@ -244,8 +272,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         kept = self._kept if presolve else None
         return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options, kept)
 
-    def after(self, kept: Kept | None) -> JitBandwidth:
-        """The same model, which plans only what does not stay of an earlier plan (`flowlex.models.jit.kept`)."""
+    def after(self, kept: Reused | None) -> JitBandwidth:
+        """The same model, which plans only what does not stay of an earlier plan (`flowlex.models.jit.reuse`)."""
         same = replace(self)
         same.__dict__.update(self.__dict__ | {"_kept": kept})
         return same
@@ -272,10 +300,12 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         if self.program == "P2" or (self.program == "P1" and search.presolve):
             plan = find_plan(self.grid, search, seen)
         else:
-            seen(lambda: so_far(SearchState(self.grid, search)))
+            seen(lambda: incumbent(SearchState(self.grid, search)))
             program = self.formulation
             assert isinstance(program, LinearProgram)
             plan = solve_printed(program, self.program, self.cells, self.load, self.integrality, engine, options)
+        if self.breaks_ties and plan.status is Status.OPTIMAL and plan.blocks.whole:
+            plan = replace(plan, blocks=break_ties(self.grid, plan.blocks, self.load, self.chosen_windows))
         found = self._run_of(plan, engine)
         assert found is not None
         return found
@@ -287,18 +317,21 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return JitRun(Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility), plan)
 
     def _interpret(self, run: JitRun) -> JitSolution:
-        solution = JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
+        ties = self.breaks_ties and run.plan.blocks.whole and not self.as_stated
+        solution = JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program, ties=ties)
         if self.stage is not None and solution.status is Status.OPTIMAL:
             require_stage(self.stage, stages_of(self.grid, run.plan, self.load), self.chosen_windows)
         return solution
 
-    def _certify(self, run: JitRun, solution: JitSolution) -> Certificate | None:
+    def _certify(self, run: JitRun, solution: JitSolution, budget: Budget) -> Certificate | None:
+        if solution.stated is not None:
+            return super()._certify(run, solution, budget)
         if solution.status is Status.INFEASIBLE:
             return no_schedule(self.instance, self.lat, self.chosen_windows)
         if not solution.status.has_answer:
             return None
         schedule = self._schedule(solution)
-        certificate = certify_schedule(self.instance, schedule)
+        certificate = certify_schedule(self.instance, schedule, budget)
         if certificate.ok:
             certificate = certificate.including((as_stated(self.instance, schedule, solution.stages),))
         return certificate if run.plan.weighted is None else self._weighted_claim(certificate, solution)
@@ -315,7 +348,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _schedule(self, solution: JitSolution) -> JitSchedule:
         blocks = solution.blocks
-        proven = solution.status is Status.OPTIMAL or 1 < solution.lowest <= solution.largest
+        claimed = solution.status is Status.OPTIMAL or 1 < solution.lowest <= solution.largest
+        proven = claimed and not solution.unproven
         return JitSchedule(
             share=self.share,
             share_of=self.share_of,
@@ -330,8 +364,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             lateness=solution.lateness,
             integral=blocks.whole,
             parts=solution.plan_parts if proven else (),
-            least=None if proven else solution.least,
+            least=None if proven or solution.unproven else solution.least,
             levels_claimed="largest" if solution.route[:1] == ("printed",) else solution.lowest,
+            ties=self.breaks_ties and blocks.whole,
         )
 
     def details(self) -> list[tuple[str, Mapping[str, Any]]]:

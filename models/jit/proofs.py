@@ -17,8 +17,8 @@ from flowlex.formulations.lexicographic.levels import LexicographicResult, Stage
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome
 from flowlex.models.jit.grid import Grid, Load
+from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.program import Cells
-from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
 __all__ = [

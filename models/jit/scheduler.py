@@ -37,11 +37,11 @@ from flowlex.instances.jit import JitInstance, Job, Machine, Transfer
 from flowlex.models.base import ModelError
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, ShareOf, make_grid
-from flowlex.models.jit.kept import kept_of
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.models.jit.rest import RunOfSlots, Sending, behind, certified, rest_instance
-from flowlex.models.jit.search import Kept
+from flowlex.models.jit.remaining import RunOfSlots, Sending, behind, certified, rest_instance
+from flowlex.models.jit.reuse import reused_of
+from flowlex.models.jit.search import Reused
 from flowlex.models.jit.solution import JitSolution
 from flowlex.validation.certificates import Certificate
 
@@ -279,7 +279,7 @@ class JitScheduler:
         status, certificate, solution = Status.OPTIMAL, None, None
         if rest:
             instance = rest_instance(self.empty, rest, slot, firm=self.keep_promises, name=f"rest {self._steps}")
-            model = JitBandwidth(instance, share=1.0, load=self.load, windows="elastic")
+            model = JitBandwidth(instance, share=1.0, load=self.load, windows="elastic", tie_break=False)
             solution = model.after(self._kept(model.grid, rest)).solve(self.engine, **self.options)
             status, certificate = solution.status, solution.certificate
             if status.has_answer:
@@ -302,7 +302,7 @@ class JitScheduler:
         if not (at_s >= self.now_s and math.isfinite(at_s)):
             raise JitEventError(f"time runs forwards: {at_s} s comes before {self.now_s} s")
 
-    def _kept(self, grid: Grid, rest: dict[str, Sending]) -> Kept | None:
+    def _kept(self, grid: Grid, rest: dict[str, Sending]) -> Reused | None:
         """What of the last plan stays; with it, a step costs what has changed."""
         if not self.warm or self._last is None:
             return None
@@ -313,7 +313,7 @@ class JitScheduler:
         runs = [(k, *run) for k, s in enumerate(each) if before[k] >= 0 for run in s.runs]
         item, begin, end, rate = np.array(runs, np.int64).reshape(-1, 4).T
         blocks = Blocks(item, begin - grid.origin, end - grid.origin, rate * (end - begin))
-        return kept_of(self._last, grid, before, blocks)
+        return reused_of(self._last, grid, before, blocks)
 
     def _planned(self, rest: dict[str, Sending], solution: JitSolution) -> dict[str, Sending]:
         """The rest with the runs of a solution."""

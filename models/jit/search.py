@@ -19,11 +19,11 @@ from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, Sol
 from flowlex.formulations.sessions.bounded import BoundedProgram
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, Windows
+from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.program import Horizon
-from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
-__all__ = ["Kept", "Plan", "Ports", "Search", "SearchState", "Trail"]
+__all__ = ["Plan", "Ports", "Reused", "Search", "SearchState", "Trail"]
 
 #: Part of the time that linear programs leave to integer ones.
 _TO_ROUND = 0.1
@@ -43,7 +43,7 @@ class Search:
     presolve: bool
     engine: EngineName
     options: SolveOptions
-    kept: Kept | None = None
+    kept: Reused | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,8 @@ class Trail:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """What stays of an earlier plan, told of the grid's transfers (see `flowlex.models.jit.kept`).
+class Reused:
+    """What stays of an earlier plan, told of the grid's transfers (see `flowlex.models.jit.reuse`).
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class SearchState:
         if kept is not None:
             self.blocks, self.parts = kept.blocks, list(kept.parts)
             if kept.settled.any() or kept.staged.any():
-                self.took("kept")
+                self.took("reused")
 
     def solve(self, program: LinearProgram) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""

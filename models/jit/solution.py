@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers, locked
 from flowlex.formulations.outcome import Status
+from flowlex.models.answer import Stated
 from flowlex.models.base import Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.blocks import Blocks, Segments, load_counts, port_pieces
@@ -18,13 +19,14 @@ from flowlex.models.jit.duals import duals_of
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
 from flowlex.models.jit.search import Plan, Trail
+from flowlex.models.jit.tie_break import tie_stages
 from flowlex.validation.certificates.jit import SchedulePart
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["JitSolution", "stages_of"]
+__all__ = ["JitSolution", "by_slot", "stages_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class JitSolution(Solution):
     least
         What shows the bound on the largest load where the levels are not proven.
     trail
-        What a plan of the rest needs to know, see `flowlex.models.jit.kept`.
+        What a plan of the rest needs to know, see `flowlex.models.jit.reuse`.
     """
 
     grid: Grid = field(repr=False)
@@ -65,8 +67,10 @@ class JitSolution(Solution):
     least: SchedulePart | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
-        """Build the solution from the facts that every solution tells, and a plan."""
+    def of(
+        cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str, *, ties: bool = False
+    ) -> JitSolution:
+        """Build the solution from the facts that every solution has, and a plan; ``ties``: with the goals after it."""
         largest = _number(max(load_counts(grid, plan.blocks, load)[0], default=0))
         answer = plan.status.has_answer
         proven = bool(plan.parts) and plan.status is Status.OPTIMAL
@@ -97,7 +101,7 @@ class JitSolution(Solution):
             lowest=plan.lowest,
             trail=plan.trail,
             least=plan.least,
-            stages=stages_of(grid, plan, load) if answer else {},
+            stages=(stages_of(grid, plan, load) | (tie_stages(grid, plan.blocks) if ties else {})) if answer else {},
         )
 
     @cached_property
@@ -135,7 +139,7 @@ class JitSolution(Solution):
     @property
     def port_load(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Units per slot out of and into every machine, (M, slots) each."""
-        return _by_slot(self.grid, self.segments, self._until)
+        return by_slot(self.grid, self.segments, self._until)
 
     @property
     def remaining(self) -> NDArray[np.float64]:
@@ -281,6 +285,8 @@ class JitSolution(Solution):
 
     def _proof(self) -> dict[str, Any]:
         """Prices of every stage, by the names of machines and transfers."""
+        if self.status is Status.OPTIMAL and not self.plan_parts and self.grid.count:
+            return {}  # the optimum of a printed program, or of rates that are not whole, is the solver's word
         proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest
         instance = self.grid.instance
         machines = [machine.name for machine in instance.machines]
@@ -294,6 +300,14 @@ class JitSolution(Solution):
             "parts": parts if proven and self.status.has_answer else [],
             "least": least[0] if least and not proven else None,
         }
+
+    def _changed_document(self, stated: Stated) -> dict[str, Any]:
+        """Where some transfers are proven as stated, a schedule like any other; else values of all variables."""
+        if stated.values is not None or not self.status.has_answer:
+            return super()._changed_document(stated)
+        document = replace(self, stated=None).to_dict()
+        proof = document["proof"] | {"rules": dict(stated.proof) or {"stages": {}}}
+        return document | {"changes": self.changes.plain(), "proof": proof}
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Gantt chart of the transfers with their latest arrival times."""
@@ -323,7 +337,7 @@ class JitSolution(Solution):
         return plot_loads(self, ax)
 
 
-def _by_slot(grid: Grid, runs: Segments, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def by_slot(grid: Grid, runs: Segments, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """(M, slots) each, out of and into every machine."""
     loads = np.zeros((2 * len(grid.out_units), slots), runs.rate.dtype)
     for port, begin, end, load in zip(*(each.tolist() for each in port_pieces(grid, runs)), strict=True):
@@ -335,7 +349,13 @@ def stages_of(grid: Grid, plan: Plan, load: Load) -> dict[str, float | int]:
     """Total lateness, and the number of loads of at least s, from the highest level down."""
     value, width = load_counts(grid, plan.blocks, load)
     stages = {"lateness": _number(plan.blocks.lateness(grid.due))}
-    for s in range(int(np.ceil(value.max(initial=0) - 1e-6)), 0, -1):
+    top = int(np.ceil(value.max(initial=0) - 1e-6))
+    if plan.blocks.whole:
+        met = np.zeros(top + 1, np.int64)
+        np.add.at(met, value, width)
+        counts = np.cumsum(met[::-1])[:-1].tolist()
+        return stages | {f"level_{top - k}": count for k, count in enumerate(counts)}
+    for s in range(top, 0, -1):
         stages[f"level_{s}"] = _number((np.clip(value - (s - 1), 0, 1) * width).sum())
     return stages
 

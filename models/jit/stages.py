@@ -16,10 +16,10 @@ from flowlex.formulations.outcome import Status
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.lateness import least_late
+from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.program import Cells, base_program, latest_end, lexicographic_program
 from flowlex.models.jit.proofs import split_proofs, stage_proofs
 from flowlex.models.jit.search import Ports, SearchState
-from flowlex.models.jit.structure import Bands
 from flowlex.validation.certificates.jit import LevelProof
 
 __all__ = ["all_staged", "face_point", "split", "staged_together"]

@@ -12,29 +12,37 @@ The matrix is a node-arc incidence matrix (totally unimodular): whole items move
 With ``level="node"`` replicas are not used, and ``targets`` is the paper's problem: only nodes above their target
 send, only nodes below receive, so that the least volume moves.
 
+A changed model is solved as it is stated: ``x[b,h,n]`` items of block b go from holder h to node n. Own rows bind in
+every stage. ``group``: every item of a block is processed once; ``node``: a node gets its target. Under ``makespan``
+``finish`` says :math:`z_i \le u_i + \sum_s y_s (u_{is} - u_{i,s-1})`, where node i ends :math:`u_{is}` items by the
+s-th finish time: the stage ``makespan`` counts how many finish times pass after the least makespan of the unchanged
+model before the last node ends (0: as early as without changes), the stage ``moved`` the seconds of all moves.
+
 Source: Hu, Zhu, Liu, Wang, algorithm 1 (targets); cost, replicas and makespan are ours. The CPU-load formula is
 reconstructed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.models.answer import plain
-from flowlex.models.base import Dual, Equation, Model, Run, Symbol
+from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
 from flowlex.models.load.solution import PartitionSolution
+from flowlex.models.load.statement import Shipped, state
+from flowlex.models.statement.statement import Statement
 
 __all__ = ["LoadPartition", "PartitionSolution"]
 
@@ -87,7 +95,10 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         Symbol("m_{hi}", "items moved along the link from h to i"),
         Symbol("e_h, r_i", "items that leave h, that reach i, without a link"),
         Symbol("z_i", "items processed on node i"),
+        Symbol("x_{bhi}", "in the statement: items of block b taken from holder h, processed on node i"),
+        Symbol("y_s", "in the statement: 1 when the last node ends after the s-th possible finish time"),
     )
+    main_stage: ClassVar[str] = "moved"
     objective_latex: ClassVar[str] = r"\sum_{h, i \in N} c_{hi}\, m_{hi} + d \sum_{h \in N} e_h"
     equations: ClassVar[tuple[Equation, ...]] = (
         Equation(
@@ -127,6 +138,13 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             when="objective='makespan'",
             exists=lambda model: model.objective == "makespan",
         ),
+        Equation(
+            "order",
+            r"y_s \ge y_{s+1} \quad \forall s",
+            "finish times pass one after the other",
+            when="in the statement, objective='makespan'",
+            exists=lambda model: False,
+        ),
     )
 
     def _check(self) -> None:
@@ -158,21 +176,68 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     def _formulate(self) -> FlowNetwork:
         return self.partition.network
 
+    def _state(self) -> Statement:
+        if not isinstance(self.capacity, str):
+            raise ModelError(
+                "LoadPartition with a function as capacity takes no changes, as no file can hold it; write its figures "
+                "as the nodes' `performance` and use capacity='performance'"
+            )
+        targets = self.targets if self.objective == "targets" else None
+        replicas = self.level == "item"
+        return state(self.instance, targets=targets, capacity=self.capacities, replicas=replicas, rows=self.declared())
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PartitionSolution:
+        size, parts = len(self.instance.nodes), None
+        moves, after = np.zeros((size, size), np.int64), np.zeros(size, np.int64)
+        if values is not None:
+            shipped = Shipped.of(self.statement.columns["x"], values["x"], size)
+            parts, moves = shipped.parts, shipped.moves
+            np.add.at(after, parts[1], parts[2])
+            if shipped.split:
+                note = "Items are split: the table shows numbers rounded to whole items; see `stated.values`."
+                facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
+        return PartitionSolution(
+            **facts,
+            capacity=np.array(self.capacities, dtype=np.float64),
+            before=self.instance.arrays.load,
+            after=after,
+            parts=parts,
+            moves=moves,
+        )
+
+    def _run(self, engine: EngineName, options: SolveOptions) -> Run:
+        if engine == "network" or options.solver is not None:
+            return super()._run(engine, options)
+        try:
+            run = super()._run(engine, options)
+            reason = run.outcome.message or str(run.outcome.status)
+            if run.outcome.status in (Status.OPTIMAL, Status.TIME_LIMIT) or run.outcome.values is not None:
+                return run
+        except EngineError as error:
+            reason = str(error)
+        exact = super()._run("network", SolveOptions(time_limit_s=options.time_limit_s)).outcome
+        message = f"solved by engine 'network', as {engine!r} found no exact answer ({reason}). {exact.message}".strip()
+        return Run(replace(exact, message=message))
+
     def _interpret(self, run: Run) -> PartitionSolution:
         built, outcome, view = self.partition, run.outcome, self.instance.arrays
         facts = self._facts(run)
         size = len(self.instance.nodes)
         parts, moves, after = None, np.zeros((size, size), np.int64), np.zeros(size, np.int64)
+        prices: dict[str, list[Fraction]] = {}
         if outcome.values is not None:
             parts = built.parts(outcome.values, view.count)
             np.add.at(after, parts[1], parts[2])
             moves = moves_of(view, built.groups, parts)
-            facts |= self._judged(outcome, moved_cost(view, moves))
-        network, duals = built.network, {}
-        if outcome.duals is not None:
-            prices = network.split_nodes(outcome.duals * float(network.unit))
-            promised = [equation.name for equation in self.equations if equation.dual]
-            duals = {name: Dual.of_block(network.node_blocks[name], prices[name]) for name in promised}
+            seconds = moved_cost(view, moves)
+            facts |= {"objective": plain(seconds), "exact_objective_s": seconds}
+            if outcome.duals is not None and outcome.duals.dtype.kind == "i":
+                proven, found = built.prices(outcome.values, outcome.duals)
+                prices = {name: found[block.slice] for name, block in built.network.node_blocks.items()}
+                facts |= self._bounded(seconds) if proven else self._rounded(outcome, seconds)
+        promised = [equation.name for equation in self.equations if equation.dual and equation.name in prices]
+        blocks = built.network.node_blocks
+        duals = {n: Dual.of_block(blocks[n], np.array(prices[n], np.float64)) for n in promised}
         return PartitionSolution(
             **facts,
             duals=duals,
@@ -181,34 +246,31 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             after=after,
             parts=parts,
             moves=moves,
-            node_price=self._prices(outcome),
+            node_price=self._node_prices(prices),
         )
 
-    def _judged(self, outcome: Outcome, seconds: Fraction) -> dict[str, Any]:
-        """Objective and bound in exact seconds; where costs had to be rounded, what that leaves open."""
-        bound, error = outcome.bound, self.partition.error_s
-        if bound is None:
-            return {"objective": plain(seconds)}
-        if not error:
-            return {"objective": plain(seconds), "bound": plain(seconds), "gap": 0.0}
-        least = max(self.partition.network.unit * int(bound) - error * self.total, Fraction(0))
+    def _bounded(self, seconds: Fraction, least: Fraction | None = None) -> dict[str, Any]:
+        bound = seconds if least is None else least
+        gap = float((seconds - bound) / max(seconds, Fraction(1)))
+        return {"bound": plain(bound), "exact_bound_s": bound, "gap": gap}
+
+    def _rounded(self, outcome: Outcome, seconds: Fraction) -> dict[str, Any]:
+        """What is proven where costs had to be rounded and the flow is not the cheapest by exact costs."""
+        units = self.partition.units
+        assert outcome.bound is not None
+        least = max(units.unit * int(outcome.bound) - units.error * self.total, Fraction(0))
         return {
-            "objective": plain(seconds),
-            "bound": float(least),
-            "gap": float((seconds - least) / max(seconds, Fraction(1))),
+            **self._bounded(seconds, least),
             "status": Status.FEASIBLE,
             "message": f"{outcome.message} Move costs have no common unit that 64 bits hold and were rounded to one of "
-            f"{float(self.partition.network.unit):.3g} s; write them with fewer digits for a proven optimum.".strip(),
+            f"{float(units.unit):.3g} s; write them with fewer digits for a proven optimum.".strip(),
         }
 
-    def _prices(self, outcome: Outcome) -> dict[str, Fraction] | None:
+    def _node_prices(self, prices: dict[str, list[Fraction]]) -> dict[str, Fraction] | None:
         """What another item costs at each node, in seconds: the proof that nothing moves for less."""
-        if outcome.duals is None or outcome.duals.dtype.kind != "i":
+        if not prices:
             return None
-        network = self.partition.network
-        prices = network.split_nodes(outcome.duals)
         found = prices["node"]
         if self.objective == "makespan":
-            found = np.maximum(found - prices["end"], 0)
-        names = (node.name for node in self.instance.nodes)
-        return {name: price * network.unit for name, price in zip(names, found.tolist(), strict=True)}
+            found = [max(price - prices["end"][0], Fraction(0)) for price in found]
+        return dict(zip((node.name for node in self.instance.nodes), found, strict=True))

@@ -7,6 +7,7 @@ link that is dearer than usual has an arc to every node instead, so that nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,17 +15,19 @@ from fractions import Fraction
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
-from flowlex.formulations.exact import common_unit
+from flowlex.formulations.engines.rounding import exact_potentials
+from flowlex.formulations.exact import InUnits, common_unit
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.network_builder import NetworkBuilder
+from flowlex.formulations.outcome import EngineError
 from flowlex.instances.load import LoadPartitionArrays, LoadPartitionInstance
 
-__all__ = ["Groups", "PartitionNetwork", "build_network", "moved_cost", "moves_of"]
+__all__ = ["Groups", "PartitionNetwork", "build_network", "moved_cost", "moves_of", "sending_nodes"]
 
 #: Costs along any path of the network stay below this, far enough from 64 bits for every engine.
 _LONGEST_PATH = 2**59
-#: Whole numbers that floating-point engines hold.
-_FLOATS = 2**53
+#: Costs that floating-point engines hold exactly.
+_FLOATS = 2**53 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +62,11 @@ class PartitionNetwork:
 
     Attributes
     ----------
-    error_s
-        Seconds by which the cost of an arc may be wrong; 0 unless costs have no unit that 64 bits hold.
+    units, seconds
+        The costs that an arc may have, as whole numbers for the engines and exact; these differ where the exact ones
+        have no common unit that 64 bits hold.
+    cost
+        (A,) place in ``seconds`` of the cost of every arc.
     take
         Group and holder of every arc ``take``.
     link
@@ -71,11 +77,27 @@ class PartitionNetwork:
 
     network: FlowNetwork
     groups: Groups
-    error_s: Fraction
+    units: InUnits
+    seconds: tuple[Fraction, ...]
+    cost: Integers
     take: tuple[Integers, Integers]
     link: tuple[Integers, Integers]
     senders: Integers
     receivers: Integers
+
+    def prices(self, flow: Integers, duals: Integers) -> tuple[bool, list[Fraction]]:
+        """Whether prices prove that the flow has the least exact cost, and those prices: seconds by node."""
+        unit = self.units.unit
+        if self.units.exact:
+            return True, [unit * price for price in duals.tolist()]
+        per_s = math.lcm(*(each.denominator for each in self.seconds))
+        exact = np.array([int(each * per_s) for each in self.seconds], object)[self.cost]
+        start = np.array([round(price * unit * per_s) for price in duals.tolist()], object)
+        try:
+            found = exact_potentials(self.network, flow, start, exact)
+        except EngineError:  # rounding hid a cheaper way
+            return False, [unit * price for price in duals.tolist()]
+        return True, [Fraction(price, per_s) for price in found.tolist()]
 
     def parts(self, flow: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
         """Block, node and items of what is processed where, from a flow and the (B,) items of each block."""
@@ -135,8 +157,7 @@ def build_network(
         Names of the model's equations.
     """
     view, size = instance.arrays, len(instance.nodes)
-    above = np.greater(view.load, targets)
-    sends, receives = (above, ~above) if one_way else (np.ones(size, bool), np.ones(size, bool))
+    sends, receives = sending_nodes(view, targets if one_way else None)
     dear: Booleans = np.any(view.cost > view.usual, axis=1)
     linked = sends[:, None] & receives & (dear[:, None] | (view.cost < view.usual)) & ~np.eye(size, dtype=bool)
     source, target = np.nonzero(linked)
@@ -162,7 +183,19 @@ def build_network(
         end = net.nodes("end", 1, supply=-int(groups.items.sum()))
         net.arcs("finish", of_node, end, upper=most, labels=names)
     network = net.build(unit=units.unit)
-    return PartitionNetwork(network, groups, units.error, (group, holder), (source, target), senders, receivers)
+    place = np.zeros(network.arc_count, np.int64)  # the first of all seconds is 0
+    place[network.arc_blocks["link"].slice] = view.cost[source, target]
+    place[network.arc_blocks["send"].slice] = view.usual
+    ends = (group, holder), (source, target), senders, receivers
+    return PartitionNetwork(network, groups, units, view.seconds, place, *ends)
+
+
+def sending_nodes(view: LoadPartitionArrays, targets: Integers | None) -> tuple[Booleans, Booleans]:
+    """(N,) nodes that may send, and that may receive: those above their target and the others; all without targets."""
+    if targets is None:
+        return np.ones(len(view.load), bool), np.ones(len(view.load), bool)
+    above = np.greater(view.load, targets)
+    return above, ~above
 
 
 def moves_of(view: LoadPartitionArrays, groups: Groups, parts: tuple[Integers, Integers, Integers]) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +13,7 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.pictures import BLUE, GREY, MOST_BARS, axes_for, legend, name_places
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.base import Solution
-from flowlex.validation.certificates.numbers import text
+from flowlex.validation.certificates.numbers import text, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +44,8 @@ class PartitionSolution(Solution):
         (P,) block, node and items of what is processed where, ordered by block and node; None without an answer.
     moves
         (N, N) items moved from each node to each other.
+    exact_objective_s, exact_bound_s
+        Objective and bound as the rational numbers that they are; None without.
     node_price
         Exact seconds that another item costs at each node; None where the engine gives no duals.
     """
@@ -56,6 +59,8 @@ class PartitionSolution(Solution):
     parts: tuple[Integers, Integers, Integers] | None = field(default=None, repr=False)
     moves: Integers = field(repr=False)
     node_price: dict[str, Fraction] | None = field(default=None, repr=False)
+    exact_objective_s: Fraction | None = field(default=None, repr=False)
+    exact_bound_s: Fraction | None = field(default=None, repr=False)
 
     @property
     def share(self) -> Integers | None:
@@ -110,11 +115,8 @@ class PartitionSolution(Solution):
         import pandas as pd
 
         self.require_answer()
-        names, view = [node.name for node in self.source.nodes], self.source.arrays
-        rows = [
-            (names[h], names[n], items, float(items * view.seconds[view.cost[h, n]]))
-            for h, n, items in zip(*np.nonzero(self.moves), self.moves[self.moves > 0].tolist(), strict=True)
-        ]
+        names = [node.name for node in self.source.nodes]
+        rows = [(names[h], names[n], items, float(items * self._seconds(h, n))) for h, n, items in self._moved()]
         return pd.DataFrame(rows, columns=["source", "target", "items", "seconds"])
 
     def _metrics(self) -> dict[str, float | int | str]:
@@ -137,7 +139,27 @@ class PartitionSolution(Solution):
         blocks: dict[str, dict[str, int]] = {block.name: {} for block in self.source.blocks}
         for b, n, items in zip(*(column.tolist() for column in self.parts), strict=True):
             blocks[self.source.blocks[b].name][names[n]] = items
-        return {"items": self.targets, "moves": self.move_frame().to_dict("records"), "blocks": blocks}
+        moves = [
+            {"source": names[h], "target": names[n], "items": items, "seconds": written(items * self._seconds(h, n))}
+            for h, n, items in self._moved()
+        ]
+        return {"items": self.targets, "moves": moves, "blocks": blocks}
+
+    def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
+        """The solution file, with objective and bound as text where no float is the number."""
+        exact = {"objective": self.exact_objective_s, "bound": self.exact_bound_s}
+        stated = {name: written(value) for name, value in exact.items() if value is not None}
+        return super().to_dict(duals=duals) | stated
+
+    def _moved(self) -> Iterator[tuple[int, int, int]]:
+        """From which node to which how many items move."""
+        for h, n in np.argwhere(self.moves).tolist():
+            yield h, n, int(self.moves[h, n])
+
+    def _seconds(self, source: int, target: int) -> Fraction:
+        """What moving one item takes."""
+        each: tuple[Fraction, ...] = self.source.arrays.seconds
+        return each[int(self.source.arrays.cost[source, target])]
 
     def _proof(self) -> dict[str, Any]:
         """Prices by node; see `flowlex.validation.certificates.load`."""

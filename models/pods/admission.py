@@ -16,9 +16,9 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
-from flowlex.models.pods.bounds.most import most_by_patterns
+from flowlex.models.pods.bounds.admission_bound import most_by_patterns
+from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
-from flowlex.models.pods.bounds.together import gangs_out, largest_sum
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.placing import Placing, place_by, tied
@@ -125,27 +125,12 @@ class Admitting:
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
         if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
-            return self._proven(self._exactly(best, most))
+            return self._exactly(best, most)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "
             message += "nodes to try all ways; let some of them move (move_cost), or split the instance"
             return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
         return self._told(best, most)
-
-    def _proven(self, found: Admission) -> Admission:
-        """Prices of pods for the levels whose most only an integer program knows, where patterns of nodes prove it."""
-        if found.cluster is None:
-            return found
-        prices = dict(found.prices)
-        for k, most in enumerate(found.most):
-            known = prices[k].most if k in prices else self.wanted[k]
-            if most < known and not self.late:
-                shown = most_by_patterns(
-                    self.bounds.instance, self.builder, k, found.admitted[:k], found.cluster.node, most
-                )
-                if shown is not None and shown.most < known:
-                    prices[k] = shown
-        return replace(found, prices=prices)
 
     def _told(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
         return Admission(
@@ -185,7 +170,9 @@ class Admitting:
 
         view, state = self.view, SearchState.of(cluster)
         levels = self.levels
-        alike = np.stack([view.load.row, view.rules.kind, levels.of, levels.worth, state.pin])
+        alike = np.stack(
+            [view.load.row, view.rules.kind, levels.of, levels.worth, state.pin, state.home_cards.astype(np.int64)]
+        )
         _, one, group = np.unique(alike, axis=1, return_index=True, return_inverse=True)
         waiting, first = np.zeros(len(one), np.int64), np.full(len(one), -1)
         fixed = view.stays | tied(view)
@@ -208,9 +195,18 @@ class Admitting:
         return state.cluster(cluster)
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
-        """Class by class with the integer program over nodes."""
-        builder, kept = self.builder, list[int]()
+        """Class by class with patterns of nodes, then with the integer program over nodes."""
+        builder, kept, shown = self.builder, list[int](), dict[int, Prices]()
         for k in range(len(self.levels.keys)):
+            before = cluster
+            if cluster is not None and self.count(cluster)[k] < most[k]:
+                prices, better = most_by_patterns(
+                    self.bounds.instance, builder, k, kept, cluster.node, self.count(cluster)[k]
+                )
+                if prices is not None and prices.most < most[k]:
+                    shown[k], most[k] = prices, max(self.count(cluster)[k], prices.most)
+                if better is not None and self.count(better)[: k + 1] > self.count(cluster)[: k + 1]:
+                    cluster = better
             found = -1 if cluster is None else self.count(cluster)[k]
             if found < most[k]:
                 program, x = builder.program(self.name)
@@ -224,11 +220,11 @@ class Admitting:
                     return Admission(failed=outcome)
                 bound = most[k] if outcome.bound is None else int(np.floor(min(float(outcome.bound), most[k]) + 1e-6))
                 most[k] = max(self.count(cluster)[k], bound)
-                if self.count(cluster)[k] > found:  # bounds below held for other numbers above
-                    cluster = self._improve(cluster, most)
-                    most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
-                found = self.count(cluster)[k]
-            kept.append(found)
+            assert cluster is not None
+            if cluster is not before:  # bounds of later levels held for other numbers above
+                cluster = self._improve(cluster, most)
+                most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
+            kept.append(self.count(cluster)[k])
         if cluster is None:  # nothing is to be placed, but what runs has to be packed
             program, x = builder.program(self.name)
             program.minimize(x.sum() * 0.0)
@@ -236,4 +232,4 @@ class Admitting:
             cluster = None if outcome.values is None else builder.expand(outcome.values)
             if cluster is None:
                 return Admission(failed=outcome)
-        return self._told(cluster, most)
+        return self._told(cluster, most, self.prices | shown)

@@ -17,7 +17,7 @@ from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
 from flowlex.models.pods.bounds.columns import PodPrices
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.problem.balance_program import balance_program, to_measure, to_objective
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
@@ -143,7 +143,8 @@ class Balancing:
         """
         points = self._relax()
         self._decompose(points)
-        ruled = len(self.builder.view.rules.what) > 0  # which patterns know nothing of
+        view = self.builder.view  # patterns know nothing of rules, nor of the cards that running pods use
+        ruled = len(view.rules.what) > 0 or (self.builder.cards and view.home_cards.any())
         if ruled and not self.closed and not self.late and len(self.builder.pairs[0]) <= self.effort.direct:
             self._offer(self.best)
             self._rounds()

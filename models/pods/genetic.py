@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
-from flowlex.models.pods.moves import move_cost_of
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
+from flowlex.models.pods.relocation import move_cost_of
 from flowlex.models.pods.search.placing import place_by
 from flowlex.models.pods.search.policies import POLICIES, by_priority
 
@@ -164,7 +164,8 @@ def _packed(base: Cluster, pods: Integers, nodes: Integers) -> Cluster | None:
     """Place the pods, the largest GPU pods first; None when one does not fit."""
     view, cluster = base.view, base.copy()
     need = view.gpu[pods, nodes] * view.gpu_cards[pods] if len(pods) else np.zeros(0)
-    for k in np.argsort(-need, kind="stable").tolist():
+    home = cluster.home[pods] & (view.running[pods] == nodes)
+    for k in np.lexsort((-need, ~home)).tolist():
         if not cluster.fits_node(int(pods[k]), int(nodes[k])):
             return None
         cluster.add(int(pods[k]), int(nodes[k]))

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
@@ -30,22 +31,25 @@ from flowlex.models.incumbents import offer
 from flowlex.models.pods.admission import Admission, Admitting
 from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, Balancing, settled_tangents
 from flowlex.models.pods.bounds.relaxation import Relaxation
-from flowlex.models.pods.effort import Effort
 from flowlex.models.pods.equations import EQUATIONS
 from flowlex.models.pods.fairness import FairAdmitting, least_shares
-from flowlex.models.pods.moves import fewest_moves, move_cost_of
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.problem.balance_program import balance_program
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Key, Levels, Ranking
 from flowlex.models.pods.problem.measures import MEASURES, Balance
 from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram
 from flowlex.models.pods.problem.running import check_running
-from flowlex.models.pods.problem.worth import Worth
+from flowlex.models.pods.problem.value import Worth
 from flowlex.models.pods.proof import proof_document
+from flowlex.models.pods.relocation import fewest_moves, move_cost_of
 from flowlex.models.pods.run import PlacementRun, so_far
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placing import with_waiting
 from flowlex.models.pods.solution import PlacementSolution, share_of
+from flowlex.models.pods.statement import placement_statement, pods_of_values
+from flowlex.models.statement.statement import Statement
+from flowlex.validation.certificates import verify
 
 __all__ = ["PlacementSolution", "PodPlacement"]
 
@@ -84,7 +88,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         runs of the queue, over its weight; then the most of the pods without a queue.
     worth
         What a pod is worth where admission is weighted or fair: ``value`` (its own), ``gpu`` (the GPUs it asks for) or
-        ``fragmentation`` (these, less what it strands on the best empty node; `flowlex.models.pods.problem.worth`).
+        ``fragmentation`` (these, less what it strands on the best empty node; `flowlex.models.pods.problem.value`).
     absolute_gap
         Stop when answer and bound of the balance are this close, as a fraction of a node's capacity, beside the
         relative ``gap`` of solving (a balance near 0 has no meaningful relative gap).
@@ -113,6 +117,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     #: How far the ways of bounding go; a subclass may state another.
     effort: ClassVar[Effort] = Effort()
 
+    main_stage: ClassVar[str] = "balance"
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
     comparison: ClassVar[str] = "flowlex.models.pods.baselines:compare"
@@ -221,7 +226,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the program over single nodes, which is not made for this where it is too large to be of use."""
-        if self.stage == "admission" and self.builder.columns > LARGEST:
+        if not self.as_stated and self.stage == "admission" and self.builder.columns > LARGEST:
             return {"formulation": "integer program", "columns": self.builder.columns, "rows": "not built"}
         return super().sizes()
 
@@ -295,30 +300,81 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             better=better,
         ).run()
 
+    def solve(
+        self,
+        engine: EngineName = "pulp",
+        *,
+        certify: bool = True,
+        report: Callable[[PlacementSolution], None] | None = None,
+        **options: Any,
+    ) -> PlacementSolution:
+        """Solve as `Model.solve` does; ``optimal`` becomes ``feasible`` where the certificate cannot prove it."""
+        found = super().solve(engine, certify=certify, report=report, **options)
+        certificate = found.certificate
+        if found.status is not Status.OPTIMAL or certificate is None or certificate.claim != "feasible":
+            return found
+        note = "the integer program finds this optimal, the certificate cannot prove it"
+        message = "; ".join(part for part in (found.message, note) if part)
+        found = replace(found, status=Status.FEASIBLE, message=message)
+        return replace(found, certificate=verify(found.to_dict(), self.instance))
+
     # Answering
 
+    @cached_property
+    def _by_pod(self) -> PlacementProgram:
+        """Builds the statement: every pod on its own, sizes in whole units."""
+        groups = Groups.of_instance(self.instance, self.levels, apart=True)
+        return replace(self.builder, groups=groups, whole=True)
+
+    def _state(self) -> Statement:
+        least = self.moves == "least"
+        return placement_statement(self.instance, self._by_pod, self.balance, fewest_moves=least)
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PlacementSolution:
+        cluster, parts = (None, []) if values is None else pods_of_values(self.instance, self._by_pod, values)
+        if parts:
+            note = f"{len(parts)} pods run in parts, such as {parts[0]}; the table lists them as waiting"
+            facts["message"] = "; ".join(text for text in (facts["message"], note) if text)
+        return self._solution(cluster, facts, most=None)
+
     def _interpret(self, run: PlacementRun) -> PlacementSolution:
-        view = self.instance.arrays
         cluster, outcome = run.cluster, run.outcome
-        node = np.full(len(view.cpu), -1) if cluster is None else cluster.node
         levels, first = self.levels, run.admission
-        there, wanted = levels.total(node >= 0), levels.total(levels.of >= 0)
-        admitted: dict[Key, tuple[float, float, float]] = {}
-        for k, most in enumerate(first.most):
-            placed, asked, proven = (levels.stated(k, units) for units in (there[k], wanted[k], most))
-            admitted[levels.keys[k]] = (placed, asked, proven)
         facts = self._facts(run) | {"gap": share_of(outcome.objective, outcome.bound)}
         if outcome.status.has_answer:
+            assert cluster is not None
+            there = levels.total(cluster.node >= 0)
             weighted = sum(weight * units for weight, units in zip(self._weights(), there, strict=True))
             if self.admission == "fair" and levels.weight:
                 weighted = float(min(levels.shares(there)))
             facts["stages"] = {"admission": weighted, "balance": outcome.objective}
+        proof = proof_document(self.instance, self.bounds, levels, first.prices, run.proof)
+        return self._solution(cluster, facts, first.most, proof)
+
+    def _solution(
+        self,
+        cluster: Cluster | None,
+        facts: dict[str, Any],
+        most: Sequence[int] | None,
+        proof: dict[str, Any] | None = None,
+    ) -> PlacementSolution:
+        """The solution of a cluster; ``most``: what is proven of each level, None: what is placed."""
+        node = np.full(len(self.instance.pods), -1) if cluster is None else cluster.node
+        levels = self.levels
+        there, wanted = levels.total(node >= 0), levels.total(levels.of >= 0)
+        admitted: dict[Key, tuple[float, float, float]] = {}
+        for k, proven in enumerate(there if most is None else most):
+            placed, asked, top = (levels.stated(k, units) for units in (there[k], wanted[k], proven))
+            admitted[levels.keys[k]] = (placed, asked, top)
+        if self.cards and (many := len(self.instance.repacked)):
+            note = f"the cards of {many} running pods are not known; this answer assumes that they may be repacked"
+            facts["message"] = "; ".join(part for part in (facts["message"], note) if part)
         return PlacementSolution(
             **facts,
             node=node,
             cluster=cluster,
             admitted=admitted,
             balance=self.balance,
-            moved_cost=move_cost_of(view, node),
-            proof=proof_document(self.instance, self.bounds, levels, first.prices, run.proof),
+            moved_cost=move_cost_of(self.instance.arrays, node),
+            proof=proof or {},
         )

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.simulation.network.traffic import Ints, Traffic
 
 __all__ = ["Grouping", "Net", "add", "common", "finish", "flip", "make_net", "words"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.simulation.network.arrays import OFFENDER, PACED, PAIRS, RUNNING, common, flip
 
 __all__ = ["FULL", "IDLE", "RATE", "UNFAIR", "check"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.simulation.network.arrays import PACED, RUNNING, common, flip
 
 __all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve", "water_fill"]

@@ -1,15 +1,33 @@
-"""Running one function as a command: arguments in, JSON out, one line of complaint and an exit code."""
+"""Run one function as a command: arguments in, JSON out; errors are one line on standard error and an exit code."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
+from importlib import import_module
 
-__all__ = ["NO_INPUT", "NO_SOURCE", "Unfit", "main", "seconds_of"]
+__all__ = ["COMMANDS", "NO_INPUT", "NO_SOURCE", "Unfit", "main", "seconds_of"]
 
-#: Exit codes, as of sysexits.h: nothing to read yet, and no such thing on this node.
+#: Module of each shipped command; the function has the command's name.
+COMMANDS: dict[str, str] = {
+    "access_cost": "processors",
+    "cpu_cores": "machine",
+    "cpu_free": "machine",
+    "cpu_performance": "processors",
+    "disk_read_speed": "machine",
+    "disk_throughput": "machine",
+    "gpu_memory": "machine",
+    "hdfs_blocks": "data",
+    "items": "data",
+    "memory_free": "machine",
+    "network_bandwidth": "machine",
+    "network_throughput": "machine",
+    "normalised_performance": "processors",
+    "processing_speed": "processors",
+    "run_history": "data",
+    "scrape": "data",
+}
+#: Exit codes of sysexits.h: no input yet, and no such device on this node.
 NO_INPUT, NO_SOURCE = 66, 69
 
 
@@ -21,10 +39,12 @@ class Unfit(Exception):
         super().__init__(message)
 
 
-def main(function: Callable[..., Any], arguments: list[str] | None = None) -> None:
-    """Print what a function returns for the command's arguments."""
+def main() -> None:
+    """Print the value of the command that the first argument names, for the other arguments."""
+    _, name, *arguments = sys.argv
+    function = getattr(import_module(f"flowlex.telemetry.collectors.{COMMANDS[name]}"), name)
     try:
-        value = function(*(sys.argv[1:] if arguments is None else arguments))
+        value = function(*arguments)
     except Unfit as refusal:
         sys.stderr.write(f"{refusal}\n")
         sys.exit(refusal.code)

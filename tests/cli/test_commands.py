@@ -294,31 +294,34 @@ def _read(path: Path) -> highspy.Highs:
     return solver
 
 
-def test_commands_of_other_rooms_load_when_called(run, tmp_path, monkeypatch):
-    (tmp_path / "other_room.py").write_text(
+def test_commands_of_other_packages_load_when_called(run, tmp_path, monkeypatch):
+    (tmp_path / "other_package.py").write_text(
         "import typer\n"
         "app = typer.Typer()\n"
         "@app.command()\ndef one(word: str, loud: bool = False):\n    typer.echo(word.upper() if loud else word)\n"
         "@app.command()\ndef two():\n    pass\n"
         "def single(number: int = 1):\n    'Count.'\n    typer.echo(number + 1)\n"
     )
-    (tmp_path / "lacking_room.py").write_text("import a_package_nobody_has\n")
+    (tmp_path / "lacking_package.py").write_text(
+        "def app(size: int = 3):\n    'Nothing.'\n    import a_package_nobody_has\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     lazy = {
-        "single": group.Lazy("other_room", "single", "Count."),
-        "many": group.Lazy("other_room", "app", "Words."),
-        "lacking": group.Lazy("lacking_room", "app", "Nothing.", "telemetry"),
-        "absent": group.Lazy("no_such_room", "app", "Nothing."),
+        "single": group.Lazy("other_package", "single", "Count."),
+        "many": group.Lazy("other_package", "app", "Words."),
+        "lacking": group.Lazy("lacking_package", "app", "Nothing.", "telemetry"),
+        "absent": group.Lazy("no_such_package", "app", "Nothing."),
     }
     monkeypatch.setattr(group, "LAZY", lazy)
     listing = run("--help").stdout
     assert "Count." in listing
     assert "lacking" in listing
     assert "absent" not in listing
-    assert "other_room" not in sys.modules
+    assert "other_package" not in sys.modules
     assert run("single", "--number", 4).stdout == "5\n"
     assert run("many", "one", "--loud", "hello").stdout == "HELLO\n"
     assert "--number" in run("single", "--help").stdout
+    assert "--size" in run("lacking", "--help").stdout  # help needs no optional package
     result = run("lacking")
     assert result.exit_code == 2
     assert "needs a_package_nobody_has; install it with: pip install 'flowlex[telemetry]'" in result.stderr

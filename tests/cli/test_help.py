@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from flowlex.cli.group import TASKS
 from flowlex.cli.warm_up import RUNS
 from flowlex.instances import generate, write_instance
 from flowlex.models.options import options_of
@@ -75,7 +76,24 @@ def test_generate_and_plot_write_over_a_file_only_when_told_to(run, tmp_path):
     assert run("plot", "a.json", "-o", "new/folder/a.svg", "--force").exit_code == 0
 
 
-@pytest.mark.slow  # compiles every loop of the house
+def test_help_groups_the_commands_by_task(run):
+    sections = [part.split("\n")[0] for part in run("--help").stdout.split("\n\n")]
+    assert [each.rstrip(":") for each in sections if each.rstrip(":") in TASKS] == list(TASKS)
+    listed = {line.split()[0] for line in run("--help").stdout.splitlines() if line.startswith("  ") and line.strip()}
+    assert listed >= {name for names in TASKS.values() for name in names} | {"warm-up"}
+
+
+@pytest.mark.parametrize("command", [("telemetry",), ("telemetry", "serve"), ("serve",), ("serve", "gpu")])
+def test_help_needs_no_optional_package(run, monkeypatch, command):
+    for name in ("alembic", "sqlalchemy", "fastapi", "uvicorn", "httpx", "psutil", "psycopg", "prometheus_client"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith(("flowlex.telemetry", "flowlex.cli.telemetry"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "flowlex.cli.serve", raising=False)
+    assert "Usage: " in run(*command, "--help").stdout
+
+
+@pytest.mark.slow  # compiles every loop of the package
 def test_warm_up_leaves_nothing_to_compile(run):
     assert run("warm-up").exit_code == 0
     again = run("warm-up").stdout

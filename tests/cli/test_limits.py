@@ -6,11 +6,14 @@ import gzip
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from flowlex.instances import generate, write_instance
+from flowlex.instances.base import InstanceError
+from flowlex.instances.storage import read_bytes
 
 
 @pytest.fixture
@@ -67,6 +70,34 @@ def test_a_memory_limit_ends_one_instance(run, write, tmp_path):
     assert big["status"] == "error"
     assert "memory limit of 60 MB" in big["message"]
     assert small["status"] == "optimal"
+
+
+def test_a_memory_limit_leaves_room_for_small_packed_files(run, write, tmp_path):
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(write("a.json").read_bytes()))
+    result = run("solve", "a.json.gz", "--memory-limit", 300, "--json")
+    assert json.loads(result.stdout)["objective"] == 11
+
+
+def test_reading_in_pieces_takes_no_more_than_there_is(tmp_path):
+    packed = tmp_path / "long.gz"
+    packed.write_bytes(gzip.compress(bytes(3_000_000)))
+    tracemalloc.start()
+    assert read_bytes(packed) == bytes(3_000_000)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    with pytest.raises(InstanceError, match="unfolds to more than"):
+        read_bytes(packed, most=2_999_999)
+
+
+def test_a_link_into_proc_has_one_line_of_results(run, tmp_path):
+    (tmp_path / "memory.json").symlink_to("/proc/self/mem")
+    line = "import sys, pathlib, flowlex.cli.journal as j; print(j.Fingerprint.of(pathlib.Path(sys.argv[1])).path)"
+    command = [sys.executable, "-c", line, str(tmp_path / "memory.json")]
+    elsewhere = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    for _ in range(2):
+        assert run("solve", "memory.json", "memory.json", "-o", "out").exit_code == 1
+    (record,) = map(json.loads, Path("out/results.jsonl").read_text().splitlines())
+    assert record["input"]["path"] == elsewhere == str(tmp_path / "memory.json")
 
 
 def test_options_of_the_solver_reach_it_or_are_refused(run, write):

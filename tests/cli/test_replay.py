@@ -70,7 +70,7 @@ def test_goes_on_from_a_saved_state_in_strict_order(run, tmp_path):
     assert one.score() == two.score()
     assert "replay only what came later" in str(run(log, "--goals", "quincy", "--restore", half).exception)
     refused = run(rest, "--goals", "quincy", "--restore", half, "--lexicographic")
-    assert refused.exit_code == 2 and "from the state" in refused.output
+    assert refused.exit_code == 2 and "from the state" in " ".join(refused.output.replace("│", " ").split())
 
 
 def test_a_network_of_transfers(run, tmp_path):

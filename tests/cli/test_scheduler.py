@@ -17,8 +17,8 @@ import pytest
 
 distributed = pytest.importorskip("distributed", reason="extra distributed is not installed")
 
-from flowlex.cli import shipping, spread  # noqa: E402
-from flowlex.cli.pool import Crew, Unwanted  # noqa: E402
+from flowlex.cli import dask_batch, dask_transport  # noqa: E402
+from flowlex.cli.pool import Cancelled, PoolError, SingleWorker  # noqa: E402
 from flowlex.cli.versions import versions  # noqa: E402
 
 MANY = 24
@@ -28,14 +28,14 @@ class Poison(distributed.WorkerPlugin):  # type: ignore[misc]
     """Ends a worker that begins an instance called poison."""
 
     def setup(self, worker: Any) -> None:
-        perform = Crew.perform
+        perform = SingleWorker.perform
 
-        def deadly(crew: Crew, task: dict[str, Any], wanted: Callable[[], bool]) -> Any:
+        def deadly(process: SingleWorker, task: dict[str, Any], wanted: Callable[[], bool]) -> Any:
             if "poison" in task["instance"]:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return perform(crew, task, wanted)
+            return perform(process, task, wanted)
 
-        Crew.perform = deadly  # type: ignore[method-assign]
+        SingleWorker.perform = deadly  # type: ignore[method-assign]
 
 
 def _cluster(workers: int) -> Iterator[Any]:
@@ -53,7 +53,7 @@ def client() -> Iterator[Any]:
 @pytest.fixture
 def doomed() -> Iterator[Any]:
     """A cluster of enough workers that some may die for good: when one comes back is its nanny's affair, not ours."""
-    yield from _cluster(shipping.TRIES + 1)
+    yield from _cluster(dask_transport.TRIES + 1)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_an_instance_that_kills_its_workers_is_tried_three_times(run, write, doo
     assert result.exit_code == 1
     assert records["well"]["status"] == "optimal"
     message = records["poison"]["message"]
-    assert message.count("tcp://") in (shipping.TRIES, shipping.TRIES + 1)  # and perhaps who refused it
+    assert message.count("tcp://") in (dask_transport.TRIES, dask_transport.TRIES + 1)  # and perhaps who refused it
     assert "the workers that had it died" in message
 
 
@@ -224,14 +224,14 @@ def test_simulations_travel_with_their_workload(run, address, tmp_path):
     ],
 )
 def test_wrong_schedulers_are_refused(run, write, monkeypatch, arguments, message):
-    monkeypatch.setattr(spread, "_REACH_S", 0.5)
+    monkeypatch.setattr(dask_batch, "_REACH_S", 0.5)
     result = run("solve", write("a.json"), *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
 def test_workers_of_another_version_are_refused(run, write, monkeypatch, address):
-    monkeypatch.setattr(spread, "versions", lambda: {**versions(), "highspy": "0.1"})
+    monkeypatch.setattr(dask_batch, "versions", lambda: {**versions(), "highspy": "0.1"})
     result = run("solve", write("a.json"), "--scheduler", address)
     assert result.exit_code == 2
     assert f"highspy {versions()['highspy']} instead of 0.1" in result.stderr
@@ -239,7 +239,7 @@ def test_workers_of_another_version_are_refused(run, write, monkeypatch, address
 
 
 def test_a_scheduler_without_workers_is_refused(run, write, monkeypatch):
-    monkeypatch.setattr(spread, "_WORKER_S", 0.5)
+    monkeypatch.setattr(dask_batch, "_WORKER_S", 0.5)
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=60) as cluster:
         result = run("solve", write("a.json"), "--scheduler", cluster.scheduler_address)
     assert result.exit_code == 2
@@ -251,8 +251,8 @@ def test_a_task_that_nobody_wants_is_stopped(tmp_path, children, wait_for):
     limits = {"time_limit_s": None, "gap": 0.0, "settings": {}, "compare": False, "display": False}
     task = {"instance": "a", "path": str(tmp_path / "a.json"), "engine": "network", "log": False, "solution": None}
     asked = iter([True] * 8)
-    with pytest.raises(Unwanted):
-        Crew().perform({**task, **limits, "spare_threads": True}, lambda: next(asked, False))
+    with pytest.raises(Cancelled):
+        SingleWorker().perform({**task, **limits, "spare_threads": True}, lambda: next(asked, False))
     assert children(os.getpid()) == [] or wait_for(lambda: not children(os.getpid()))
 
 
@@ -269,70 +269,53 @@ def test_parts_of_one_instance_are_tasks_of_their_own(run, address, tmp_path):
     assert told[0][0] == "feasible"
 
 
-def test_pieces_run_in_processes_of_their_own_and_tell_what_fails(tmp_path):
-    from flowlex.cli.pieces import pieces
+def test_subtasks_run_in_processes_of_their_own_and_tell_what_fails(tmp_path):
+    from flowlex.cli.subtasks import distributed_subtasks
     from flowlex.formulations.outcome import EngineError
     from flowlex.models.parallel import side_by_side
 
     task = {"instance": "a.json", "engine": "network", "time_limit_s": None, "log": False, "processes": 2}
-    with pieces(task):
+    with distributed_subtasks(task):
         assert list(side_by_side(abs, [-1, 2, -3])) == [1, 2, 3]
         assert os.getpid() not in set(side_by_side(os.getpgid, [0, 0]))
         with pytest.raises(EngineError, match=r"a.json, part 2: .*invalid literal for int"):
             list(side_by_side(int, ["1", "one"]))
     with (
-        pieces(task | {"time_limit_s": 0.2}),
+        distributed_subtasks(task | {"time_limit_s": 0.2}),
         pytest.raises(EngineError, match=r"stopped while solving it: limit 0\.2"),
     ):
         list(side_by_side(time.sleep, [60.0]))
 
 
-def parcels(*keys: str, tried: tuple[str, ...] = ()) -> tuple[shipping.Parcel, ...]:
-    return tuple(
-        shipping.Parcel({"instance": key, "engine": "network"}, {"in/a": b"12"}, {}, run="r", key=key, tried=tried)
-        for key in keys
-    )
+class Metadata:
+    """A Dask client that answers metadata and counts what is submitted."""
+
+    def __init__(self, started: dict[str, tuple[str, ...]]) -> None:
+        self.started, self.submitted = started, list[Any]()
+
+    def get_metadata(self, keys: list[str], default: Any) -> Any:
+        return self.started.get(keys[-1], default)
+
+    def map(self, function: Any, tasks: Any, **_: Any) -> list[Any]:
+        self.submitted += tasks
+        return []
 
 
-def test_few_or_long_tasks_are_sent_one_by_one():
-    some = spread._Run(None, [{"instance": str(k)} for k in range(200)], lambda _: ())
-    assert some._together(2) == 1  # nobody knows yet how long they take
-    some.each_s = 0.001
-    assert some._together(2) == 16
-    some.each_s = 0.03
-    assert some._together(2) == 3
-    some.each_s = 2.0
-    assert some._together(2) == 1
-    few = spread._Run(None, [{"instance": str(k)} for k in range(12)], lambda _: ())
-    few.each_s = 0.001
-    assert few._together(2) == 3  # all threads have something to do
-    assert spread._Run(None, [{"instance": "a", "divided": True}] * 99, lambda _: ())._together(2) == 1
+def _packed(key: str) -> dask_transport.PackedTask:
+    return dask_transport.PackedTask({"instance": key, "engine": "network"}, {"in/a": b"12"}, {}, run="r", key=key)
 
 
-def test_tasks_sent_together_go_alone_once_their_worker_died(monkeypatch):
-    class Client:
-        def __init__(self) -> None:
-            self.sent: list[Any] = []
-
-        def get_metadata(self, keys: list[str], default: Any) -> Any:
-            return {"0 and 1 more": ("tcp://x",), "0": ("tcp://y", "tcp://z")}.get(keys[-1], default)
-
-        def map(self, function: Any, bundles: Any, **_: Any) -> list[Any]:
-            self.sent += bundles
-            return [distributed.Future.__new__(distributed.Future) for _ in bundles]
-
-    monkeypatch.setattr(distributed.Future, "add_done_callback", lambda *_: None)
-    monkeypatch.setattr(distributed.Future, "__hash__", object.__hash__)
-    monkeypatch.setattr(distributed.Future, "__eq__", object.__eq__)
-    monkeypatch.setattr(distributed.Future, "__del__", lambda _: None)
-    client = Client()
-    some = spread._Run(client, [], lambda _: ())
-    assert list(some._killed(parcels("0", "1"), 0)) == []
-    assert [(one.key, one.tried) for (one,) in client.sent] == [("0", ("tcp://x",)), ("1", ("tcp://x",))]
-    (given_up,) = some._killed(client.sent[0], 1)  # the first has now had three workers
-    assert given_up.record["status"] == "error"
-    assert "(tcp://x, tcp://y, tcp://z)" in given_up.record["message"]
-    assert list(some._killed(client.sent[1], 1)) == [] and len(client.sent) == 3
+def test_a_task_whose_workers_died_is_tried_again_until_enough_started_it(monkeypatch):
+    client = Metadata({"a": ("tcp://x", "tcp://y"), "b": ("tcp://x", "tcp://y", "tcp://z")})
+    run = dask_batch._Run(client, [], lambda _: ())
+    monkeypatch.setattr(run, "_submit", lambda tasks, _: client.submitted.extend(tasks))
+    assert list(run._given_up(_packed("a"), 1)) == []
+    assert [task.key for task in client.submitted] == ["a"]
+    (failed,) = run._given_up(_packed("b"), 1)
+    assert failed.record["status"] == "error"
+    assert "(tcp://x, tcp://y, tcp://z)" in failed.record["message"]
+    (never,) = run._given_up(_packed("c"), dask_batch._INNOCENT + 1)
+    assert never.record["status"] == "error"
 
 
 def test_a_worker_refuses_what_has_cost_enough_workers(monkeypatch):
@@ -340,11 +323,52 @@ def test_a_worker_refuses_what_has_cost_enough_workers(monkeypatch):
         address = "tcp://here"
 
     monkeypatch.setattr(distributed, "get_worker", Worker)
-    monkeypatch.setattr(shipping, "_perform", lambda parcel, _: parcel.key)
-    monkeypatch.setattr(shipping, "_begun", lambda *_: ("tcp://x",))
-    assert shipping.perform_all(parcels("0", "1")) is None
-    assert shipping.perform_all(parcels("0", tried=("tcp://y",))) == ["0"]
-    (refused,) = shipping.perform_all(parcels("0", tried=("tcp://y", "tcp://z"))) or ()
-    assert "tcp://here: the workers that had it died (tcp://y, tcp://z, tcp://x)" in refused.record["message"]
-    monkeypatch.setattr(shipping, "_begun", lambda *_: ())
-    assert shipping.perform_all(parcels("0", "1")) == ["0", "1"]
+    monkeypatch.setattr(dask_transport, "_perform", lambda packed, _: packed.key)
+    monkeypatch.setattr(dask_transport, "_record_start", lambda *_: ("tcp://x", "tcp://y"))
+    assert dask_transport.perform(_packed("0")) == "0"
+    monkeypatch.setattr(dask_transport, "_record_start", lambda *_: ("tcp://x", "tcp://y", "tcp://z"))
+    refused = dask_transport.perform(_packed("0"))
+    assert "tcp://here: the workers that had it died (tcp://x, tcp://y, tcp://z)" in refused.record["message"]
+
+
+class Threads:
+    """A Dask client that reports numbers of threads in turn."""
+
+    def __init__(self, *threads: int) -> None:
+        self._threads = iter(threads)
+
+    def nthreads(self) -> dict[str, int]:
+        count = next(self._threads)
+        return {"tcp://a": count} if count else {}
+
+
+def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch, capsys):
+    clock = iter(range(0, 10_000, 2))
+    monkeypatch.setattr(dask_batch.time, "monotonic", lambda: next(clock))
+    workers = dask_batch.Workers(Threads(2, 0, 0, 3), "tcp://s:1")
+    assert [workers.threads() for _ in range(4)] == [2, 0, 0, 3]
+    assert capsys.readouterr().err.splitlines() == [
+        "no workers at tcp://s:1; waiting for one (at most 600 s)",
+        "workers are back: 3 threads",
+    ]
+    monkeypatch.setattr(dask_batch, "_NO_WORKER_S", 3)
+    workers = dask_batch.Workers(Threads(0, 0, 0), "tcp://s:1")
+    with pytest.raises(PoolError, match=r"no workers for 3 s; start one \(dask worker tcp://s:1\) and go on"):
+        [workers.threads() for _ in range(3)]
+
+
+def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for, tmp_path):
+    for number in range(MANY):
+        write(f"in/{number}.json", units=1 + number % 4)
+    about = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 60}
+    with distributed.LocalCluster(**about) as cluster:
+        process = start("solve", "in", "--scheduler", cluster.scheduler_address, "-o", "out")
+        results = tmp_path / "out" / "results.jsonl"
+        wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
+        cluster.scale(0)
+        wait_for(lambda: not cluster.scheduler.workers)
+        time.sleep(2.5)  # the batch asks for the workers once a second
+        cluster.scale(1)
+        _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 0, stderr
+    assert [record["status"] for record in _sorted(tmp_path / "out")] == ["optimal"] * MANY

@@ -32,7 +32,26 @@ def test_a_false_file_is_refused_with_its_figures() -> None:
     code, said, _ = run(file, DOCUMENTS / "hand.json", "--json")
     report = json.loads(said)
     assert (code, report["exit_code"], report["ok"]) == (1, 1, False)
-    assert "objective" in [check["name"] for check in report["checks"] if not check["ok"]]
+    assert "objective" in [claim["name"] for claim in report["claims"] if claim["verdict"] == "refused"]
+
+
+def test_a_file_without_its_proof_is_quoted(tmp_path: Path) -> None:
+    document = json.loads((DOCUMENTS / "hand.solution.json").read_text())
+    file, instance = tmp_path / "hand.solution.json", DOCUMENTS / "hand.json"
+    file.write_text(json.dumps(document | {"proof": {}, "certificate": None}))
+    code, said, _ = run(file, instance)
+    assert code == 3 and "quoted, not proven: no flow costs less, duals, status, bound" in said
+    assert run(file, instance, "--accept-quoted")[0] == 0
+    for more, expected in (((), 3), (("--accept-quoted",), 0)):
+        code, said, _ = run(file, instance, "--json", *more)
+        report = json.loads(said)
+        assert (code, report["exit_code"], report["verdict"]) == (expected, expected, "quoted")
+        verdicts = {claim["name"]: claim["verdict"] for claim in report["claims"]}
+        assert (verdicts["status"], verdicts["bound"], verdicts["objective"]) == ("quoted", "quoted", "proven")
+    (tmp_path / "false.solution.json").write_text(json.dumps(document | {"objective": 6}))
+    assert run(tmp_path, instance, "--accept-quoted")[0] == 1
+    (tmp_path / "false.solution.json").write_text("")
+    assert run(tmp_path, instance)[0] == 2
 
 
 def test_schedules_are_verified_too() -> None:
@@ -40,14 +59,14 @@ def test_schedules_are_verified_too() -> None:
     code, said, _ = run(folder, folder)
     assert (code, said.strip().split(": ")[1:]) == (0, ["optimal", "proven exactly, 22 checks"])
     code, said, _ = run(folder / "refused", folder)
-    assert (code, said.splitlines()[-1]) == (1, "0 proven, 22 refused, 0 unreadable")
+    assert (code, said.splitlines()[-1]) == (1, "0 proven, 0 quoted, 21 refused, 0 unreadable")
 
 
 def test_a_folder_is_verified_in_one_call(tmp_path: Path) -> None:
     code, said, _ = run(DOCUMENTS, DOCUMENTS)
-    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 refused, 0 unreadable")
+    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 quoted, 0 refused, 0 unreadable")
     code, said, complaint = run(DOCUMENTS / "refused", DOCUMENTS)
-    assert (code, said.splitlines()[-1]) == (1, "0 proven, 28 refused, 1 unreadable")
+    assert (code, said.splitlines()[-1]) == (1, "0 proven, 0 quoted, 27 refused, 1 unreadable")
     assert "no file there is the instance of this solution" in complaint
     code, _, complaint = run(tmp_path, DOCUMENTS)
     assert code == 2
@@ -96,4 +115,4 @@ def test_a_batch_writes_files_that_are_accepted(tmp_path: Path) -> None:
     assert done.exit_code == 1  # one of them is infeasible, and its file proves that
     (tmp_path / "short.json").write_bytes((DOCUMENTS / "short.json").read_bytes())
     code, said, _ = run(tmp_path / "out", tmp_path)
-    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 refused, 0 unreadable")
+    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 quoted, 0 refused, 0 unreadable")

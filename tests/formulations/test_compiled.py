@@ -23,12 +23,12 @@ def ensure_cache_path(self):
         raise OSError("read-only")
     write(self)
 caching.UserProvidedCacheLocator.ensure_cache_path = ensure_cache_path
-from flowlex.formulations import compiled
+from flowlex.formulations import compiled, loops
 compiled.announce()
-@compiled.njit(cache=True)
+@loops.njit(cache=True)
 def twice(x):
     return x + x
-@compiled.njit(cache=True, nogil=True)
+@loops.njit(cache=True, nogil=True)
 def thrice(x):
     return twice(x) + x
 print(thrice(2), thrice(3.5))
@@ -69,5 +69,34 @@ def test_a_cache_that_can_only_be_read_is_used_through_a_copy(tmp_path):
 
 def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
     rooms = ("formulations", "models", "validation", "simulation")
-    paths = [path for room in rooms for path in (ROOT / room).rglob("*.py") if path.name != "compiled.py"]
+    paths = [
+        path for room in rooms for path in (ROOT / room).rglob("*.py") if path.name not in ("compiled.py", "loops.py")
+    ]
     assert [str(path) for path in paths if re.search(r"^\s*(from|import) numba\b", path.read_text(), re.M)] == []
+
+
+SMALL = """
+import sys
+from flowlex.formulations import loops
+@loops.njit(cache=True)
+def twice(x):
+    return x + x
+@loops.njit(cache=True)
+def thrice(x):
+    return twice(x) + x
+with loops.small_work(10):
+    small = thrice(2)
+compiled = "numba" in sys.modules and bool(thrice.twin().overloads)
+with loops.small_work(loops.SMALL_CELLS + 1):
+    large = thrice(2)
+print(small, compiled, large, bool(thrice.twin().overloads))
+"""
+
+
+def test_small_work_is_done_by_plain_loops_and_large_work_by_compiled_ones(tmp_path):
+    (tmp_path / "small.py").write_text(SMALL)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "small.py"], cwd=tmp_path, capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "6 False 6 True\n"

@@ -262,7 +262,10 @@ def test_each_stage_has_a_program_of_its_own(generator: str, options: dict[str, 
     instance = generate(generator)
     solution = solve(instance, "highs" if isinstance(model_for(instance), JitBandwidth) else "network", **options)
     assert len(solution.stages) > 1
+    searched = {"late_jobs", "tardiness", "wait"}  # ties of transfers are broken by a search, not by programs
     for name, value in solution.stages.items():
+        if name in searched:
+            continue
         program = model_for(instance, **options, stage=name).compile()
         assert optimum(program, pulp.PULP_CBC_CMD(msg=0)) == pytest.approx(float(value), rel=1e-9)
     with pytest.raises(ModelError, match="there is no stage 'other'; the stages are: "):

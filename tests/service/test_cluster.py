@@ -221,8 +221,9 @@ def test_a_step_made_again_otherwise_tells_readers_to_read_anew(start, folder):
     api = start(load, router)
     send(api, machine("m0"), machine("m1"), job("j", "a"))
     api.post("/v1/step")
-    worker = api.worker
-    worker.call(lambda core: worker._records.append({"at_s": 9.0, "decided": {"number": 2, "placed": []}})).result()
+    worker, found = api.worker, api.get("/v1/placements").json()["places"]["a"]
+    other = {"number": 2, "placed": [], "moved": [["a", found, "m9", ""]], "stopped": [], "waiting": []}
+    worker.call(lambda core: worker._records.append({"at_s": 9.0, "decided": other})).result()
     worker._start_again()
     assert worker.decisions[-1]["reread"] is True
 
@@ -245,3 +246,37 @@ def test_an_agent_speaks_for_its_machine_only(start):
     assert api.get("/v1/placements", **reader).json()["places"] == {other: "m1"}
     assert api.post("/v1/step", **reader).status_code == 403
     assert api.get("/healthz").status_code == api.get("/readyz").status_code == 200
+
+
+def test_a_state_that_cannot_be_read_costs_nothing(start, folder):
+    api = start(load, router, snapshot_every=3)
+    send(api, machine("m0"), machine("m1"), job("j", "a", "b"))
+    places = {task: at for task, at in api.post("/v1/step").json()["placed"]}
+    send(api, job("k", "c"))
+    api.post("/v1/step")
+    api.worker.journal.close()  # no last snapshot, no goodbye
+    api.worker.close = lambda: None
+    newest = max(folder.glob("state-*"))
+    newest.write_bytes(newest.read_bytes()[:-20])
+    again = start(load, router)
+    assert again.get("/v1/placements").json()["places"] == places
+    assert again.get("/v1/task", params={"name": "c"}).json()["reason"]
+
+
+@pytest.mark.slow  # starts two processes
+def test_a_process_of_its_own_reads_a_state_back(start, folder):
+    from flowlex.service.read_back import start_read_back
+    from flowlex.service.setup import settled
+
+    options = {"goals": "quincy", "cluster": None, "cost_limit": 10**6, "scale": None, "lexicographic": False}
+    folder.mkdir()
+    settled(folder, "scheduler", options, set())
+    api = start(load, router)
+    send(api, machine("m0"), job("j", "a", "b", preemptions_per_hour=1))
+    api.post("/v1/step")
+    path = folder / "state-000000001"
+    api.worker.call(lambda core: core.save(path)).result()
+    assert start_read_back(folder, path).wait(60) == 0
+    path.write_bytes(path.read_bytes()[:-9])
+    assert start_read_back(folder, path).wait(60) != 0
+    path.unlink()

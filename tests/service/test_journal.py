@@ -13,14 +13,14 @@ from flowlex.service.journal import Journal, JournalError
 
 def records(folder: Path) -> list[int]:
     journal = Journal(folder)
-    found = [record["n"] for record in journal.read()]
+    found = [record["n"] for record in journal.read(0)]
     journal.close()
     return found
 
 
 def write(folder: Path, *numbers: int) -> Path:
     journal = Journal(folder)
-    list(journal.read())
+    list(journal.read(0))
     journal.append([{"n": number} for number in numbers])
     journal.close()
     return folder / "log-000000000.jsonl"
@@ -55,23 +55,36 @@ def test_one_process_at_a_time(folder):
     Journal(folder).close()
 
 
-def test_a_snapshot_begins_a_new_log_and_drops_the_old(folder):
+def test_the_two_newest_states_and_their_logs_are_kept(folder):
     write(folder, 1)
     journal = Journal(folder)
-    list(journal.read())
-    journal.snapshot(lambda path: path.write_text("state 1"))
-    journal.append([{"n": 2}])
+    list(journal.read(0))
+    for number in (1, 2, 3):
+        path = journal.snapshot(lambda path, n=number: path.write_text(f"state {n}"))
+        assert path.read_text() == f"state {number}"
+        journal.append([{"n": number + 1}])
+        if number != 2:  # state 2 is never read back, so nothing older goes
+            journal.accept()
     journal.close()
-    assert sorted(path.name for path in folder.iterdir()) == ["lock", "log-000000001.jsonl", "state-000000001"]
+    logs = [f"log-{number:09}.jsonl" for number in (2, 3)]
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", *logs, "state-000000002", "state-000000003"]
     journal = Journal(folder)
-    assert journal.state.read_text() == "state 1" and [r["n"] for r in journal.read()] == [2]
+    assert [(number, path and path.read_text()) for number, path in journal.states()] == [
+        (3, "state 3"),
+        (2, "state 2"),
+    ]
+    assert [r["n"] for r in journal.read(3)] == [4]
+    assert [r["n"] for r in journal.read(2)] == [3, 4]  # the older state and the logs lead to the same place
+    (folder / logs[0]).unlink()
+    with pytest.raises(JournalError, match=r"log-000000002\.jsonl is missing"):
+        list(journal.read(2))
     journal.close()
 
 
 def test_a_full_disk_leaves_what_was_there(folder, monkeypatch):
     write(folder, 1)
     journal = Journal(folder)
-    list(journal.read())
+    list(journal.read(0))
     real = os.write
 
     def some(file, data):

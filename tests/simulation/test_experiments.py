@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from flowlex.cli.information import NEEDS
+from flowlex.cli.experiment_needs import NEEDS
 from flowlex.simulation.experiments import experiments
 from flowlex.simulation.experiments._runs import alone_seconds, made, run, workload
 

@@ -22,8 +22,6 @@ from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.writes import SequenceConflict
 
-DATABASES = Path(__file__).parent / "databases"
-
 
 class _Line(httpx.BaseTransport):
     """To an application in memory; ``change`` may tamper with an answer."""
@@ -146,20 +144,6 @@ def test_a_journal_is_bound_to_its_node(tmp_path: Path) -> None:
     with pytest.raises(ForeignJournal, match="is the journal of node w1, not of w2"):
         Journal(tmp_path / "j.db", "w2")
     Journal(tmp_path / "j.db", "w1").close()
-
-
-def test_a_journal_from_before_they_were_bound_goes_on(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "j.db") as connection:
-        connection.executescript((DATABASES / "journal-unbound.sql").read_text())
-    connection.close()
-    journal = Journal(tmp_path / "j.db", "w1")
-    source, samples = journal.oldest(10)
-    assert (source, [s.seq for s in samples], len(journal)) == ("b" * 32, [3, 4, 5], 3)
-    assert all(s.age_s is None for s in samples)  # when they were collected is not known on this clock
-    assert journal.append(sample("new")) == 6
-    journal.forget(samples)
-    source, samples = journal.oldest(10)
-    assert source == journal.source and source.startswith("b" * 32 + "-") and samples[0].age_s is not None
 
 
 def test_a_full_disk_of_the_service_loses_nothing_acknowledged(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_register_list_show_unregister(run: Any, service: tuple[str, ...]) -> No
 def test_tokens(run: Any, tmp_path: Path) -> None:
     missing = run("token", "create", "--role", "admin", "--database", "sqlite:///mistyped.db", code=1)
     assert "there is no database mistyped.db" in missing and not (tmp_path / "mistyped.db").exists()
-    assert "schema none before, 3 now" in run("migrate")
+    assert "schema none before, 1 now" in run("migrate")
     secret = run("token", "create", "--role", "agent", "--node", "w1", "--label", "first").strip()
     store = Store(f"sqlite:///{tmp_path}/flowlex-telemetry.db")
     who = TokenBook(store).identify(secret)

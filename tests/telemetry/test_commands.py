@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -14,7 +15,8 @@ from unittest import mock
 
 import pytest
 
-from flowlex.telemetry.runner import SHIPPED, Run, allowed_programs, run_command
+from flowlex.telemetry.collectors.base import COMMANDS
+from flowlex.telemetry.runner import NOT_ALLOWED, SHIPPED, Run, allowed_programs, run_command
 
 
 def apart(*command: str, given: Any = None, **environment: str) -> Any:
@@ -23,10 +25,10 @@ def apart(*command: str, given: Any = None, **environment: str) -> Any:
 
 
 def run(*command: str, given: Any = None, **environment: str) -> Run:
-    """Run the same file in this process: quicker, and seen by coverage."""
-    path, output, complaints, code = SHIPPED / command[0], io.StringIO(), io.StringIO(), 0
+    """Run the same program in this process: quicker, and seen by coverage."""
+    path, output, complaints, code = SHIPPED / "dispatch", io.StringIO(), io.StringIO(), 0
     with (
-        mock.patch.object(sys, "argv", [str(path), *command[1:]]),
+        mock.patch.object(sys, "argv", [str(path), *command]),
         mock.patch.object(sys, "stdin", io.StringIO(json.dumps(given))),
         mock.patch.dict(os.environ, environment),
         contextlib.redirect_stdout(output),
@@ -40,7 +42,7 @@ def run(*command: str, given: Any = None, **environment: str) -> Run:
 
 
 def test_as_an_agent_runs_them(tmp_path: Path) -> None:
-    """One of each module: the files run without this process's path and environment, and fail with their code."""
+    """One of each module: they run without this process's path and environment, and fail with their code."""
     (tmp_path / "item").touch()
     assert apart("cpu_cores").value > 0
     assert apart("items", str(tmp_path)).value == 1
@@ -50,10 +52,13 @@ def test_as_an_agent_runs_them(tmp_path: Path) -> None:
     assert apart(*refused) == run(*refused) and apart(*refused).exit_code == 64
 
 
-def test_every_shipped_file_is_allowed() -> None:
-    shipped = sorted(path.name for path in SHIPPED.iterdir() if path.name != "__pycache__")
-    assert allowed_programs([SHIPPED]) == shipped
-    assert len(shipped) == 16
+def test_every_shipped_command_is_allowed_and_nothing_else() -> None:
+    assert allowed_programs([SHIPPED]) == sorted(COMMANDS)
+    assert len(COMMANDS) == 16
+    for name, module in COMMANDS.items():
+        assert callable(getattr(importlib.import_module(f"flowlex.telemetry.collectors.{module}"), name))
+    for refused in ("dispatch", "none", "main"):
+        assert apart(refused).exit_code == NOT_ALLOWED
 
 
 def test_cpu() -> None:
@@ -109,18 +114,15 @@ def test_processing_speed() -> None:
 
 
 def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch):
-    import importlib
     import sys
 
     from typer.testing import CliRunner
 
     from flowlex.cli.app import app as whole
 
-    monkeypatch.delitem(sys.modules, "flowlex.cli.telemetry", raising=False)
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "uvicorn" else found(name, *rest)
-    )
+    for name in [name for name in sys.modules if name.startswith("flowlex.cli.telemetry")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = CliRunner().invoke(whole, ["telemetry", "serve"])
     assert result.exit_code == 2
     assert "'telemetry' needs uvicorn; install it with: pip install 'flowlex[telemetry]'" in result.output

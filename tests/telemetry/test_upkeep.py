@@ -3,96 +3,37 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from fastapi.testclient import TestClient
 
 from flowlex.telemetry import upkeep
 from flowlex.telemetry.app import create_app
 from flowlex.telemetry.database import SchemaError
-from flowlex.telemetry.reads import decode
 from flowlex.telemetry.schemas import Sample
-from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
-from flowlex.telemetry.tables import META
-
-DATABASES = Path(__file__).parent / "databases"
 
 
-def load(url: str) -> None:
-    """Put a database there as it was before schemas had versions."""
-    parsed = sa.make_url(url)
-    text = (DATABASES / f"{parsed.get_backend_name()}-unversioned.sql").read_text()
-    if parsed.get_backend_name() == "sqlite":
-        connection = sqlite3.connect(str(parsed.database))
-        connection.executescript(text)
-        connection.close()
-        return
-    engine = sa.create_engine(parsed, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection_:
-        connection_.connection.driver_connection.execute(text)  # type: ignore[union-attr]
-    engine.dispose()
+def test_an_empty_database_gets_tables_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/empty.db"
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(SchemaError, match="has schema none; run `flowlex telemetry migrate` on it"):
+        Store(url, create=False)
+    for before in (None, "1"):
+        store = Store(url)
+        assert (store.migrated_from, store.schema) == (before, "1")
+        store.close()
+    Store(url, create=False).close()
 
 
-def test_a_database_from_before_versions_migrates(database_url: str) -> None:
-    load(database_url)
-    with pytest.raises(SchemaError, match="has schema 1; run `flowlex telemetry migrate` on it"):
-        Store(database_url, create=False)
-    store = Store(database_url)
-    assert (store.migrated_from, store.schema) == ("1", "3")
-    rows, _ = store.latest()
-    found = {(r.name, r.node): (r.value, r.time, r.last_run, r.last_exit_code, r.last_error) for r in rows}
-    t = 1_700_000_000.0
-    assert found == {
-        ("cpu_free", "w1"): ("0.5", t + 5, t + 6, 3, 'no "sensor"'),
-        ("cpu_free", "w2"): ("1", t + 4, t + 4, 0, ""),
-        ("note", "w2"): ('"text"', t + 3, t + 3, 0, ""),
-        ("gpu", "w3"): (None, None, t + 4, 1, "never"),
-    }
-    history, _ = store.history([], [], 0, 2e9, 100)
-    assert len(history) == store.count_samples() == 12
-    assert [decode(row.value) for row in history if row.node == "w2"] == [0.5, {"a": [1, None]}, "text", 1]
-    assert store.sequence_numbers("a" * 32) == {1, 2, 3, 4, 5, 6, 7}
-    assert [r.name for r in store.registrations()] == ["cpu_free", "p"]
-    assert [(a.node, a.running, a.buffered) for a in store.agents()] == [("w1", ["cpu_free"], 3), ("w2", [], 0)]
-    who = TokenBook(store).identify("flx_agent_w1")
-    assert who is not None and who.node == "w1"
-    store.close()
-
-
-def test_a_migrated_database_goes_on(database_url: str) -> None:
-    """What was sent before is known, what is new is stored, and numbers are aggregated."""
-    load(database_url)
-    store = Store(database_url)
-    again = Sample(name="cpu_free", time=1_700_000_005.0, value=0.5, unit="fraction", seq=6)
-    new = Sample(name="cpu_free", time=1_700_000_060.0, value=0.75, unit="fraction", seq=8)
-    assert store.write([("w1", "a" * 32, [again, new])], now=1_700_000_200.0) == [1]
-    while store.roll_up(2e9):
-        pass
-    minutes, _ = store.rollups(["cpu_free"], ["w1"], 0, 2e9, step=60, limit=10)
-    assert sum(row.samples for row in minutes) == 7 and minutes[-1].most == 0.75
-    store.close()
-    with Store(database_url)._read() as connection:
-        assert MigrationContext.configure(connection).get_current_revision() == "3"
-
-
-def test_the_tables_are_what_the_migrations_leave(store: Store) -> None:
-    with store._read() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), META) == []
-
-
-def test_a_newer_schema_is_refused(sqlite_store: Store) -> None:
+def test_an_unknown_schema_is_refused(sqlite_store: Store) -> None:
     with sqlite_store._write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
-    with pytest.raises(SchemaError, match="has schema 99, newer than this program"):
+    with pytest.raises(SchemaError, match="has schema 99, unknown to this version"):
         Store(sqlite_store.place)
 
 

@@ -1,3 +1,4 @@
+from .budget import Budget as Budget
 from .certificate import Certificate as Certificate
 from .certificate import CertificateError as CertificateError
 from .certificate import Check as Check

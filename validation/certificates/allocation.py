@@ -19,122 +19,32 @@ Source: linear programming duality; the policies are those of Narayanan et al. (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from flowlex.instances.exact import rational
+from flowlex.validation.certificates.allocation_answer import TOLERANCE, AllocationAnswer, Use, feasible, small, used
 from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
-from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.allocation_statement import state_allocation
+from flowlex.validation.certificates.budget import Budget
+from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.numbers import Number
 from flowlex.validation.certificates.options import AllocationOptions
 
 __all__ = ["VERIFIER"]
 
-#: Accepted relative to 1 + the size of the numbers compared.
-TOLERANCE = 1e-6
-
-
-class Share(Strict):
-    """One job, or two that share GPUs, on a GPU type for a fraction of time."""
-
-    jobs: list[str]
-    gpu_type: str
-    fraction: float
-
-
-class AllocationAnswer(Strict):
-    """Who runs where, and what it brings to every job."""
-
-    shares: list[Share]
-    steps_per_s: dict[str, float]
+#: Policies whose objective is as small as possible.
+_LEAST = ("makespan", "min_cost", "finish_time")
 
 
 class AllocationProof(Strict):
     """The steps of the policy, in order."""
 
     steps: list[PricedStep] = Field(default_factory=list)
-
-
-# The answer --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class _Use:
-    """What an answer's shares add up to: (n,) throughput and time, (J,) and per limit GPUs held; what is wrong."""
-
-    throughput: Floats
-    time: Floats
-    held: Floats
-    limited: Floats
-    wrong: tuple[str, ...]
-
-
-def _used(data: Data, shares: list[Share]) -> _Use:
-    n, types = len(data.job), len(data.gpu)
-    throughput, time, held = np.zeros(n), np.zeros(n), np.zeros(types)
-    limits = [data.counts(limit) for limit in data.instance.limits]
-    limited = np.zeros(len(limits))
-    wrong, seen = [], set()
-    for share in shares:
-        key = (tuple(sorted(share.jobs)), share.gpu_type)
-        jobs, j = [data.job.get(name, -1) for name in share.jobs], data.gpu.get(share.gpu_type, -1)
-        speeds = _speeds(data, jobs, j)
-        if speeds is None or key in seen or share.fraction < 0:
-            wrong.append(f"{' + '.join(share.jobs)} on {share.gpu_type}"[:100])
-            continue
-        seen.add(key)
-        gpus = data.scale[jobs[0]] * share.fraction
-        held[j] += gpus
-        for m, speed in zip(jobs, speeds, strict=True):
-            throughput[m] += speed * share.fraction
-            time[m] += share.fraction
-        for k, (members, on) in enumerate(limits):
-            limited[k] += gpus * float(on[j] and members[jobs].any())
-    return _Use(throughput, time, held, limited, tuple(wrong))
-
-
-def _speeds(data: Data, jobs: list[int], j: int) -> tuple[float, ...] | None:
-    """Speeds of jobs that run together; None where the instance knows no such thing."""
-    if j < 0 or not 1 <= len(jobs) <= 2 or min(jobs) < 0:
-        return None
-    if len(jobs) == 1:
-        return (float(data.speed[jobs[0], j]),) if data.speed[jobs[0], j] > 0 else None
-    a, b = data.kind[jobs].tolist()
-    if jobs[0] == jobs[1]:
-        return None
-    if (a, b, j) in data.pairs:
-        return data.pairs[a, b, j]
-    both = data.pairs.get((b, a, j))
-    return None if both is None else (both[1], both[0])
-
-
-def _feasible(data: Data, use: _Use, stated: Mapping[str, float]) -> list[Check]:
-    limits = data.instance.limits
-    most = np.array([np.inf if limit.most_gpus is None else limit.most_gpus for limit in limits])
-    least = np.array([limit.least_gpus for limit in limits])
-    names, numbers = list(data.job), [f"limit {k}" for k in range(len(limits))]
-    said = np.array([stated.get(name, np.inf) for name in names])
-    strange = len(stated.keys() - data.job.keys())
-    off = np.abs(said - use.throughput) / (1 + use.throughput)
-    late = (data.owed - use.throughput) / (1 + data.owed)
-    return [
-        Check("every share is of jobs that may run there", not use.wrong, len(use.wrong), "; ".join(use.wrong[:3])),
-        _small("no job runs more than all the time", use.time - 1.0, names),
-        _small("no type lends more GPUs than it has", (use.held - data.count) / (1 + data.count), list(data.gpu)),
-        _small("caps hold", use.limited - most, numbers),
-        _small("floors hold", (least - use.limited) / (1 + least), numbers),
-        _small("deadlines are kept", late, names),
-        Check("throughputs of known jobs", not strange, strange),
-        _small("throughputs recomputed", off, names),
-    ]
-
-
-def _small(name: str, violation: Floats, labels: list[str]) -> Check:
-    """Whether the largest violation is within the tolerance; NaN is not."""
-    worst = float(violation.max(initial=0.0))
-    ok = worst <= TOLERANCE
-    return Check(name, ok, worst, "" if ok else f"{labels[int(violation.argmax())]} is off by {worst:.3g}")
 
 
 # Policies ----------------------------------------------------------------------------------------------------------
@@ -177,22 +87,38 @@ def _paces(data: Data, full: set[str]) -> Floats:
     return pace
 
 
-def _raised(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check], float]:
-    """Replay the steps: each value is the most there is, full jobs can gain nothing more, the answer reaches all."""
+def _reached(data: Data, use: Use) -> float:
+    """The objective of the policy, of an answer; NaN where there is none."""
+    policy = data.options["policy"]
+    if policy == "min_cost":
+        return float(use.held @ data.price)
+    if policy == "max_throughput":
+        return float(use.throughput.sum())
+    if policy == "finish_time":
+        return float(_ratios(data, use.throughput)[0].max())
+    units, pace = _units(data), _paces(data, set())
+    moved = pace > 0
+    level = float(((use.time if units is None else units * use.throughput)[moved] / pace[moved]).min())
+    return level if policy != "makespan" else _shortest(data) / level if level > 0 else np.inf
+
+
+def _raised(data: Data, use: Use, steps: list[PricedStep], budget: Budget) -> list[Check]:
+    """Replay the steps: each value is the most there is, full jobs can gain nothing more, the answer reaches all.
+
+    Once the budget is spent, the steps that are left are quoted.
+    """
     units = _units(data)
     gains = use.time if units is None else units * use.throughput
     level, full = np.zeros(len(data.job)), set[str]()
     late, loose, never = [], [], []
-    objective = float("nan")
     for number, step in enumerate(steps):
+        if budget.spent:
+            return [budget.quoted(f"steps from {number} on")]
         prices, pace = priced(data, step), _paces(data, full)
         y, strange = prices.level, set(step.full) - (data.job.keys() - full)
         if prices.wrong or strange or y @ pace <= 0 or not step.full or step.value < 0:
             never.append(f"step {number}: {prices.wrong or ', '.join(sorted(strange))[:60] or 'nothing is raised'}")
             break
-        if not number:
-            moved = pace > 0
-            objective = float((gains[moved] / pace[moved]).min())
         most, size = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))
         late.append(((most - y @ level) / (y @ pace) - step.value) / (1 + step.value))
         level = level + pace * step.value
@@ -206,13 +132,13 @@ def _raised(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check]
     done = len(steps) == 1 if once else len(full) == len(data.job)
     checks = [
         Check("steps can be replayed", not never and done, len(never), "; ".join(never) or ("" if done else "not all")),
-        _small("no step could end higher", np.array(late), [f"step {k}" for k in range(len(late))]),
-        _small("full jobs can gain nothing more", np.array(loose), [f"step {k}" for k in range(len(loose))]),
-        _small("the answer reaches every level", (level - gains) / (1 + level), list(data.job)),
+        small("no step could end higher", np.array(late), [f"step {k}" for k in range(len(late))]),
+        small("full jobs can gain nothing more", np.array(loose), [f"step {k}" for k in range(len(loose))]),
+        small("the answer reaches every level", (level - gains) / (1 + level), list(data.job)),
     ]
     if once:
         checks[2] = Check("one step", len(steps) == 1)
-    return checks, objective
+    return checks
 
 
 def _ratios(data: Data, throughput: Floats) -> tuple[Floats, Floats, Floats]:
@@ -227,14 +153,14 @@ def _ratios(data: Data, throughput: Floats) -> tuple[Floats, Floats, Floats]:
         return (run + _steps(data) / throughput) / isolated, run, isolated
 
 
-def _finish(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check], float, float]:
+def _finish(data: Data, use: Use, steps: list[PricedStep]) -> tuple[list[Check], float, float]:
     ratio, run, isolated = _ratios(data, use.throughput)
     stated = steps[-1].value
     rho = stated * (1 - 1e-9)
     best = data.speed.max(axis=1)
-    for (a, b, _), speeds in data.pairs.items():
-        for kind, speed in zip((a, b), speeds, strict=True):
-            best = np.where(data.kind == kind, np.maximum(best, speed), best)
+    together = np.zeros(len(data.instance.job_types))
+    np.maximum.at(together, data.pairs[0][:, :2], data.pairs[1])
+    best = np.maximum(best, together[data.kind])
     shown = bool(rho <= _ratios(data, best)[0].max())
     wrong = [prices.wrong for prices in (priced(data, step) for step in steps) if prices.wrong]
     room = rho * isolated - run
@@ -255,7 +181,7 @@ def _finish(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check]
     return checks, reached, stated
 
 
-def _total(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check], float]:
+def _total(data: Data, use: Use, steps: list[PricedStep]) -> tuple[list[Check], float]:
     """Most throughput, or least cost, against the bound by prices."""
     cheap = data.options["policy"] == "min_cost"
     prices = priced(data, steps[0])
@@ -270,26 +196,24 @@ def _total(data: Data, use: _Use, steps: list[PricedStep]) -> tuple[list[Check],
     return checks, abs(reached)
 
 
-def _by_parts(data: Data, use: _Use, steps: list[PricedStep], stated: Any) -> tuple[list[Check], float, float]:
+def _by_parts(data: Data, use: Use, steps: list[PricedStep], stated: Any) -> tuple[list[Check], float, float]:
     """An answer by parts, or on the way: what it reaches, and whether prices of the whole prove the stated bound."""
     policy, prices = data.options["policy"], priced(data, steps[0])
     if policy in ("max_throughput", "min_cost"):
         sign = -1 if policy == "min_cost" else 1
         gains: dict[str, Floats] = {"cost": data.price} if sign < 0 else {"speed": np.ones(len(data.job))}
         bound = sign * most_gain(data, prices, **gains)[0]
-        objective = float(use.held @ data.price) if sign < 0 else float(use.throughput.sum())
     elif policy in ("max_min", "water_filling", "makespan"):
         units, y, pace = _units(data), prices.level, _paces(data, set())
         most = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))[0]
-        gained = use.time if units is None else units * use.throughput
         bound = float(most / (y @ pace)) if y @ pace > 0 else np.inf
-        objective = float((gained / pace).min())
         if policy == "makespan":
-            bound, objective = (_shortest(data) / value if value > 0 else np.inf for value in (bound, objective))
+            bound = _shortest(data) / bound if bound > 0 else np.inf
     else:
         return [Check("a policy that is solved by parts", False, detail=str(policy)[:60])], 0.0, 0.0
+    objective = _reached(data, use)
     said = float(stated) if isinstance(stated, int | float) else np.nan
-    over = (said - bound if policy in ("makespan", "min_cost") else bound - said) / (1 + abs(bound))
+    over = (said - bound if policy in _LEAST else bound - said) / (1 + abs(bound))
     checks = [
         Check("prices of rows that exist", not prices.wrong, detail=prices.wrong),
         Check("no allocation is better than the bound", len(steps) == 1 and over <= TOLERANCE, detail=f"{bound:.10g}"),
@@ -303,17 +227,26 @@ def _judge(claimed: Claimed) -> Finding:
     data = Data(claimed.instance, document.options)
     steps: list[PricedStep] = claimed.proof.steps
     if document.status == "infeasible":
+        if not steps:
+            return Finding("infeasible", (Check("prices that show why there is no answer", False),))
+        if claimed.budget.spent:
+            return Finding("feasible", (claimed.budget.quoted("deadlines and floors contradict the rest"),))
         prices = priced(data, steps[0])
         most, size = most_gain(data, prices)
         ok = not prices.wrong and most < -1e-9 * size
         detail = prices.wrong or f"what is owed exceeds what can be by {-most:.3g} of {size:.3g}"
         return Finding("infeasible", (Check("deadlines and floors contradict the rest", ok, max(most, 0.0), detail),))
-    use = _used(data, claimed.answer.shares)
-    checks = _feasible(data, use, claimed.answer.steps_per_s)
-    figures = _figures(data, use, len(steps))
+    use = used(data, claimed.answer.shares)
+    checks = feasible(data, use, claimed.answer.steps_per_s)
+    figures = _figures(data, use) | ({"programs_solved": len(steps)} if steps else {})
     policy = document.options["policy"]
     if not steps:
-        return Finding("feasible", tuple(checks), metrics=figures)
+        if document.duals and not document.proof:
+            checks.append(Check("duals", document.status == "optimal", detail="without prices", how="quoted"))
+        return _quoted(data, use, checks, figures, stated=document.objective is not None)
+    if claimed.budget.spent:
+        checks += [claimed.budget.quoted("no allocation is better"), _duals(document.duals, steps[0])]
+        return _quoted(data, use, checks, figures, bound=None if document.status == "optimal" else document.bound)
     if document.options.get("parts", 1) != 1 or document.status == "feasible":
         more, objective, bound = _by_parts(data, use, steps, document.bound)
         checks += [*more, _duals(document.duals, steps[0])]
@@ -325,13 +258,37 @@ def _judge(claimed: Claimed) -> Finding:
         more, objective = _total(data, use, steps)
         bound = objective
     elif policy in ("max_min", "water_filling", "hierarchical", "makespan"):
-        more, level = _raised(data, use, steps)
-        objective = bound = _shortest(data) / level if policy == "makespan" else level
+        more, objective = _raised(data, use, steps, claimed.budget), _reached(data, use)
+        bound = objective
+        if claimed.budget.quoting:
+            return _quoted(data, use, [*checks, *more, _duals(document.duals, steps[0])], figures)
     else:
         return Finding("feasible", (*checks, Check("a policy that is known", False, detail=str(policy)[:60])))
     checks += [*more, _duals(document.duals, steps[0])]
     exact = [Fraction(value) for value in (objective, bound)]
     return Finding("optimal", tuple(checks), exact[0], exact[1], metrics=figures, tolerance=TOLERANCE)
+
+
+def _quoted(
+    data: Data,
+    use: Use,
+    checks: list[Check],
+    figures: Mapping[str, float | int],
+    *,
+    stated: bool = True,
+    bound: Number | None = None,
+) -> Finding:
+    """The finding of an allocation of which no bound was recomputed; a stated one must not contradict the answer."""
+    claim: Claim = "feasible"
+    reached = _reached(data, use) if stated else np.nan
+    objective = Fraction(reached) if np.isfinite(reached) else None
+    if bound is not None and objective is not None:
+        better = objective - rational(bound) if data.options["policy"] in _LEAST else rational(bound) - objective
+        ok = better >= -TOLERANCE * (1 + abs(objective))
+        checks.append(Check("the bound does not contradict the answer", ok, detail=f"{bound}"))
+        claim = "bounded"
+    said = None if claim == "feasible" else rational(bound or 0)
+    return Finding(claim, tuple(checks), objective, said, {}, figures, ["programs_solved"], tolerance=TOLERANCE)
 
 
 def _duals(stated: Mapping[str, Mapping[str, Any]], step: PricedStep) -> Check:
@@ -346,13 +303,12 @@ def _duals(stated: Mapping[str, Mapping[str, Any]], step: PricedStep) -> Check:
     return Check("duals are the prices of the first step", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
-def _figures(data: Data, use: _Use, steps: int) -> dict[str, float | int]:
+def _figures(data: Data, use: Use) -> dict[str, float | int]:
     figures: dict[str, float | int] = {
         "least_normalised": float((use.throughput / data.equal * data.scale / data.weight).min()),
         "total_steps_per_s": float(use.throughput.sum()),
         "gpus_held": float(use.held.sum()),
         "cost_usd_per_hour": float(use.held @ data.price),
-        "programs_solved": steps,
     }
     left = _steps(data)
     if np.isfinite(left).all() and (use.throughput > 0).all():
@@ -360,4 +316,12 @@ def _figures(data: Data, use: _Use, steps: int) -> dict[str, float | int]:
     return figures
 
 
-VERIFIER = Verifier("allocation", AllocationAnswer, AllocationProof, _judge, duals=True, options=AllocationOptions)
+VERIFIER = Verifier(
+    "allocation",
+    AllocationAnswer,
+    AllocationProof,
+    _judge,
+    duals=True,
+    options=AllocationOptions,
+    state=state_allocation,
+)

@@ -5,7 +5,7 @@ Nothing here is shared with the models; see `flowlex.validation.certificates.all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -18,6 +18,9 @@ from flowlex.instances.allocation import AllocationInstance, Limit
 from flowlex.validation.certificates.contract import Strict
 
 __all__ = ["Data", "Floats", "PricedStep", "Prices", "most_gain", "priced"]
+
+#: Pairs of jobs that are looked at together.
+_CHUNK = 2**19
 
 Row = Literal["time", "gpus", "most", "least", "deadline", "level"]
 
@@ -76,16 +79,42 @@ class Data:
         return np.asarray(table[self.kind])
 
     @cached_property
-    def pairs(self) -> dict[tuple[int, int, int], tuple[float, float]]:
-        """Job types and GPU type to both speeds, as the instance lists them."""
+    def pairs(self) -> tuple[NDArray[np.int64], Floats]:
+        """(P, 3) job types and GPU type, (P, 2) both speeds, in the order of the first; what may share."""
         position = {kind.name: k for k, kind in enumerate(self.instance.job_types)}
-        found = {}
-        for pair in self.instance.pairs if self.options.get("sharing", True) else ():
-            a, b = (position[name] for name in pair.job_types)
-            j = self.gpu[pair.gpu_type]
-            if self.instance.job_types[a].gpus <= self.count[j] and any(pair.steps_per_s):
-                found[a, b, j] = pair.steps_per_s
-        return found
+        if not self.options.get("sharing", True):
+            return np.zeros((0, 3), np.int64), np.zeros((0, 2))
+        listed = [(*(position[name] for name in p.job_types), self.gpu[p.gpu_type]) for p in self.instance.pairs]
+        keys = [np.array(listed, np.int64).reshape(-1, 3)]
+        speeds = [np.array([p.steps_per_s for p in self.instance.pairs], np.float64).reshape(-1, 2)]
+        for table in self.instance.pair_tables:
+            of = np.array([position[name] for name in table.job_types], np.int64)
+            beside = table.beside
+            row, column = np.nonzero(np.triu((beside > 0) | (beside.T > 0)))
+            on = np.full(len(row), self.gpu[table.gpu_type])
+            keys.append(np.column_stack([of[row], of[column], on]))
+            speeds.append(np.column_stack([beside[row, column], beside[column, row]]))
+        key, speed = np.concatenate(keys), np.concatenate(speeds)
+        needed = np.array([kind.gpus for kind in self.instance.job_types])
+        kept = np.flatnonzero((speed > 0).any(axis=1) & (needed[key[:, 0]] <= self.count[key[:, 2]]))
+        kept = kept[np.argsort(self._number(*key[kept].T), kind="stable")]
+        return key[kept], speed[kept]
+
+    def _number(self, a: Any, b: Any, j: Any) -> Any:
+        return (a * len(self.instance.job_types) + b) * len(self.gpu) + j
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        return np.asarray(self._number(*self.pairs[0].T))
+
+    def together(self, a: int, b: int, j: int) -> tuple[float, float] | None:
+        """Speeds of a job of type a and one of type b that share GPUs; None where they may not."""
+        for one, other, turned in ((a, b, False), (b, a, True)):
+            at = int(np.searchsorted(self._numbers, self._number(one, other, j)))
+            if at < len(self._numbers) and self._numbers[at] == self._number(one, other, j):
+                first, second = self.pairs[1][at].tolist()
+                return (second, first) if turned else (first, second)
+        return None
 
     @cached_property
     def equal(self) -> Floats:
@@ -175,16 +204,26 @@ def _raise_for_pairs(
     data: Data, own: Floats, pull: Floats, flat: Floats, charge: Floats, shared: list[tuple[Any, Any, float]]
 ) -> None:
     """Raise the price of jobs' time (``own``) until no pair earns more than it pays."""
-    members_of = [np.flatnonzero(data.kind == k) for k in range(len(data.instance.job_types))]
-    for (a, b, j), (fast, other) in data.pairs.items():
-        one, two = members_of[a], members_of[b]
-        if not len(one) or not len(two):
-            continue
-        both = (pull[one] * fast + flat[one])[:, None] + (pull[two] * other + flat[two])
-        due = np.full(both.shape, charge[j])
+    for one, two, pair in _members(data):
+        (a, b, j), (fast, other) = data.pairs[0][pair].T, data.pairs[1][pair].T
+        due = charge[j]
         for members, on, price in shared:  # a pair holds its GPUs once, whoever of both a limit counts
-            due += price * on[j] * (members[one][:, None] | members[two])
-        over = both - data.scale[one[0]] * due - own[one][:, None] - own[two]
-        if a == b:
-            np.fill_diagonal(over, 0.0)
-        own[one] += np.maximum(over.max(axis=1), 0.0)
+            due = due + price * on[j] * (members[one] | members[two])
+        over = pull[one] * fast + flat[one] + pull[two] * other + flat[two] - data.scale[one] * due
+        over -= own[one] + own[two]
+        np.maximum.at(raised := np.zeros(len(own)), one, np.where((a == b) & (one == two), 0.0, over))
+        own += raised
+
+
+def _members(data: Data) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Every two jobs that may share, and which of the pairs of job types they are, some at a time."""
+    key = data.pairs[0]
+    order, size = np.argsort(data.kind, kind="stable"), np.bincount(data.kind, minlength=len(data.instance.job_types))
+    begin, count = np.cumsum(size) - size, size[key[:, 0]] * size[key[:, 1]]
+    for part in np.split(
+        np.arange(len(key)), np.searchsorted(np.cumsum(count), np.arange(_CHUNK, count.sum(), _CHUNK))
+    ):
+        pair = np.repeat(part, count[part])
+        at = np.arange(len(pair)) - np.repeat(np.cumsum(count[part]) - count[part], count[part])
+        many = size[key[pair, 1]]
+        yield order[begin[key[pair, 0]] + at // many], order[begin[key[pair, 1]] + at % many], pair

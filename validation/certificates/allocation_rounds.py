@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.validation.certificates.allocation import Share
+from flowlex.validation.certificates.allocation_answer import Share
 from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.contract import SolutionError, Strict
@@ -86,7 +86,7 @@ def _misfit(data: Data, number: int, running: list[Running]) -> str:
         seen.update(run.jobs)
         j, jobs = data.gpu[run.gpu_type], [data.job[name] for name in run.jobs]
         kinds = data.kind[jobs].tolist()
-        paired = len(jobs) == 2 and ((*kinds, j) in data.pairs or (*kinds[::-1], j) in data.pairs)
+        paired = len(jobs) == 2 and data.together(kinds[0], kinds[1], j) is not None
         if not paired and (len(jobs) == 2 or data.speed[jobs[0], j] <= 0):
             return f"{where} may not run there"
         held[j] += data.scale[jobs[0]]

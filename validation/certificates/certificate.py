@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Certificate", "CertificateError", "Check", "Claim", "How"]
+__all__ = ["Certificate", "CertificateError", "Check", "Claim", "How", "Verdict"]
 
 #: What is certified. ``bounded``: feasible, with a bound; the check of the bound says whether it is proven or quoted.
 Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbounded"]
 #: ``recomputed`` from the data, or ``quoted`` from the solver: believed, not proven.
 How: TypeAlias = Literal["recomputed", "quoted"]
+#: Of a statement: ``proven`` from the data, only ``quoted`` from the solver, or ``refused`` because it is false.
+Verdict: TypeAlias = Literal["proven", "quoted", "refused"]
 
 
 class CertificateError(AssertionError):
@@ -41,6 +43,13 @@ class Check:
     worst: float | int = 0
     detail: str = ""
     how: How = "recomputed"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Proven, quoted or refused."""
+        if not self.ok:
+            return "refused"
+        return "quoted" if self.how == "quoted" else "proven"
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,13 @@ class Certificate:
     def ok(self) -> bool:
         """Whether every check holds; a certificate without checks proves nothing."""
         return bool(self.checks) and all(check.ok for check in self.checks)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Refused if any check is, else quoted if any check is, else proven."""
+        if not self.ok:
+            return "refused"
+        return "quoted" if any(check.how == "quoted" for check in self.checks) else "proven"
 
     def including(self, checks: Iterable[Check]) -> Certificate:
         """The certificate with more checks."""

@@ -23,9 +23,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from flowlex.formulations.loops import small_work
 from flowlex.instances.base import Instance
+from flowlex.instances.changes import Changes, read_changes
+from flowlex.instances.errors import InstanceError
 from flowlex.instances.exact import rational
 from flowlex.instances.extensions import kinds
+from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.document import (
     Document,
@@ -35,7 +39,10 @@ from flowlex.validation.certificates.document import (
     Strict,
     read_as,
 )
+from flowlex.validation.certificates.finding import Finding
 from flowlex.validation.certificates.numbers import Number, agrees
+from flowlex.validation.certificates.statement.judge import State, judge_statement
+from flowlex.validation.certificates.statement.proof import StatementProof
 
 __all__ = [
     "Claimed",
@@ -62,12 +69,17 @@ _OWN: dict[str, str] = {
     "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
     "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
 }
-#: The claims that make a status true. ``optimal`` may also rest on a quoted check, and then says so.
+#: The claims that make a status true. An optimum of which less is shown is quoted.
 _TRUE: Mapping[str, tuple[Claim, ...]] = {
     "optimal": ("optimal",),
     "feasible": ("optimal", "bounded", "feasible"),
     "infeasible": ("infeasible",),
     "unbounded": ("unbounded",),
+}
+#: What a certificate may be stated to claim where more is shown.
+_WEAKER: Mapping[str, tuple[Claim, ...]] = {
+    "optimal": ("optimal", "bounded", "feasible"),
+    "bounded": ("bounded", "feasible"),
 }
 #: Relative difference between a metric and its recomputation that floating point explains.
 _ROUNDING = 1e-9
@@ -75,41 +87,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Claimed:
-    """What a verifier is given: the document, its answer and proof read as the verifier's types, and the instance."""
+    """What a verifier is given: document, answer and proof as its types, instance, time budget, own goals."""
 
     document: Document
     answer: Any
     proof: Any
     instance: Any
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a verifier found.
-
-    Attributes
-    ----------
-    claim
-        What the checks support, if all hold.
-    objective, bound
-        Recomputed; None where the document may state none. The bound is one that the checks prove or quote.
-    stages, metrics
-        Recomputed figures by name.
-    unjudged
-        Metrics that the answer does not decide, such as how it was found. All others must be recomputed.
-    tolerance, gap
-        Relative difference accepted of figures, 0 where all is exact; the gap where the problem has its own measure.
-    """
-
-    claim: Claim
-    checks: tuple[Check, ...]
-    objective: Fraction | int | None = None
-    bound: Fraction | int | None = None
-    stages: Mapping[str, Fraction | int] = field(default_factory=dict)
-    metrics: Mapping[str, float | int | Fraction | str] = field(default_factory=dict)
-    unjudged: Collection[str] = ()
-    tolerance: float = 0.0
-    gap: float | None = None
+    budget: Budget = field(default_factory=Budget)
+    goals: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +115,13 @@ class Verifier:
         Whether every instance has an optimum: then no document may say that there is none.
     options
         What ``options`` of the document hold; None: whatever the model says.
+    state
+        States the problem of an instance and options, so that answers of changed models can be judged; None: they
+        cannot be.
+    changed
+        Judges answers of changed models that are given like those of unchanged ones, without values of variables.
+    grouped
+        Judges answers of changed models in another way where it can; the others are judged by ``state``.
     """
 
     kind: str
@@ -139,6 +131,9 @@ class Verifier:
     duals: bool = False
     solvable: bool = False
     options: type[Strict] | None = None
+    state: State | None = None
+    changed: Callable[[Claimed, Changes], Finding] | None = None
+    grouped: Callable[[Any, Mapping[str, Any], Changes, Any, StatementProof, Budget], Finding | None] | None = None
 
 
 @cache
@@ -191,7 +186,9 @@ def read_document(document: object) -> Document:
     return read
 
 
-def verify(document: object, instance: Instance) -> Certificate:
+def verify(
+    document: object, instance: Instance, budget: Budget | None = None, *, goals: tuple[Any, ...] = ()
+) -> Certificate:
     """Prove or refuse what a solution document claims of an instance.
 
     Parameters
@@ -200,6 +197,11 @@ def verify(document: object, instance: Instance) -> Certificate:
         The content of a solution file (``Solution.to_dict()``, or what a JSON file holds).
     instance
         The instance that it is said to solve.
+    budget
+        Processor seconds that proofs may take; unlimited by default. What is left then is quoted.
+    goals
+        Flow scheduling with goals of your own, which a file can only name: `flowlex.models.flow.goals.asked.ask`
+        makes them ready. Without them their costs are quoted.
 
     Returns
     -------
@@ -230,6 +232,15 @@ def verify(document: object, instance: Instance) -> Certificate:
     print_of = Check("of this very instance", same, detail=detail + ("" if same else instance.fingerprint[:15]))
     if not mine.ok or not same:
         return Certificate("feasible", True, (mine, print_of))
+    if read.status in ("error", "time_limit") and not (read.answer or read.values):
+        text = f"status {read.status!r} claims nothing: {read.message[:200] or 'without a message'}; solve again"
+        return Certificate(
+            "feasible", True, (mine, print_of, Check("the file holds an answer or a claim", False, detail=text))
+        )
+    if read.changes is not None or read.values is not None or instance.changes:
+        return _judged(
+            (mine, print_of), read, lambda: _changed(read, verifier, instance, budget or Budget()), instance.cells
+        )
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
     answer = read_as(verifier.answer, read.answer, "answer") if answered else None
     if verifier.options is not None:
@@ -237,40 +248,76 @@ def verify(document: object, instance: Instance) -> Certificate:
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
         denied = Check("there is no answer", False, detail=f"{read.status!r}; every {kind} instance has one")
         return Certificate("feasible", True, (mine, print_of, denied))
-    claimed = Claimed(read, answer, read_as(verifier.proof, read.proof, "proof"), instance)
+    claimed = Claimed(read, answer, read_as(verifier.proof, read.proof, "proof"), instance, budget or Budget(), goals)
+    return _judged((mine, print_of), read, lambda: verifier.judge(claimed), instance.cells)
+
+
+def _judged(checks: tuple[Check, ...], read: Document, judge: Callable[[], Finding], cells: int) -> Certificate:
+    """The certificate of what a judgement finds, or of its refusal."""
     try:
-        finding = verifier.judge(claimed)
-        checks = (mine, print_of, *finding.checks, *_bindings(read, finding))
+        with small_work(cells):
+            finding = judge()
+        checks = (*checks, *finding.checks, *_bindings(read, finding))
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
-        return Certificate("feasible", True, (mine, print_of, failed))
+        return Certificate("feasible", True, (*checks, failed))
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
+
+
+def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
+    """The judgement of a changed model's answer."""
+    if verifier.state is None:
+        raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
+    try:
+        changes = read_changes(read.changes or {})
+    except InstanceError as error:
+        raise SolutionError(f"changes: {error}") from error
+    brought = instance.changes
+    every = changes if brought is None else brought.also(*changes)
+    if verifier.changed is not None and read.values is None and read.answer:
+        answer, parts = read_as(verifier.answer, read.answer, "answer"), read_as(verifier.proof, read.proof, "proof")
+        return verifier.changed(Claimed(read, answer, parts, instance, budget), every)
+    proof = read_as(StatementProof, read.proof, "proof")
+    none = read.status in ("infeasible", "unbounded")
+    values = None if none else read.values or {}
+    if verifier.grouped is not None:
+        found = verifier.grouped(instance, read.options, every, values, proof, budget)
+        if found is not None:
+            return found
+    return judge_statement(verifier.state, instance, read.options, every, values, proof, budget)
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
     """What the document states beside answer and proof, against what was recomputed."""
-    quoted = [check for check in finding.checks if check.how == "quoted" and check.ok]
     true = finding.claim in _TRUE.get(document.status, ())
-    resting = document.status == "optimal" and bool(quoted) and finding.claim in ("bounded", "feasible")
-    detail = f"{document.status!r}, shown: {finding.claim}{', the rest quoted from the solver' if resting else ''}"
-    yield Check("status", true or resting, detail=detail)
+    word = any(check.how == "quoted" for check in finding.checks)
+    claims = {"optimal": word or not document.proof, "infeasible": word}
+    quoted = claims.get(document.status, False) and finding.claim in ("bounded", "feasible")
+    detail = f"{document.status!r}, shown: {finding.claim}{', the rest quoted from the solver' if quoted else ''}"
+    yield Check("status", true or quoted, detail=detail, how="quoted" if quoted else "recomputed")
     if document.certificate is not None:
-        yield _stated(document.certificate, finding)
+        yield _stated(document.certificate, finding, {*_WEAKER["optimal"], document.status} if quoted else set())
     tolerance = finding.tolerance
     yield _figure("objective", document.objective, finding.objective, tolerance)
-    yield _bound(document, finding)
+    yield _bound(document, finding, quoted)
     yield _gap(document, finding)
     for name in sorted({*document.stages, *finding.stages}):
         yield _figure(f"stage {name}", document.stages.get(name), finding.stages.get(name), tolerance)
     yield _metrics(document, finding)
 
 
-def _stated(certificate: Stated, finding: Finding) -> Check:
-    """What a file says of its own certificate: the claim, and how exact it is."""
-    true: dict[str, Any] = {"claim": finding.claim, "exact": not finding.tolerance, "tolerance": finding.tolerance}
-    stated = vars(certificate)
-    wrong = [f"{name} {stated[name]!r}, shown: {value!r}" for name, value in true.items() if stated[name] != value]
-    return Check("stated claim", not wrong, len(wrong), "; ".join(wrong)[:200] or finding.claim)
+def _stated(certificate: Stated, finding: Finding, quoted: Collection[str]) -> Check:
+    """A file may state a weaker or less exact certificate than is shown; a stronger one if it is ``quoted``."""
+    weaker = certificate.claim in _WEAKER.get(finding.claim, (finding.claim,))
+    stronger = not weaker and certificate.claim not in quoted
+    wrong = {
+        f"claim {certificate.claim!r}, shown: {finding.claim!r}": stronger,
+        f"exact, shown: to a tolerance of {finding.tolerance}": certificate.exact and bool(finding.tolerance),
+        f"tolerance {certificate.tolerance}, shown: {finding.tolerance}": certificate.tolerance < finding.tolerance,
+    }
+    failed = [text for text, is_wrong in wrong.items() if is_wrong]
+    detail = "; ".join(failed)[:200] or f"{certificate.claim!r}, shown: {finding.claim!r}"
+    return Check("stated claim", not failed, len(failed), detail, "recomputed" if weaker or failed else "quoted")
 
 
 def _figure(name: str, stated: Number | None, found: Fraction | int | None, tolerance: float) -> Check:
@@ -281,12 +328,18 @@ def _figure(name: str, stated: Number | None, found: Fraction | int | None, tole
     return Check(name, ok, worst, f"{_short(found)}" if ok else f"stated {stated}, recomputed {_short(found)}")
 
 
-def _bound(document: Document, finding: Finding) -> Check:
-    """The stated bound may be weaker than the one found, never stronger (all our problems are minimisations)."""
+def _bound(document: Document, finding: Finding, quoted: bool) -> Check:
+    """The stated bound may be weaker than the one found, never stronger (all our problems are minimisations).
+
+    Where none is found, or the optimum is ``quoted``, it is quoted too; it must not contradict the answer.
+    """
     stated, found = document.bound, finding.bound
     if stated is None:
         return Check("bound", document.status != "optimal" or finding.objective is None, detail="none stated")
-    if finding.claim == "optimal" or found is None:
+    if finding.objective is not None and (quoted or (found is None and finding.claim == "feasible")):
+        below = rational(stated) <= finding.objective or agrees(stated, finding.objective, finding.tolerance)
+        return Check("bound", below, detail=f"stated {stated}, shown {_short(found)}", how="quoted")
+    if document.status == "optimal" or found is None:
         return _figure("bound", stated, found, finding.tolerance)
     ok = rational(stated) <= found or agrees(stated, found, finding.tolerance)
     return Check("bound", ok, 0 if ok else _size(rational(stated) - found), f"stated {stated}, shown {_short(found)}")
@@ -303,23 +356,33 @@ def _gap(document: Document, finding: Finding) -> Check:
 
 
 def _metrics(document: Document, finding: Finding) -> Check:
-    wrong = [
-        f"{name} is nothing that is recomputed"
-        for name in document.metrics.keys() - finding.metrics.keys() - set(finding.unjudged)
-    ]
-    for name, found in finding.metrics.items():
-        stated = document.metrics.get(name)
-        if stated is None and name not in document.metrics:
-            continue
-        if isinstance(found, str) or isinstance(stated, (str, bool)) or not isinstance(stated, (int, float)):
-            right = stated == found
-        else:
-            right = agrees(stated, rational(found) if isinstance(found, float) else found, _ROUNDING)
-        if not right:
-            wrong.append(f"{name} is {_short(found)} (stated {stated})")
-    said = [name for name in document.metrics if name in finding.unjudged]
-    detail = "; ".join(sorted(wrong)[:3]) or (f"not judged: {', '.join(said)}" if said else "")
+    known = finding.metrics.keys() | set(finding.unjudged) | set(finding.words)
+    wrong = [f"{name} is nothing that is recomputed" for name in document.metrics.keys() - known]
+    for name in document.metrics.keys() & known:
+        stated = document.metrics[name]
+        if name not in finding.metrics:
+            if reason := _senseless(stated, text=name in finding.words):
+                wrong.append(f"{name} is {reason} (stated {_short(stated)})")
+        elif not _same(stated, finding.metrics[name]):
+            wrong.append(f"{name} is {_short(finding.metrics[name])} (stated {_short(stated)})")
+    said = [name for name in document.metrics if name not in finding.metrics]
+    detail = "; ".join(sorted(wrong)[:3]) or (f"found, not proven: {', '.join(said)}" if said else "")
     return Check("metrics", not wrong, len(wrong), detail)
+
+
+def _same(stated: object, found: float | int | Fraction | str) -> bool:
+    if isinstance(found, str) or isinstance(stated, (str, bool)) or not isinstance(stated, (int, float)):
+        return stated == found
+    return agrees(stated, rational(found) if isinstance(found, float) else found, _ROUNDING)
+
+
+def _senseless(stated: object, *, text: bool) -> str:
+    """What a metric that nothing recomputes cannot be; empty where it makes sense."""
+    if text:
+        return "" if isinstance(stated, str) else "a text"
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)):
+        return "a number"
+    return "" if 0 <= stated < float("inf") else "a finite number of at least 0"
 
 
 def _size(value: Fraction) -> float:

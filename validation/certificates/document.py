@@ -96,6 +96,10 @@ class Document(Strict):
     """Duals by name of the equation and label of the row."""
     proof: dict[str, Any]
     """What the claim needs beyond the answer."""
+    changes: dict[str, Any] | None = None
+    """Changes of the model (see `flowlex.instances.changes`); absent where there are none."""
+    values: dict[str, dict[str, Numeric]] | None = None
+    """Of a changed model: the values that are not 0, by variable and label."""
     certificate: Stated | None
     """What was certified when the file was written; it is made again, not believed."""
 

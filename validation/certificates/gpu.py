@@ -1,10 +1,10 @@
 """Solution files of GPU assignment, judged from the instance: who runs where, fair shares, least transfer.
 
-The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or (FSP only) stops, the
-shortest-running of a job first, ties free. First the sorted numbers of running tasks per job are lexicographically
-greatest (FSU: their sum), then weighted transfer is least, then the fewest tasks stop. With waiting at a price nobody
-runs more than a fair share; transfer and the price of waiting are least together, then the fewest tasks stop, then the
-most start. The proof: see `gpu_search`.
+The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or stops; `gpu_preemption` says
+which may. First the sorted numbers of running tasks per job are lexicographically greatest (FSU: their sum), then
+weighted transfer and the price of lost work are least, then the fewest tasks stop. With waiting at a price nobody runs
+more than a fair share; transfer and the prices of waiting and lost work are least together, then the fewest tasks stop,
+then the most start. The proof: see `gpu_search`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from flowlex.validation.certificates.contract import Claimed, Finding, Strict, V
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs
 from flowlex.validation.certificates.gpu_duals import check_duals
+from flowlex.validation.certificates.gpu_preemption import Stops
+from flowlex.validation.certificates.gpu_refined import judge_refined
 from flowlex.validation.certificates.gpu_search import GpuProof, SearchProof
-from flowlex.validation.certificates.gpu_shares import unfair
+from flowlex.validation.certificates.gpu_shares import fair_limits
+from flowlex.validation.certificates.gpu_statement import state_gpu
 from flowlex.validation.certificates.numbers import agrees
 from flowlex.validation.certificates.options import GpuOptions
 
@@ -48,35 +51,39 @@ def _judge(claimed: Claimed) -> Finding:
     cluster = Cluster(instance, answer.placements)
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
-    policy, weights, priced = _options(document.options)
-    costs = Costs.of(instance, weights)
-    checks = [*_feasible(cluster, answer, policy)]
+    policy, weights, priced, stop_price = _options(document.options)
+    costs = Costs.of(instance, weights, stop_price)
+    fair, level = _fair_shares(cluster, answer, policy)
+    stops = Stops.of(cluster, policy, level)
+    checks = [*_feasible(cluster, answer, policy), *(stops.checks() if fair.ok and policy == "FSP" else ())]
     started = (cluster.at >= 0) & (cluster.own < 0)
-    level = costs.levels(started, cluster.gpu_node[cluster.at])
+    read = costs.levels(started, cluster.gpu_node[cluster.at])
     waits = 0 if policy == "FSU" else int(np.count_nonzero(cluster.at < 0))
-    transfer = costs.seconds(level)
-    objective = transfer + costs.waiting_s * waits
-    checks += [*_tables(cluster, answer, costs.by_task(level)), _fair_shares(cluster, answer, policy)]
+    transfer = costs.seconds(read)
+    lost = np.flatnonzero((cluster.own >= 0) & (cluster.at < 0)).tolist()
+    objective = transfer + costs.waiting_s * waits + sum((costs.stop_s[t] for t in lost), Fraction(0))
+    checks += [*_tables(cluster, answer, costs.by_task(read)), fair]
     parts = costs.unit / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
     checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
-    if document.duals:
-        checks.append(check_duals(cluster, costs, document.duals, policy, transfer))
-    figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read(level), transfer)}
+    if document.duals and fair.ok:
+        startable = None if policy == "FSU" else stops.startable
+        checks.append(check_duals(cluster, costs, document.duals, startable, transfer))
+    figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read(read), transfer)}
     figures["stages"] = _stages(cluster, policy, priced, objective)
     if document.status == "feasible" and document.bound is not None and claimed.proof.search is not None:
         bound = Fraction(rational(document.bound))
-        proof = SearchProof(cluster, costs, claimed.proof, policy, objective, priced, bound)
+        proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, bound)
         return Finding("bounded", (*checks, *proof.checks()), objective, bound, **figures)
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, **figures)
     if claimed.proof.search is None:
         checks.append(Check("nothing is fairer or moves less", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, **figures)
-    proof = SearchProof(cluster, costs, claimed.proof, policy, objective, priced)
+    proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced)
     return Finding("optimal", (*checks, *proof.checks()), objective, objective, **figures)
 
 
-def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction], bool]:
+def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction], bool, Fraction]:
     policy, penalties, waiting = str(options["policy"]), options["penalties"], options.get("waiting", "least")
     if policy not in ("FSP", "FS", "FSU"):
         raise ValueError(f"policy {policy!r} is none of FSP, FS, FSU")
@@ -85,7 +92,10 @@ def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fr
     a1, a2, a3 = (rational(penalties[name]) for name in ("rack", "between_racks", "waiting"))
     if min(a1, a2, a3) < 0:
         raise ValueError("penalties must not be negative")
-    return policy, (a1, a2, a3), waiting == "priced"
+    stop_price = rational(options.get("stop_price", 0))
+    if stop_price < 0 or (stop_price and policy != "FSP"):
+        raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
+    return policy, (a1, a2, a3), waiting == "priced", stop_price
 
 
 def _stages(cluster: Cluster, policy: str, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
@@ -142,16 +152,19 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     yield none("the table of jobs", wrong)
 
 
-def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: str) -> Check:
+def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: str) -> tuple[Check, list[Fraction] | None]:
     """A share is a sum of GPUs split among some of the jobs, which tells the fraction that a float stands for."""
+    name = "fair shares of the table"
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
     if policy == "FSU":
-        return none("no job has a fair share", [name for name, share in stated.items() if share is not None])
-    if strange := [name for name in cluster.job if not isinstance(stated.get(name), (int, float, str))]:
-        return none("fair shares of the table", strange)
-    level = [rational(stated[name]).limit_denominator(len(cluster.job)) for name in cluster.job]
-    wrong = [name for name, x in zip(cluster.job, level, strict=True) if not agrees(stated[name], x)]
-    return none("fair shares of the table", wrong or list(unfair(cluster, policy, level)))
+        return none("no job has a fair share", [job for job, share in stated.items() if share is not None]), None
+    if strange := [job for job in cluster.job if not isinstance(stated.get(job), (int, float, str))]:
+        return none(name, strange), None
+    level = [rational(stated[job]).limit_denominator(len(cluster.job)) for job in cluster.job]
+    wrong = [job for job, x in zip(cluster.job, level, strict=True) if not agrees(stated[job], x)]
+    running = cluster.own >= 0
+    kept = running & (policy != "FSP")
+    return none(name, wrong or fair_limits(cluster, kept, ~kept, level)[0]), level
 
 
 def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) -> dict[str, Any]:
@@ -175,4 +188,13 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
     }
 
 
-VERIFIER = Verifier("gpu-assignment", GpuAnswer, GpuProof, _judge, solvable=True, options=GpuOptions)
+VERIFIER = Verifier(
+    "gpu-assignment",
+    GpuAnswer,
+    GpuProof,
+    _judge,
+    solvable=True,
+    options=GpuOptions,
+    state=state_gpu,
+    grouped=judge_refined,
+)

@@ -45,6 +45,8 @@ class Costs:
         Weighted seconds per MB from the task's node, its rack, another rack.
     waiting_s
         What a waiting task costs: a3 times the dearest transfer of any task, all its shards from another rack.
+    stop_s
+        (T,) what it costs to stop each running task: the price of a second of lost work times its elapsed seconds.
     """
 
     size: Whole
@@ -55,10 +57,11 @@ class Costs:
     node_rack: Integers
     rate: tuple[Fraction, Fraction, Fraction]
     waiting_s: Fraction
+    stop_s: list[Fraction]
     tasks: int
 
     @classmethod
-    def of(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction]) -> Costs:
+    def of(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction], stop_price: Fraction) -> Costs:
         """Read the instance; ``weights`` are a1, a2, a3."""
         tasks = [task for job in instance.jobs for task in job.tasks]
         shards = [shard for task in tasks for shard in task.shards]
@@ -83,13 +86,14 @@ class Costs:
             np.array([racks[node.rack] for node in instance.nodes]),
             rate,
             weights[2] * rate[2] * int(by_task.max(initial=0)) / parts,
+            [stop_price * rational(t.running.elapsed_s) if t.running and stop_price else Fraction(0) for t in tasks],
             len(tasks),
         )
 
     @cached_property
     def unit(self) -> Fraction:
         """A unit of which every cost is a whole multiple."""
-        return largest_unit([largest_unit(self.rate) / self.parts, self.waiting_s])
+        return largest_unit([largest_unit(self.rate) / self.parts, self.waiting_s, *set(self.stop_s)])
 
     def levels(self, started: NDArray[np.bool_], node: Integers) -> Integers:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""

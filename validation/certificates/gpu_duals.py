@@ -21,19 +21,23 @@ from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs
-from flowlex.validation.certificates.numbers import agrees, whole
+from flowlex.validation.certificates.gpu_shares import Mask
+from flowlex.validation.certificates.numbers import whole
 
 __all__ = ["check_duals"]
 
 
 def check_duals(
-    cluster: Cluster, costs: Costs, stated: Mapping[str, Mapping[str, Any]], policy: str, transfer: Fraction
+    cluster: Cluster, costs: Costs, stated: Mapping[str, Mapping[str, Any]], startable: Mask | None, transfer: Fraction
 ) -> Check:
-    """Whether the stated prices prove that the answer's transfer is least for its numbers of starts."""
+    """Whether the stated prices prove that the answer's transfer is least for its numbers of starts.
+
+    ``startable`` says which tasks may start under fair shares; None where there are no shares.
+    """
     at, own = cluster.at, cluster.own
     free = np.ones(len(cluster.gpu), bool)
     free[own[(own >= 0) & (at >= 0)]] = False
-    known = {"gpu_out"} if policy == "FSU" else {"gpu_out", "share"}
+    known = {"gpu_out"} if startable is None else {"gpu_out", "share"}
     unit = costs.unit
     per_gpu, strange = _whole(stated.get("gpu_out", {}), unit)
     share, odd = _whole(stated.get("share", {}), unit)
@@ -49,7 +53,8 @@ def check_duals(
     starts = cluster.counts((at >= 0) & (own < 0))
     bound = sum(s * k for s, k in zip(worth.tolist(), starts.tolist(), strict=True)) - sum(price.tolist())
     if starts.any():
-        waiting = np.flatnonzero((own < 0) & (cluster.need <= cluster.gpu_memory[free].max()))
+        open_ = own < 0 if startable is None else startable
+        waiting = np.flatnonzero(open_ & (cluster.need <= cluster.gpu_memory[free].max()))
         gpus = cluster.gpu_node[free], cluster.gpu_memory[free], price
         way = costs.ways(unit, 1).cheapest(waiting, cluster.need, gpus)
         rest = way.astype(object) - worth[cluster.job_of[waiting]]
@@ -61,5 +66,5 @@ def check_duals(
 
 def _whole(stated: Mapping[str, Any], unit: Fraction) -> tuple[dict[str, int], list[str]]:
     """Prices in whole units, and those that are none."""
-    found = {label: round(rational(value) / unit) for label, value in stated.items()}
-    return found, [label for label, n in found.items() if not agrees(stated[label], n * unit, 1e-12)]
+    exact = {label: rational(value) / unit for label, value in stated.items()}
+    return {label: int(n) for label, n in exact.items()}, [label for label, n in exact.items() if n.denominator > 1]

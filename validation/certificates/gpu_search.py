@@ -3,18 +3,15 @@
 The proof is a search tree: an inner node splits on a running ``task`` (it and all of its job that run longer are
 ``kept``; or it and all that run shorter are ``stopped``), so that the leaves cover every answer. A leaf holds
 
-``cuts``
-    Where as many run as can: sets of jobs R and of free GPUs X (those of at least ``memory_gb``, and ``gpus``).
-    Whatever runs, for every v ::
-
-        sum_j min(n_j, v)  <=  v |J - R|  +  sum_(j in R) kept_j  +  tasks of R that fit a GPU outside X  +  |X|
-
+``shares``
+    Fair shares of the jobs in what is open, kept tasks counted: they tell the sorted numbers of tasks of its fairest
+    answers, and the number of each job up to odd GPUs (see `gpu_shares`). With FSU the number of tasks is counted.
 ``gpu_price`` (not negative) and ``job_price``
     With costs ``factor c - keep`` (``keep`` for a running task that goes on, ``factor`` above their sum), whatever runs
     costs at least  ``sum_j price_j n_j - sum_g price_g - sum_t max(0, price_j(t) - min over all fitting g of (cost +
-    price_g))``. The cuts that are tight bound ``n_j`` and its sums; with waiting at a price, fair shares do.
+    price_g))``. Shares bound ``n_j``.
 
-A leaf is done when its cuts show that it is less fair, or its prices that it is dearer (or no better).
+A leaf is done when its shares show that it is less fair, or its prices that it costs more (or is no better).
 """
 
 from __future__ import annotations
@@ -33,7 +30,8 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs, largest_unit
-from flowlex.validation.certificates.gpu_shares import Limits, fair_limits
+from flowlex.validation.certificates.gpu_preemption import Stops
+from flowlex.validation.certificates.gpu_shares import Limits, Mask, fair_limits, most_tasks
 from flowlex.validation.certificates.numbers import whole
 
 __all__ = ["GpuProof", "SearchProof"]
@@ -61,6 +59,7 @@ class SearchProof:
     costs: Costs
     proof: GpuProof
     policy: str
+    stops: Stops
     objective: Fraction
     priced: bool
     bound: Fraction | None = None
@@ -69,7 +68,6 @@ class SearchProof:
         cluster, proof, running = self.cluster, self.proof, self.cluster.own >= 0
         on = cluster.at >= 0
         self.sorted: list[Any] = sorted(cluster.counts(on).tolist())
-        self.reached: NDArray[np.int64] = np.array(self.sorted, dtype=np.int64)
         wrong = [name for name in proof.keep if name not in cluster.task]
         keep = _by_position({} if wrong else proof.keep, cluster.task)
         # A task that goes on counts more than all that could start; where their number is given, starts do not count.
@@ -87,8 +85,11 @@ class SearchProof:
         ]
         self.limits: Limits | None = None
         if self.priced:
-            shares, self.limits = fair_limits(cluster, self.policy, proof.shares)
-            checks += shares
+            sure = self.stops.kept(np.zeros(len(running), bool), np.zeros(len(running), bool))
+            found = "" if sure is None else self._limits(proof.shares, sure, self.stops.startable | (running & ~sure))
+            self.limits = None if isinstance(found, str) else found
+            wrong = [found] if isinstance(found, str) else found.exceeded(cluster.counts(on).tolist())
+            checks.append(none("shares are fair, and no job runs more than its share", wrong))
         if not all(check.ok for check in checks):
             return checks
         # Everything in one unit: true costs and the prices, which are in units of ``unit_s / factor``.
@@ -98,6 +99,7 @@ class SearchProof:
         self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0
         self.waiting: int
         self.keep, self.waiting = keep, int(self.costs.waiting_s / common) * proof.factor
+        self.stop: list[int] = [int(seconds / common) * proof.factor for seconds in self.costs.stop_s]
         self.ways = self.costs.ways(common, proof.factor)
         score = int(np.count_nonzero(on & kept)) * steps + int(np.count_nonzero(on & ~running)) * self.priced
         # An answer with a lesser objective, or the same and a better score, would cost no more than this.
@@ -107,7 +109,7 @@ class SearchProof:
             self.limit = math.floor(proof.factor * (self.bound / common - 1))
         self.leaves = 0
         nobody = np.zeros(len(cluster.names), bool)
-        failed = self._node(proof.search, running if self.policy != "FSP" else nobody, nobody)
+        failed = self._node(proof.search, nobody, nobody)
         said = failed or self._said()
         name = "nothing is fairer, moves less or stops less"
         if self.bound is not None:
@@ -124,7 +126,7 @@ class SearchProof:
             node, kept, stopped = stack.pop()
             if not isinstance(node, dict):
                 return f"a part is {node!s:.40}"
-            if node.keys() not in ({"task", "kept", "stopped"}, {"cuts", "gpu_price", "job_price"}):
+            if node.keys() not in ({"task", "kept", "stopped"}, {"shares", "gpu_price", "job_price"}):
                 return f"a part holds {', '.join(node):.60}"
             if "task" in node:
                 t = cluster.task.get(node["task"], -1)
@@ -138,10 +140,11 @@ class SearchProof:
                 longer[t] = shorter[t] = True
                 stack += [(node["kept"], kept | longer, stopped), (node["stopped"], kept, stopped | shorter)]
                 continue
-            if (kept & stopped).any():
-                continue  # nothing can be both
+            sure = None if (kept & stopped).any() else self.stops.kept(kept, stopped)
+            if sure is None:
+                continue  # no answer keeps the rule
             self.leaves += 1
-            reason = self._leaf(node, kept, stopped)
+            reason = self._leaf(node, sure, stopped)
             if reason:
                 return reason
         return ""
@@ -150,24 +153,17 @@ class SearchProof:
         cluster = self.cluster
         free = np.ones(len(cluster.gpu), bool)
         free[cluster.own[kept]] = False
-        candidate = ~kept & ~stopped
-        low, high = self._between(kept, candidate)
+        candidate = self.stops.startable | ((cluster.own >= 0) & ~kept & ~stopped)
         job = self._prices(leaf["job_price"], cluster.job)
         gpu = self._prices(leaf["gpu_price"], cluster.gpu)
         if job is None or gpu is None or (gpu < 0).any():
             return "prices of what is not there, or of GPUs below zero"
-        if self.limits is not None:
-            each = [price - self.waiting for price in job.tolist()]
-            least = self.limits.least(each, low.tolist(), high.tolist())
-            rest = self.waiting * len(cluster.names)
-        else:
-            found = self._fair(leaf, kept, candidate, free, low, high)
-            if isinstance(found, str):
-                return found
-            least = _least(job.tolist(), *found)
-            rest = 0 if self.policy == "FSU" else self.waiting * (len(cluster.names) - sum(self.sorted))
+        least, rest = self._numbers(leaf, kept, candidate, job.tolist())
+        if isinstance(least, str):
+            return least
         if least is None:
             return ""  # no answer of this part is as fair as ours
+        rest += sum(self.stop[t] for t in np.flatnonzero((cluster.own >= 0) & ~kept).tolist())
         bound = least + rest - sum(gpu[free].tolist()) - sum(self.keep[kept].tolist()) * self.price_unit
         bound -= sum(price * int(n) for price, n in zip(job.tolist(), cluster.counts(kept).tolist(), strict=True))
         bound -= self._claims(candidate, free, gpu, job)
@@ -175,87 +171,39 @@ class SearchProof:
             return f"a part may cost {float(Fraction(self.limit - bound, self.proof.factor)):.6g} cost units less"
         return ""
 
-    def _fair(
-        self,
-        leaf: dict[str, Any],
-        kept: NDArray[np.bool_],
-        candidate: NDArray[np.bool_],
-        free: NDArray[np.bool_],
-        low: Any,
-        high: Any,
-    ) -> str | tuple[list[int], list[int], list[tuple[NDArray[np.bool_], int]]]:
-        """What the cuts say of answers as fair as ours; or why there may be a fairer one (empty: none is as fair)."""
+    def _numbers(
+        self, leaf: dict[str, Any], kept: Mask, candidate: Mask, price: list[int]
+    ) -> tuple[int | str | None, int]:
+        """Least worth of the numbers of tasks that jobs may run, and what waiting costs beside it.
+
+        None where no answer is as fair as ours, text where one may be fairer.
+        """
         cluster = self.cluster
-        cuts = [self._cut(cut, kept, candidate, free) for cut in leaf["cuts"]]
+        low = cluster.counts(kept).tolist()
+        high = cluster.counts(kept | candidate).tolist()
+        everyone, ours = len(cluster.names), sum(self.sorted)
+        if self.limits is not None:
+            each = [p - self.waiting for p in price]
+            return self.limits.least(each, low, high), self.waiting * everyone
         if self.policy == "FSU":
-            total = min((c for _, slope, c in cuts if not slope), default=None)
-            if total is None or total > sum(self.sorted):
-                return f"a part may run {total} tasks, here {sum(self.sorted)} run"
-            if total < sum(self.sorted):
-                return ""
-            return low.tolist(), high.tolist(), [(np.ones(len(cluster.job), bool), total)]
-        fairness = self._fairness(cuts)
-        if fairness is not None:
-            return fairness
-        low, high, sums = self._tight(cuts, low, high)
-        return low.tolist(), high.tolist(), sums
+            most = most_tasks(cluster, kept, candidate)
+            fairer = f"a part may run {most} tasks, here {ours} run"
+            return (fairer if most > ours else None if most < ours else _fill(price, low, high, ours)), 0
+        limits = self._limits(leaf["shares"], kept, candidate)
+        if isinstance(limits, str):
+            return limits, 0
+        fairest = limits.sorted_counts()
+        if fairest != self.sorted:
+            return (f"a part may run {fairest} tasks of the jobs" if fairest > self.sorted else None), 0
+        return limits.least_fair(price), self.waiting * (everyone - ours)
 
-    def _between(self, kept: NDArray[np.bool_], candidate: NDArray[np.bool_]) -> tuple[Any, Any]:
-        low = self.cluster.counts(kept)
-        return low, low + self.cluster.counts(candidate)
-
-    def _cut(
-        self, cut: dict[str, Any], kept: NDArray[np.bool_], candidate: NDArray[np.bool_], free: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.bool_], int, int]:
-        """Jobs R, slope and constant of the bound on ``sum min(n, v)`` that a cut gives."""
+    def _limits(self, stated: dict[str, str], kept: Mask, candidate: Mask) -> Limits | str:
+        """What stated shares mean, or why they are not fair."""
         cluster = self.cluster
-        inside = np.zeros(len(cluster.job), bool)
-        inside[[cluster.job[name] for name in cut["jobs"]]] = True
-        least = np.inf if cut["memory_gb"] is None else float(cut["memory_gb"])
-        taken = cluster.gpu_memory >= least
-        taken[[cluster.gpu[name] for name in cut["gpus"]]] = True
-        taken &= free
-        outside = free & ~taken
-        largest = float(cluster.gpu_memory[outside].max(initial=-1.0))
-        fits = np.where(cluster.own >= 0, outside[cluster.own], cluster.need <= largest)
-        mine = inside[cluster.job_of]
-        constant = np.count_nonzero(kept & mine) + np.count_nonzero(candidate & mine & fits) + np.count_nonzero(taken)
-        return inside, int(np.count_nonzero(~inside)), int(constant)
-
-    def _fairness(self, cuts: list[tuple[NDArray[np.bool_], int, int]]) -> str | None:
-        """None when answers of this part may be as fair as ours but not fairer; empty when none is as fair."""
-        ours, jobs = self.sorted, len(self.sorted)
-        before = 0
-        for i, n in enumerate(ours):
-            if i + 1 == jobs or ours[i + 1] > n:
-                v = n + 1
-                bound = min((slope * v + constant for _, slope, constant in cuts), default=jobs * v)
-                if bound >= before + (jobs - i) * v:
-                    if self._less_fair(cuts, i):
-                        return ""
-                    return f"a part may raise job number {i + 1} of the poorest above {n}"
-                if self._less_fair(cuts, i):
-                    return ""
-            before += n
-        return None
-
-    def _less_fair(self, cuts: list[tuple[NDArray[np.bool_], int, int]], i: int) -> bool:
-        """Whether no answer of this part has our first ``i + 1`` counts (given that none exceeds those before)."""
-        v = self.sorted[i]
-        bound = min((slope * v + constant for _, slope, constant in cuts), default=len(self.sorted) * v)
-        return bool(bound < int(np.minimum(self.reached, v).sum()))
-
-    def _tight(self, cuts: Any, low: Any, high: Any) -> tuple[Any, Any, list[tuple[NDArray[np.bool_], int]]]:
-        """What the cuts say of answers as fair as ours: limits of each job, and sums over sets of jobs."""
-        low, high, sums = low.copy(), high.copy(), []
-        for v in sorted({w for n in self.sorted for w in (n, n + 1)}):
-            most = int(np.minimum(self.reached, v).sum())
-            for inside, slope, constant in cuts:
-                if slope * v + constant == most:
-                    low[~inside] = np.maximum(low[~inside], v)
-                    high[inside] = np.minimum(high[inside], v)
-                    sums.append((inside, most - slope * v))
-        return low, high, sums
+        if stated.keys() != cluster.job.keys():
+            return "shares are not those of all jobs"
+        wrong, limits = fair_limits(cluster, kept, candidate, [rational(stated[name]) for name in cluster.job])
+        return ", ".join(wrong[:3]) if limits is None else limits
 
     def _prices(self, stated: dict[str, int], names: dict[str, int]) -> Any:
         """Prices in the common unit; None when one is of nothing in the instance."""
@@ -268,7 +216,8 @@ class SearchProof:
         cluster = self.cluster
         worth = job[cluster.job_of]
         mine = np.flatnonzero(candidate & (cluster.own >= 0))
-        earned = worth[mine] + self.keep[mine].astype(object) * self.price_unit - gpu[cluster.own[mine]]
+        saved = self.keep.astype(object) * self.price_unit + np.array(self.stop, dtype=object)
+        earned = worth[mine] + saved[mine] - gpu[cluster.own[mine]]
         total = sum(int(price) for price in earned.tolist() if price > 0)
         if not free.any():
             return total
@@ -288,31 +237,10 @@ def _by_position(stated: dict[str, int], number: dict[str, int]) -> NDArray[Any]
     return found
 
 
-def _least(price: list[int], low: list[int], high: list[int], sums: list[tuple[NDArray[np.bool_], int]]) -> int | None:
-    """Least of ``sum price n`` for low <= n <= high with given sums over nested sets; None when there is no n."""
-    nested = sorted(sums, key=lambda part: int(np.count_nonzero(part[0])))
-    total, done, before = 0, np.zeros(len(price), bool), 0
-    for inside, value in nested:
-        if not (done <= inside).all():
-            continue  # not nested: leaving it out only weakens the bound
-        members = np.flatnonzero(inside & ~done).tolist()
-        found = _fill(price, low, high, members, value - before)
-        if found is None:
-            return None
-        total, done, before = total + found, inside, value
-    for j in np.flatnonzero(~done).tolist():
-        if low[j] > high[j]:
-            return None
-        total += price[j] * (low[j] if price[j] > 0 else high[j])
-    return total
-
-
-def _fill(price: list[int], low: list[int], high: list[int], members: list[int], units: int) -> int | None:
-    left = units - sum(low[j] for j in members)
-    if left < 0 or any(low[j] > high[j] for j in members) or left > sum(high[j] - low[j] for j in members):
-        return None
-    total = sum(price[j] * low[j] for j in members)
-    for j in sorted(members, key=lambda j: price[j]):
+def _fill(price: list[int], low: list[int], high: list[int], units: int) -> int:
+    """Least of ``sum price n`` for low <= n <= high with the sum ``units``."""
+    left, total = units - sum(low), sum(p * n for p, n in zip(price, low, strict=True))
+    for j in sorted(range(len(price)), key=lambda j: price[j]):
         more = min(left, high[j] - low[j])
         total, left = total + price[j] * more, left - more
     return total

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
-from flowlex.instances.load import LoadNode, LoadPartitionInstance
+from flowlex.instances.load import LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Numeric, Strict, Verifier
+from flowlex.validation.certificates.load_statement import capacity_of, quotas, state_load
 from flowlex.validation.certificates.numbers import agrees, whole, wide
 from flowlex.validation.certificates.options import LoadOptions
 
@@ -50,31 +51,6 @@ class LoadProof(Strict):
     """``node_price_s``: exact seconds by node; every group of items pays the cheapest sum of move and price."""
 
     node_price_s: dict[str, Numeric] | None = None
-
-
-def _capacity(node: LoadNode, evaluation: str) -> Fraction:
-    """The capacity by its name, from the figures of the node."""
-    if evaluation == "cpu_load":
-        return min(Fraction(1), rational(node.cpu_free or 0) / rational(node.cpu_required))
-    if evaluation == "history":
-        return sum((rational(r.items) for r in node.history), Fraction(0)) / sum(
-            (rational(r.seconds) for r in node.history), Fraction(0)
-        )
-    found = {"configuration": node.configuration, "performance": node.performance}[evaluation]
-    if found is None:
-        raise ValueError(f"node {node.name!r} has no {evaluation}")
-    return rational(found)
-
-
-def _quotas(capacity: Sequence[Fraction], total: int) -> list[int]:
-    """Largest remainders, ties to the earlier node."""
-    whole = sum(capacity)
-    quotas = [c / whole * total for c in capacity]
-    targets = [int(q) for q in quotas]
-    left = sorted(range(len(quotas)), key=lambda i: targets[i] - quotas[i])
-    for i in left[: total - sum(targets)]:
-        targets[i] += 1
-    return targets
 
 
 def _earlier(capacity: Sequence[Fraction], after: list[int]) -> tuple[Fraction, int]:
@@ -179,7 +155,7 @@ def _sums(share: dict[tuple[int, int], int], nodes: int, blocks: int) -> tuple[l
 
 def _finishes(instance: LoadPartitionInstance, evaluation: str, after: list[int]) -> dict[str, Any]:
     """When the first and the last node end, by capacity and by true speed; a node without items ends at once."""
-    speeds = {"_finish": [_capacity(node, evaluation) for node in instance.nodes]}
+    speeds = {"_finish": [capacity_of(node, evaluation) for node in instance.nodes]}
     if all(node.true_items_per_s is not None for node in instance.nodes):
         speeds["_true_finish_s"] = [rational(node.true_items_per_s or 0) for node in instance.nodes]
     found: dict[str, Any] = {}
@@ -193,9 +169,9 @@ def _limits(
     instance: LoadPartitionInstance, evaluation: str, after: list[int], makespan: bool
 ) -> tuple[list[int], list[Check]]:
     """Items that each node must process, or may within the least makespan; and whether it does."""
-    capacity, total = [_capacity(node, evaluation) for node in instance.nodes], sum(b.items for b in instance.blocks)
+    capacity, total = [capacity_of(node, evaluation) for node in instance.nodes], sum(b.items for b in instance.blocks)
     checks = []
-    limit = [] if makespan else _quotas(capacity, total)
+    limit = [] if makespan else quotas(capacity, total)
     if makespan:
         finish, earlier = _earlier(capacity, after)
         detail = f"{earlier} of {total} items before"
@@ -292,7 +268,7 @@ def _duals(
         way[~excess, :] = way[:, excess] = np.inf
         np.fill_diagonal(way, node)
     size = 1 + max(np.abs(holder).max(), np.abs(node).max()) + float(moves.cost.max()) / moves.per_s
-    above = max(float((holder - way.min(axis=1)).max()), max(paid[name] - least[name] for name in items))
+    above = max(float((holder - way.min(axis=1)).max()), max((paid[name] - least[name] for name in items), default=0.0))
     total, most = sum(items.values()), np.array(limit, dtype=np.float64)
     taken = float(node @ most)
     if sum(limit) > total:
@@ -305,4 +281,6 @@ def _duals(
     )
 
 
-VERIFIER = Verifier("load-partition", LoadAnswer, LoadProof, _judge, solvable=True, options=LoadOptions)
+VERIFIER = Verifier(
+    "load-partition", LoadAnswer, LoadProof, _judge, solvable=True, options=LoadOptions, state=state_load
+)

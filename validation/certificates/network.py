@@ -27,6 +27,7 @@ from flowlex.instances.exact import rational
 from flowlex.instances.network import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.network_statement import state_network
 from flowlex.validation.certificates.numbers import dot, whole, wide
 from flowlex.validation.certificates.options import NoOptions
 
@@ -251,7 +252,8 @@ def _judge(claimed: Claimed) -> Finding:
     if status != "optimal" or potential is None:
         if status == "optimal":
             checks.append(Check("no flow costs less", True, detail=f"says {claimed.document.engine}", how="quoted"))
-        checks += [Check("duals without potentials", not claimed.document.duals)]
+        if claimed.document.duals:
+            checks.append(Check("duals", status == "optimal", detail="without potentials", how="quoted"))
         return Finding("feasible", tuple(checks), cost, bound=cost if status == "optimal" else None, metrics=figures)
     potential = wide(potential)
     reduced = wide(network.cost) - potential[network.tail] + potential[network.head]
@@ -309,4 +311,4 @@ def _stated_duals(
     return checks
 
 
-VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True, options=NoOptions)
+VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True, options=NoOptions, state=state_network)

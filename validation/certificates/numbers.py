@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
 
-__all__ = ["Number", "agrees", "dot", "text", "times", "total", "whole", "wide"]
+__all__ = ["Number", "agrees", "dot", "text", "times", "total", "whole", "wide", "written"]
 
 #: A number of a document: whole numbers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
@@ -36,6 +36,17 @@ def agrees(stated: Number, true: Fraction | int, tolerance: float = 0.0) -> bool
 def text(value: Fraction | int) -> int | str:
     """A rational number for a document: whole ones as they are, others as the text of a fraction."""
     return int(value) if Fraction(value).denominator == 1 else str(value)
+
+
+def written(value: Fraction | int) -> Number:
+    """A rational number for a document: whole or decimal where that is the number itself, else a fraction's text."""
+    if Fraction(value).denominator != 1:
+        try:
+            if rational(near := float(value)) == value:
+                return near
+        except (OverflowError, ValueError):  # no finite float is near it
+            pass
+    return text(value)
 
 
 def wide(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -42,6 +42,7 @@ class GpuOptions(Strict):
     policy: Literal["FSP", "FS", "FSU"] = "FSP"
     network: Literal["compact", "paper"] = "compact"
     penalties: _Penalties = _Penalties()
+    stop_price: Numeric = 0.0
     waiting: Literal["least", "priced"] = "least"
     stage: Literal["transfer", "stops", "waiting"] = "transfer"
 
@@ -67,6 +68,7 @@ class JitOptions(Strict):
     lat: Literal["critical", "paper"] = "critical"
     share_of: Literal["transfers", "bytes"] = "transfers"
     stage: Annotated[str, Field(pattern="^(lateness|level_[0-9]+)$")] | None = None
+    tie_break: bool | None = None
 
 
 class AllocationOptions(Strict):
@@ -108,5 +110,3 @@ class FlowOptions(Strict):
     lexicographic: bool = False
     scale: int | None = None
     stage: str | None = None
-    parts: Annotated[int, Field(ge=1)] = 1
-    seed: int = 0

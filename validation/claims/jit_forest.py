@@ -1,6 +1,6 @@
 """A claim of ours: JIT matrices with full windows are TU exactly for forests whose bundles end in leaves.
 
-The proof is in `flowlex.validation.unimodularity.jit_rule`; here it is tested against the checker, which does
+The proof is in `flowlex.validation.claims.full_windows`; here it is tested against the checker, which does
 not know the rule.
 """
 
@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.validation.claims.full_windows import JitRule, full_window_rule
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.jit_rule import JitRule, full_window_rule
-from flowlex.validation.unimodularity.zoo import jit_matrix, random_flows
+from flowlex.validation.unimodularity.examples import jit_matrix, random_flows
 
 __all__ = ["CLAIM", "agreement"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from flowlex.formulations.pictures import axes_for
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.examples import LEMMA_3_FLOWS, jit_matrix, random_flows
 from flowlex.validation.unimodularity.ghouila_houri import bicoloring_counterexample
 from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.verdict import Verdict
-from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, random_flows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

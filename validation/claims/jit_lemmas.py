@@ -1,6 +1,7 @@
-"""Claims: JIT's Lemmas 1 and 2, that g(delta) = sum |delta|^(delta_u) is convex and orders as the sorted vectors do.
+"""Claim: JIT's Lemma 2, that g(delta) = sum |delta|^(delta_u) orders as the sorted vectors do.
 
-Both are checked in exact integers: Lemma 1 by second differences, Lemma 2 on all pairs of small vectors.
+It is checked in exact integers on all pairs of small vectors. Lemma 1 (g is convex) is arithmetic that cannot come out
+otherwise, so it is no claim here.
 """
 
 from __future__ import annotations
@@ -9,27 +10,7 @@ from itertools import combinations_with_replacement
 
 from flowlex.validation.claims.base import Claim, Finding, Outcome
 
-__all__ = ["LEMMA_1", "LEMMA_2", "bend", "disorder"]
-
-
-def bend(base: int, level: int) -> int:
-    """The second difference of base^level."""
-    second: int = base ** (level + 1) - 2 * base**level + base ** (level - 1)
-    return second
-
-
-def _convex() -> Finding:
-    bases, levels = range(1, 60), range(1, 40)
-    for base in bases:
-        for level in levels:
-            if bend(base, level) < 0:
-                text = f"|delta| = {base}, level {level}: second difference {bend(base, level)}"
-                return Finding(Outcome.FAILS, text)
-    text = (
-        "the second difference B^(s+1) - 2 B^s + B^(s-1) = B^(s-1) (B - 1)^2 is never negative, and a sum of convex "
-        f"functions of one variable each is convex (checked in integers up to |delta| = {bases[-1]}, s = {levels[-1]})"
-    )
-    return Finding(Outcome.HOLDS, text)
+__all__ = ["LEMMA_2", "disorder"]
 
 
 def disorder(entries: int, largest: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -57,11 +38,9 @@ def _order() -> Finding:
     return Finding(Outcome.HOLDS, text)
 
 
-SOURCE = "Shi et al. 2021 (JIT)"
-LEMMA_1 = Claim("jit-lemma-1", "g(delta) = sum |delta|^(delta_u) is convex.", f"{SOURCE}, Lemma 1", _convex)
 LEMMA_2 = Claim(
     "jit-lemma-2",
     "p comes before q lexicographically (sorted, largest first) exactly when g(p) <= g(q).",
-    f"{SOURCE}, Lemma 2",
+    "Shi et al. 2021 (JIT), Lemma 2",
     _order,
 )

@@ -8,8 +8,6 @@ from flowlex.validation.claims import (
     jit_latest,
     jit_lemma_3,
     jit_lemmas,
-    jit_weights,
-    matrices,
     sirius,
 )
 from flowlex.validation.claims.base import Claim
@@ -20,17 +18,13 @@ __all__ = ["CLAIMS"]
 CLAIMS: dict[str, Claim] = {
     claim.name: claim
     for claim in (
-        matrices.NETWORKS,
-        matrices.TRANSPORT,
         gpu_paper.GRAPH,
         gpu_paper.INPUTS,
         gpu_paper.FIGURE_1,
         gpu_paper.GREEDY,
         sirius.STRICT_WEIGHT,
-        jit_lemmas.LEMMA_1,
         jit_lemmas.LEMMA_2,
         jit_lemma_3.CLAIM,
-        jit_weights.CLAIM,
         jit_latest.FEASIBLE,
         jit_latest.NO_DELAY,
         jit_forest.CLAIM,

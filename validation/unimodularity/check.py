@@ -1,12 +1,12 @@
 """Is it totally unimodular? The steps in order, cheap first, until one settles it.
 
->>> from flowlex.validation.unimodularity.check import check
+>>> from flowlex import check
 >>> verdict = check([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
 >>> verdict.answer, verdict.witness.determinant
 (<Answer.NOT_TU: 'not_tu'>, 2)
 
-The steps live in modules of their own (`reductions`, `heller_tompkins`, `consecutive_ones`, `network_matrix`,
-`camion`, `ghouila_houri`, `sums`, `eulerian_program`, `cmr`), each a function that can be called alone.
+The steps live in modules of their own (`network`, `reductions`, `camion`, `ghouila_houri`, `sums`,
+`three_separations`, `pivots`), each a function that can be called alone.
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ from typing import Any
 
 import scipy.sparse as sp
 
+from flowlex.validation.unimodularity.blocks import Found, whole, witness_of
 from flowlex.validation.unimodularity.clock import Clock
+from flowlex.validation.unimodularity.equations import line_of, senses_of
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, ternary
-from flowlex.validation.unimodularity.network_part import network_part
-from flowlex.validation.unimodularity.parts import Found, whole, witness_of
+from flowlex.validation.unimodularity.network.part import network_part
 from flowlex.validation.unimodularity.proof import Answer, Certificate, Step, Witness
 from flowlex.validation.unimodularity.reductions import bad_entry
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.search import METHODS, Search
-from flowlex.validation.unimodularity.senses import senses_of
-from flowlex.validation.unimodularity.sources import matrix_of
+from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
 __all__ = ["METHODS", "check"]
-
-#: Methods that also look for the network part of a program.
-WHOLE = ("auto", "full")
 
 
 def check(
@@ -51,13 +48,13 @@ def check(
     Parameters
     ----------
     source
-        Anything `flowlex.validation.unimodularity.sources.matrix_of` takes: SciPy sparse, NumPy,
-        `LinearProgram`, `FlowNetwork`, a model, ``pulp.LpProblem``.
+        Anything `flowlex.validation.unimodularity.sources.matrix_of` takes: matrices (SciPy, NumPy, lists), DataFrames,
+        `LinearProgram`, `FlowNetwork`, a model, ``pulp.LpProblem``, ``highspy.Highs``, networkx graphs, paths of .mps
+        and .lp files.
     method
-        ``"auto"``: all steps of our own. ``"full"``: then also CMR (the ``tu`` extra). Or one of `METHODS`
-        to try that step alone, on the matrix as given.
+        ``"auto"``: all steps. Or one of `METHODS` to try that step alone, on the matrix as given.
     time_limit
-        Seconds (loading and compiling loops not counted); when they are over the verdict is undecided.
+        Processor seconds (loading and compiling loops not counted); when they are over the verdict is undecided.
     orders
         Random orders of Camion's signing.
     seed
@@ -79,7 +76,7 @@ def check(
     if not time_limit > 0 or orders < 1:
         raise ValueError("time_limit must be positive and orders at least 1")
     start = time.perf_counter()
-    named = matrix_of(source, bounds=bounds)
+    named = constraints_of(source, bounds=bounds)
     with Clock(time_limit, progress) as clock:
         return _Check(named, clock, method, orders, seed).verdict(start)
 
@@ -100,12 +97,13 @@ class _Check:
         if divisors:
             scaled = Scaled(divisors, *self.answer(replace(self.named, matrix=divided_matrix)))
         senses = None
+        line = line_of(self.named, self.clock)
         program = self.named.program
         proven = answer is Answer.TU or (scaled is not None and scaled.answer is Answer.TU)
-        if not proven and program is not None and (program.equations.any() or program.free.any()):
+        if not proven and line is None and program is not None and (program.equations.any() or program.free.any()):
             senses = senses_of(self.named, divided_matrix, self.clock, self.decide)
         part = None
-        if not proven and program is not None and self.method in WHOLE:
+        if not proven and program is not None and self.method == "auto":
             part = network_part(self.named, clock=self.clock)
         verdict = Verdict(
             answer=answer,
@@ -117,13 +115,16 @@ class _Check:
             witness=witness,
             scaled=scaled,
             senses=senses,
+            line=line,
             network=part,
             steps=tuple(self.steps),
         )
-        return replace(verdict, conclusion=conclusion_of(self.named, verdict) or self._advice())
+        return replace(verdict, conclusion=conclusion_of(self.named, verdict))
 
     def answer(self, named: NamedMatrix) -> tuple[Answer, Certificate | None, Witness | None]:
         """Decide one matrix."""
+        if 0 in named.shape:
+            return Answer.TU, whole(named.matrix).prove("reduction", {"operations": []}).certificate, None
         place = bad_entry(named.matrix)
         found = Found(None, (place[0],), (place[1],)) if place is not None else self._search(named.matrix)
         if found is None:
@@ -140,10 +141,3 @@ class _Check:
     def _search(self, matrix: sp.csc_array) -> Found | None:
         search = Search(self.clock, self.steps, orders=self.orders, seed=self.seed)
         return search.run(whole(ternary(matrix)), self.method)
-
-    def _advice(self) -> str:
-        tried = ", ".join(dict.fromkeys(step.name for step in self.steps)) or "nothing"
-        return (
-            f"Tried: {tried}. To settle it: a longer time limit, or method='full' with the 'tu' extra "
-            "(pip install 'flowlex[tu]')."
-        )

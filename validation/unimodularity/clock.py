@@ -1,8 +1,9 @@
-"""The time a check may take: read inside the compiled loops too, and not charged for compiling them.
+"""The processor time a check may take: read inside the loops too, and not charged for compiling them.
 
-A thread watches the clock and sets ``stop[0]``, which every long loop looks at; the loops release the interpreter
-lock so that the thread can run beside them. Loading and compiling loops happens `Clock.outside` the limit, so
-that a fresh machine gives the verdict of a warm one.
+The limit counts processor seconds of the thread that checks, so a busy machine gives the verdict of a quiet one. A
+second thread watches them and sets ``stop[0]``, which every long loop reads; the loops release the interpreter lock
+so that it can run beside them. Loading and compiling loops happens `Clock.outside` the limit, so that a fresh machine
+gives the verdict of a warm one.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType, TracebackType
+from types import TracebackType
+from typing import Any
 
 import numpy as np
+
+from flowlex.formulations.loops import run
 
 __all__ = ["Clock", "TimeIsUp"]
 
 #: Runs longer than this tell what they are doing, once a second.
 QUIET_S = 2.0
-
-_ready: dict[str, ModuleType] = {}
 
 
 class TimeIsUp(Exception):
@@ -29,22 +30,23 @@ class TimeIsUp(Exception):
 
 
 class Clock:
-    """A limit in seconds, as a context; without one entered, nothing ever stops.
+    """A limit in processor seconds of the thread that makes it, as a context; without one entered, nothing ever stops.
 
     Parameters
     ----------
     seconds
         The limit; infinite by default.
     report
-        Called with one line about what is being tried, every second after the first `QUIET_S`.
+        Called with one line about what is being tried, every second of waiting after the first `QUIET_S`.
     """
 
     def __init__(self, seconds: float = np.inf, report: Callable[[str], None] | None = None) -> None:
         self.stop = np.zeros(1, np.uint8)
         self.doing: str = "reading"
         self._report = report
+        self._seconds = _processor_clock()
         self._start = time.perf_counter()
-        self._end = self._start + seconds
+        self._end = self._seconds() + seconds
         self._paused: float | None = None
         self._over = threading.Event()
 
@@ -58,8 +60,8 @@ class Clock:
         self._over.set()
 
     def left(self) -> float:
-        """Seconds left."""
-        return self._end - (time.perf_counter() if self._paused is None else self._paused)
+        """Processor seconds left."""
+        return self._end - (self._seconds() if self._paused is None else self._paused)
 
     def check(self, doing: str = "") -> None:
         """Raise `TimeIsUp` when the limit has passed; remember what is being done."""
@@ -71,21 +73,16 @@ class Clock:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Stop the clock for what happens inside."""
-        self._paused = time.perf_counter()
+        self._paused = self._seconds()
         try:
             yield
         finally:
-            self._end += time.perf_counter() - self._paused
+            self._end += self._seconds() - self._paused
             self._paused = None
 
-    def loops(self, name: str) -> ModuleType:
-        """Import a module of compiled loops and have it compiled, outside the limit."""
-        if name not in _ready:
-            with self.outside():
-                module = import_module(f"flowlex.validation.unimodularity.{name}")
-                module.warm()
-                _ready[name] = module
-        return _ready[name]
+    def run(self, function: Callable[..., Any], *arguments: Any, steps: float) -> Any:
+        """Call a loop (see `loops.run`); compiling it is not counted."""
+        return run(function, *arguments, steps=steps, compiling=self.outside)
 
     def _watch(self) -> None:
         told = time.perf_counter() + QUIET_S
@@ -95,3 +92,12 @@ class Clock:
             if self._report is not None and time.perf_counter() > told:
                 told = time.perf_counter() + 1
                 self._report(f"{told - 1 - self._start:.0f} s: {self.doing}")
+
+
+def _processor_clock() -> Callable[[], float]:
+    """Processor seconds of the calling thread, readable from any thread; of the whole process where there is none."""
+    try:
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+    except (AttributeError, OSError):
+        return time.process_time
+    return lambda: time.clock_gettime(clock)

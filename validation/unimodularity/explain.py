@@ -120,7 +120,7 @@ def explain(
     for name, lines in groups.items():
         if any(not 0 <= line < named.shape[0] for line in lines) or not lines:
             raise MatrixError(f"family {name!r} has no {by}, or {by} outside the matrix")
-    end = time.perf_counter() + time_limit
+    end = time.thread_time() + time_limit
     verdicts: dict[tuple[str, ...], Verdict] = {}
     breaking: list[tuple[str, ...]] = []
     waiting = [names for size in _sizes(len(groups)) for names in combinations(groups, size)]
@@ -128,8 +128,8 @@ def explain(
         if any(set(small) <= set(names) for small in breaking):
             continue
         chosen = np.sort(np.concatenate([np.asarray(groups[name], dtype=np.int64) for name in names]))
-        share = max(0.05, 4 * (end - time.perf_counter()) / (len(waiting) - place))
-        left = max(0.05, end - time.perf_counter())
+        share = max(0.05, 4 * (end - time.thread_time()) / (len(waiting) - place))
+        left = max(0.05, end - time.thread_time())
         verdicts[names] = check(_part(named, chosen), time_limit=min(share, left), **options)
         if verdicts[names].answer is Answer.NOT_TU:
             breaking.append(names)

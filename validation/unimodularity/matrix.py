@@ -7,9 +7,11 @@ The checker works on one canonical form: a SciPy CSC array without explicit zero
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,20 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats
 
-__all__ = ["MatrixError", "NamedMatrix", "Program", "canonical", "exact", "fingerprint", "ternary"]
+__all__ = ["LeftOut", "MatrixError", "NamedMatrix", "Program", "canonical", "exact", "fingerprint", "ternary"]
 
 
 class MatrixError(ValueError):
     """Input that is no matrix to test: says where and why."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many free rows and fixed columns (and integer declarations of those) a program had before."""
+
+    rows: int = 0
+    columns: int = 0
+    integer: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,10 +49,14 @@ class Program:
     integer
         Which columns are declared integer, (n,).
     cost, offset
-        Linear objective, to be minimised (n,), and what it has on top.
+        Linear objective, to be minimised (n,), and its constant.
     nonlinear
         Why an optimum need not be a vertex of the polyhedron, e.g. ``"the objective is quadratic"``; empty for
         a linear program.
+    constants
+        What fixed columns that were left out add to a row, exactly; the sides still include it.
+    left_out
+        What `sources.constraints_of` has left out.
     """
 
     sides: Floats
@@ -50,6 +65,8 @@ class Program:
     cost: Floats
     nonlinear: str = ""
     offset: float = 0.0
+    constants: Mapping[int, int | Fraction] = field(default_factory=dict)
+    left_out: LeftOut = LeftOut()
 
     @property
     def equations(self) -> NDArray[np.bool_]:
@@ -111,8 +128,8 @@ def canonical(source: Any) -> sp.csc_array:
         matrix = sp.csc_array(sparse, copy=True)
     else:
         matrix = sp.csc_array(_dense(source))
-    if 0 in matrix.shape:
-        raise MatrixError(f"the matrix is empty ({matrix.shape[0]} rows, {matrix.shape[1]} columns)")
+    if matrix.shape == (0, 0):
+        raise MatrixError("the matrix is empty: it has no rows and no columns")
     if np.iscomplexobj(matrix.data):
         raise MatrixError("the matrix is complex; total unimodularity is defined for real matrices")
     if matrix.data.dtype == object or matrix.data.dtype.kind not in "biuf":
@@ -142,9 +159,26 @@ def _dense(source: Any) -> np.ndarray:
         raise MatrixError(f"a matrix has two dimensions, this has {array.ndim}")
     if array.dtype.kind not in "biufcO":
         raise MatrixError(f"entries of type {array.dtype} are not numbers")
-    if array.dtype == object:
-        raise MatrixError("the entries are not all numbers that NumPy can hold exactly")
-    return array
+    return _of_objects(array) if array.dtype == object else array
+
+
+def _of_objects(array: np.ndarray) -> np.ndarray:
+    """Integers, fractions and decimals of Python, each as the double that stands for it."""
+    values = np.zeros(array.shape)
+    for place, entry in np.ndenumerate(array):
+        where = f"the entry at row {place[0]}, column {place[1]}"
+        if not isinstance(entry, Real | Decimal | np.bool_):
+            raise MatrixError(f"{where} is {type(entry).__name__}, not a number")
+        try:
+            values[place] = float(entry)
+            rounded = np.isfinite(values[place]) and exact(values[place]) != exact(entry)
+        except (OverflowError, ValueError) as error:
+            raise MatrixError(f"{where} is too large to be exact (limit 2**53)") from error
+        if abs(values[place]) >= 2**53:
+            raise MatrixError(f"{where} is too large to be exact (limit 2**53)")
+        if rounded:
+            raise MatrixError(f"{where} is {entry}, which is no decimal fraction; multiply its row by the denominator")
+    return values
 
 
 def _checked_floats(matrix: sp.csc_array) -> sp.csc_array:

@@ -1,8 +1,7 @@
-"""Model files (.mps, .lp) through HiGHS, with every complaint of its taken as an error."""
+"""Model files (.mps, .lp) through HiGHS, which must read all of them."""
 
 from __future__ import annotations
 
-import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,42 @@ import scipy.sparse as sp
 
 from flowlex.instances.base import InstanceError
 from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.model_text import check_mps, failing_line, without_comments
 
 __all__ = ["model_matrix", "open_model", "without_integers"]
 
 
-def open_model(data: bytes, kind: str) -> Any:
-    """Read a model with HiGHS, from a plain copy, and take every complaint of its as an error."""
-    import highspy
+#: What HiGHS reports about a file that it reads completely.
+_HARMLESS = (
+    "switching to fixed format parser",
+    "so assume fixed format",
+    "values summed to",
+    "repeated variable in constraints: summing them",
+)
 
-    if kind == "mps":
-        _check_mps(data)
+
+def open_model(data: bytes, kind: str) -> Any:
+    """Read a model with HiGHS, from a plain copy; what it would drop or misread in silence is an error."""
     if b"\0" in data:
         raise InstanceError("not a text file (it holds zero bytes)")
+    data = without_comments(data) if kind == "mps" else data
+    solver, good, said = _read(data, kind)
+    if kind == "mps":
+        check_mps(data, fixed=any(_HARMLESS[0] in text for text in said))
+    said = [text for text in said if not any(harmless in text for harmless in _HARMLESS)]
+    if not good or said:
+        reason = "; ".join(said) or "it cannot be parsed"
+        place = failing_line(data, lambda part: _read(part, kind)[1]) if kind == "lp" and not good else ""
+        raise InstanceError(f"HiGHS does not accept this {kind.upper()} file: {reason}", place=place)
+    if solver.getNumRow() == solver.getNumCol() == 0:
+        raise InstanceError("the model has no rows and no columns")
+    return solver
+
+
+def _read(data: bytes, kind: str) -> tuple[Any, bool, list[str]]:
+    """The solver, whether it read the file without an error, and its warnings and errors."""
+    import highspy
+
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"model.{kind}"
         copy.write_bytes(data)
@@ -33,12 +56,7 @@ def open_model(data: bytes, kind: str) -> Any:
         solver.setOptionValue("log_to_console", False)
         status = solver.readModel(str(copy))
     said = [text.strip() for text in complaints if text.startswith(("WARNING", "ERROR"))]
-    if status != highspy.HighsStatus.kOk or said:
-        reason = "; ".join(said).replace(str(copy), "the file") or "it cannot be parsed"
-        raise InstanceError(f"HiGHS does not accept this {kind.upper()} file: {reason}")
-    if solver.getNumRow() == 0:
-        raise InstanceError("the model has no rows, so there is no constraint matrix to test")
-    return solver
+    return solver, status != highspy.HighsStatus.kError, [text.replace(str(copy), "the file") for text in said]
 
 
 def model_matrix(solver: Any) -> NamedMatrix:
@@ -96,27 +114,3 @@ def _named(program: Any, nonlinear: str) -> NamedMatrix:
             nonlinear=nonlinear,
         ),
     )
-
-
-_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d+)?$")
-
-
-def _check_mps(data: bytes) -> None:
-    """Look at what HiGHS lets pass: coefficients that are no numbers, and files that just stop."""
-    section = b""
-    for number, line in enumerate(data.splitlines(), 1):
-        words = line.split()
-        if not words or line.startswith(b"*"):
-            continue
-        if not line[:1].isspace():
-            section = words[0].upper()
-            continue
-        if section not in (b"COLUMNS", b"RHS") or b"'MARKER'" in words:
-            continue
-        pairs = words[1:] if len(words) % 2 else words
-        for word in pairs[1::2]:
-            if not _NUMBER.match(word):
-                text = word.decode("utf-8", "replace")[:40]
-                raise InstanceError(f"{text!r} is no finite number", place=f"line {number}")
-    if section != b"ENDATA":
-        raise InstanceError("the MPS file has no ENDATA line at its end; is it cut off?")

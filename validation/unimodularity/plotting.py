@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.pictures import BLUE, GREEN, GREY, ORANGE, RED, axes_for
+from flowlex.formulations.pictures import BLUE, GREY, ORANGE, RED, axes_for
 from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof import Certificate, Witness
 
@@ -22,7 +22,7 @@ LARGEST_TREE = 80
 LARGEST_PATTERN, CELLS = 250, 320
 #: Names written at an axis.
 MOST_NAMES = 30
-_PLUS, _MINUS, _ACCENT, _PARTS = BLUE, ORANGE, RED, (BLUE, GREEN)
+_PLUS, _MINUS, _ACCENT = BLUE, ORANGE, RED
 
 
 def plot_proof(
@@ -44,9 +44,6 @@ def plot_proof(
     if witness is not None:
         _draw_witness(ax, named.matrix, witness)
         title += f", determinant {witness.determinant}"
-    colouring = None if certificate is None else leaf_of(certificate, "heller_tompkins")
-    if colouring is not None:
-        _draw_parts(ax, colouring)
     ax.set_title(title)
     return ax
 
@@ -118,17 +115,6 @@ def cycle_of(matrix: sp.csc_array, witness: Witness) -> list[tuple[int, int]]:
         walk.append((witness.rows[row], witness.columns[column]))
         (column,) = (int(other) for other in np.flatnonzero(pattern[row]) if other != column)
     return walk
-
-
-def _draw_parts(ax: Axes, proof: Certificate) -> None:
-    part = np.asarray(proof.data["part"])
-    lines = np.asarray(proof.rows if proof.data["by"] == "columns" else proof.columns)
-    if len(lines) > LARGEST_PATTERN:
-        return
-    for side, colour in enumerate(_PARTS):
-        for line in lines[part == side]:
-            draw = ax.axhline if proof.data["by"] == "columns" else ax.axvline
-            draw(float(line), color=colour, alpha=0.25, linewidth=3, zorder=0)
 
 
 def plot_tree(certificate: Certificate, ax: Axes | None = None, named: NamedMatrix | None = None) -> Axes:

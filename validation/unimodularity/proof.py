@@ -5,10 +5,11 @@ Rows and columns in them are zero-based indices of the matrix they speak of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 __all__ = [
@@ -26,7 +27,10 @@ __all__ = [
     "read_certificate",
     "read_names",
     "read_number",
+    "read_seconds",
+    "read_step",
     "read_witness",
+    "require_fields",
 ]
 
 Number = int | Fraction
@@ -176,6 +180,31 @@ def read_names(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or any(type(value) is not str for value in values):
         raise ValueError("names must be a list of text")
     return tuple(values)
+
+
+def read_seconds(value: Any) -> float:
+    """Read a duration: a finite number that is at least 0."""
+    if type(value) not in (int, float) or not isfinite(value) or value < 0:
+        raise ValueError(f"seconds must be a number that is at least 0, got {value!r}")
+    return float(value)
+
+
+def read_step(document: Any) -> Step:
+    """Read one entry of the list of what was tried."""
+    require_fields(document, ("name", "rows", "columns", "nonzeros", "outcome", "seconds"))
+    rows, columns, nonzeros = indices([document[key] for key in ("rows", "columns", "nonzeros")])
+    name, outcome = read_names([document["name"], document["outcome"]])
+    if min(rows, columns, nonzeros) < 0:
+        raise ValueError("the sizes of a step must be at least 0")
+    return Step(name, rows, columns, nonzeros, outcome, read_seconds(document["seconds"]))
+
+
+def require_fields(document: Any, known: Collection[str]) -> None:
+    """Raise unless the document is an object that holds these fields and no other."""
+    if not isinstance(document, dict):
+        raise TypeError(f"expected an object, got {type(document).__name__}")
+    for odd in sorted(set(known) ^ document.keys()):
+        raise ValueError(f"unknown field {odd!r}" if odd in document else f"field {odd!r} is missing")
 
 
 def read_witness(document: Any) -> Witness:

@@ -20,9 +20,8 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_instance
 from flowlex.instances.storage import read_bytes
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
-from flowlex.validation.unimodularity.model_files import model_matrix, open_model
 from flowlex.validation.unimodularity.proof import VerdictError
-from flowlex.validation.unimodularity.sources import matrix_of, with_bounds
+from flowlex.validation.unimodularity.sources import matrix_of
 
 __all__ = ["FORMATS", "read_matrix", "read_proof"]
 
@@ -60,11 +59,10 @@ def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
 
 
 def _read(path: Path, bounds: bool) -> NamedMatrix:
-    data = read_bytes(path)
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".mps", ".lp")):
-        named = model_matrix(open_model(data, name.rpartition(".")[2]))
-        return with_bounds(named) if bounds else named
+        return matrix_of(path, bounds=bounds)
+    data = read_bytes(path)
     if name.endswith(".npz"):
         return NamedMatrix(canonical(_npz(data)))
     if name.endswith(".mtx") or data.startswith(b"%%MatrixMarket"):

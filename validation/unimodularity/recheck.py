@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,43 @@ import scipy.sparse as sp
 from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.proof import Certificate, indices
 
-__all__ = ["ProofError", "integers", "lines_of", "malformed", "require", "submatrix"]
+__all__ = ["Judged", "ProofError", "Standing", "integers", "judged", "lines_of", "malformed", "require", "submatrix"]
 
 
 class ProofError(Exception):
     """The proof does not hold; the text says where."""
+
+
+class Standing(StrEnum):
+    """What a judgement says of one statement of a file.
+
+    ``proven`` statements follow from the file and the matrix; ``quoted`` ones could not be proven nor refuted;
+    ``reported`` ones (durations, steps) say how the answer was found and nothing about the matrix.
+    """
+
+    PROVEN = "proven"
+    QUOTED = "quoted"
+    REFUSED = "refused"
+    REPORTED = "reported"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One statement of a file and what became of it."""
+
+    statement: str
+    standing: Standing
+    detail: str = ""
+
+
+def judged(statement: str, check: Callable[[], str | None]) -> Judged:
+    """Judge a statement: refused if ``check`` raises `ProofError`, quoted if it returns why, else proven."""
+    try:
+        with malformed():
+            open_ = check()
+    except ProofError as failure:
+        return Judged(statement, Standing.REFUSED, str(failure))
+    return Judged(statement, Standing.QUOTED, open_) if open_ else Judged(statement, Standing.PROVEN)
 
 
 def require(holds: bool, reason: str) -> None:

@@ -19,6 +19,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from flowlex.validation.unimodularity.clock import Clock
+from flowlex.validation.unimodularity.reduction_loops import block_lines, reduce_lines
+from flowlex.validation.unimodularity.reduction_loops import blocks as find_blocks
 
 __all__ = ["Reduction", "bad_entry", "reduce_matrix", "split_blocks"]
 
@@ -57,11 +59,12 @@ def bad_entry(matrix: sp.csc_array) -> tuple[int, int] | None:
 
 def reduce_matrix(matrix: sp.csc_array, *, seed: int = 0, clock: Clock | None = None) -> Reduction:
     """Remove zero, unit and repeated lines of a {-1, 0, 1} matrix until nothing changes, in linear time."""
-    kernels = (clock or Clock()).loops("kernels")
     rows, columns = map(int, matrix.shape)
     pointer, far, sign = lines_graph(matrix)
     weight = np.random.default_rng(seed).integers(0, 2**64, rows + columns, dtype=np.uint64)
-    operations, alive = kernels.reduce_lines(rows, columns, pointer, far, sign, weight)
+    operations, alive = (clock or Clock()).run(
+        reduce_lines, rows, columns, pointer, far, sign, weight, steps=10 * (len(far) + rows + columns)
+    )
     return Reduction(
         line=operations[:, 0],
         why=operations[:, 1],
@@ -77,13 +80,14 @@ def split_blocks(matrix: sp.csc_array, clock: Clock | None = None) -> list[tuple
     Every nonzero lies in exactly one block; two blocks share at most one row or column. Rows and columns
     without nonzeros are in none.
     """
-    kernels = (clock or Clock()).loops("kernels")
+    clock = clock or Clock()
     rows = int(matrix.shape[0])
     pointer, far, _ = lines_graph(matrix)
-    block, count = kernels.blocks(len(pointer) - 1, pointer, far)
+    lines, steps = len(pointer) - 1, 5 * len(far) + len(pointer)
+    block, count = clock.run(find_blocks, lines, pointer, far, steps=steps)
     if count == 0:
         return []
-    start, line = kernels.block_lines(len(pointer) - 1, pointer, far, block, count)
+    start, line = clock.run(block_lines, lines, pointer, far, block, count, steps=steps)
     parts = (np.sort(part) for part in np.split(line, start[1:-1]))
     return [(part[part < rows], part[part >= rows] - rows) for part in parts]
 

@@ -10,18 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from flowlex.formulations.arrays import Integers
+from flowlex.validation.unimodularity.blocks import Found, Part, certificates_of, whole
 from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
-from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
-from flowlex.validation.unimodularity.cores import three_sum_parts
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
-from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
-from flowlex.validation.unimodularity.jit_recognition import jit_shaped, recognise_full_windows
-from flowlex.validation.unimodularity.network_matrix import NetworkResult, network_matrix
-from flowlex.validation.unimodularity.parts import Found, Part, certificates_of, whole
+from flowlex.validation.unimodularity.network.matrix import NetworkResult, network_matrix
 from flowlex.validation.unimodularity.proof import Certificate, Step
 from flowlex.validation.unimodularity.reductions import REASONS, reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.sums import Separation, operands, two_sum_parts
+from flowlex.validation.unimodularity.three_separations import three_sum_parts
 
 __all__ = ["METHODS", "Search"]
 
@@ -46,12 +43,9 @@ class Search:
     def run(self, part: Part, method: str) -> Found | None:
         """Try one method, or all of them; None when undecided."""
         try:
-            if method not in ("auto", "full"):
+            if method != "auto":
                 return self._try(method, part, lambda piece: STEPS[method](self, piece))
-            found = None
-            if jit_shaped(part.matrix):
-                found = self._try("jit-rule", part, self.try_jit_rule)
-            return found or self._decide(part, 0, full=method == "full")
+            return self._decide(part, 0)
         except TimeIsUp:
             return None
 
@@ -79,28 +73,23 @@ class Search:
         self._note(name, part.matrix, outcome, start)
         return found
 
-    def _decide(self, part: Part, depth: int, *, full: bool) -> Found | None:
+    def _decide(self, part: Part, depth: int) -> Found | None:
         """Settle one part: easy proofs, reductions, blocks, then the harder steps.
 
         The whole is tried as a network first: what is none is mostly refused after a few columns, what is one needs
         no reduction.
         """
-        found = self._easy(part) or (self._try("network", part, self.try_networks) if depth == 0 else None)
+        found = self._try("network", part, self.try_networks) if depth == 0 else None
         if found is not None:
             return found
         if depth < DEEPEST:
             smaller = self._reduce(part)
             if smaller is not None:
-                return self._after_reduction(part, *smaller, depth, full=full)
+                return self._after_reduction(part, *smaller, depth)
             blocks = split_blocks(part.matrix, self.clock)
             if len(blocks) > 1:
-                return self._each(part, blocks, depth, full=full)
-        return self._hard(part, full=full)
-
-    def _easy(self, part: Part) -> Found | None:
-        return self._try("heller-tompkins", part, self.try_heller_tompkins) or self._try(
-            "consecutive-ones", part, self.try_consecutive_ones
-        )
+                return self._each(part, blocks, depth)
+        return self._hard(part)
 
     def _reduce(self, part: Part) -> tuple[Integers, Integers, list[list[Any]]] | None:
         start = time.perf_counter()
@@ -123,16 +112,16 @@ class Search:
         return reduction.rows, reduction.columns, operations
 
     def _after_reduction(
-        self, part: Part, rows: Integers, columns: Integers, operations: list[list[Any]], depth: int, *, full: bool
+        self, part: Part, rows: Integers, columns: Integers, operations: list[list[Any]], depth: int
     ) -> Found | None:
         if len(rows) == 0 or len(columns) == 0:
             return part.prove("reduction", {"operations": operations})
-        found = self._decide(part.cut(rows, columns), depth + 1, full=full)
+        found = self._decide(part.cut(rows, columns), depth + 1)
         if found is None or found.certificate is None:
             return found
         return part.prove("reduction", {"operations": operations}, (found.certificate,))
 
-    def _each(self, part: Part, blocks: list[tuple[Integers, Integers]], depth: int, *, full: bool) -> Found | None:
+    def _each(self, part: Part, blocks: list[tuple[Integers, Integers]], depth: int) -> Found | None:
         """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
         self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
         quick = self._glance(part)
@@ -142,7 +131,7 @@ class Search:
         late = False
         for rows, columns in sorted(blocks, key=lambda block: len(block[0]) + len(block[1])):
             try:
-                found = self._decide(part.cut(rows, columns), depth + 1, full=full)
+                found = self._decide(part.cut(rows, columns), depth + 1)
             except TimeIsUp:
                 late = True
                 break
@@ -154,7 +143,7 @@ class Search:
             raise TimeIsUp
         return part.prove("blocks", {}, tuple(proofs)) if len(proofs) == len(blocks) else None
 
-    def _hard(self, part: Part, *, full: bool) -> Found | None:
+    def _hard(self, part: Part) -> Found | None:
         cells = part.matrix.shape[0] * part.matrix.shape[1]
         if min(part.matrix.shape) <= 8:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
@@ -165,15 +154,11 @@ class Search:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
         found = self._refute(part, MORE_ORDERS)  # refuting is cheap; looking for sums is not
         if found is None and self.clock.left() > 1:
-            found = self._try("sums", part, lambda piece: self._sums(piece, full=full))
+            found = self._try("sums", part, self._sums)
         if found is None:
             found = self._refute(part, self.orders)
         if found is None and cells <= MOST_CELLS:
             found = self._try("pivots", part, self.try_pivots)
-        if found is None and cells <= MOST_CELLS:
-            found = self._try("eulerian", part, self.try_eulerian)
-        if found is None and full:
-            found = self._try("cmr", part, self.try_cmr)
         return found
 
     def _refute(self, part: Part, orders: int, visits: int = 500_000_000) -> Found | None:
@@ -211,27 +196,6 @@ class Search:
             data[key] = getattr(result, key).tolist()
         return part.prove("network", data)
 
-    def try_heller_tompkins(self, part: Part) -> Found | None:
-        """Step 3."""
-        colouring = heller_tompkins(part.matrix)
-        if colouring is None:
-            return None
-        if colouring.odd_cycle is not None:
-            return part.refute(*colouring.odd_cycle)
-        assert colouring.part is not None
-        return part.prove("heller_tompkins", {"by": colouring.by, "part": colouring.part.tolist()})
-
-    def try_consecutive_ones(self, part: Part) -> Found | None:
-        """Step 4, given order."""
-        by = consecutive_ones(part.matrix)
-        return None if by is None else part.prove("consecutive_ones", {"by": by})
-
-    def try_jit_rule(self, part: Part) -> Found | None:
-        """Our theorem on bandwidth programs with full windows; it refutes, proofs are left to `network`."""
-        known = recognise_full_windows(part.matrix)
-        walk = None if known is None else known.witness()
-        return None if walk is None else part.refute(*walk)
-
     def try_camion(self, part: Part) -> Found | None:
         """Step 5."""
         return self._refute(part, self.orders)
@@ -256,26 +220,26 @@ class Search:
         hole = pivoted_hole(part.matrix, seed=self.seed, seconds=min(left, 10.0))
         return None if hole is None else part.refute(hole[0], hole[1])
 
-    def _sums(self, part: Part, *, full: bool) -> Found | None:
+    def _sums(self, part: Part) -> Found | None:
         """Step 6, 2-sums and 3-sums: settle the operands instead."""
         split = two_sum_parts(part.matrix, self.clock)
         if split is None and part.matrix.shape[0] * part.matrix.shape[1] <= THREE_SUM_CELLS:
             split = three_sum_parts(part.matrix, self.clock, seed=self.seed)
-        return None if split is None else self._split(part, split, full=full)
+        return None if split is None else self._split(part, split)
 
-    def _split(self, part: Part, split: Separation, *, full: bool) -> Found | None:
+    def _split(self, part: Part, split: Separation) -> Found | None:
         if split.other_row < 0:
-            return self._two_sum(part, split, full=full)
+            return self._two_sum(part, split)
         for sign in (1, -1):
             try:
-                proofs = [self._operand(piece, full=full) for piece in operands(part.matrix, split, sign)]
+                proofs = [self._operand(piece) for piece in operands(part.matrix, split, sign)]
             except ValueError:
                 return None  # the supports separate but the signs do not: a refuter will find out
             if all(proof is not None and proof.certificate is not None for proof in proofs):
                 return part.prove("three_sum", split.data(sign), tuple(certificates_of(proofs)))
         return None
 
-    def _two_sum(self, part: Part, split: Separation, *, full: bool) -> Found | None:
+    def _two_sum(self, part: Part, split: Separation) -> Found | None:
         try:
             pieces = operands(part.matrix, split)
         except ValueError:
@@ -288,7 +252,7 @@ class Search:
         )
         proofs = []
         for piece, (rows, columns) in zip(pieces, places, strict=True):
-            proof = self._operand(piece, full=full)
+            proof = self._operand(piece)
             if proof is not None and proof.certificate is None:
                 return part.refute(rows[list(proof.rows)], columns[list(proof.columns)])
             proofs.append(proof)
@@ -296,54 +260,22 @@ class Search:
             return None
         return part.prove("two_sum", split.data(), tuple(certificates_of(proofs)))
 
-    def _operand(self, matrix: sp.csc_array, *, full: bool) -> Found | None:
+    def _operand(self, matrix: sp.csc_array) -> Found | None:
         """Settle an operand of a sum, with indices of its own."""
-        return self._decide(whole(matrix), 0, full=full)
+        return self._decide(whole(matrix), 0)
 
     def try_sums(self, part: Part) -> Found | None:
         """Step 6, 2-sums and 3-sums of anything our other steps settle."""
-        return self._sums(part, full=False)
-
-    def try_eulerian(self, part: Part) -> Found | None:
-        """Step 6, the integer program."""
-        from flowlex.validation.unimodularity.eulerian_program import eulerian_search, square_witness
-
-        left = max(0.1, self.clock.left())
-        result = eulerian_search(part.matrix, seconds=left, seed=self.seed)
-        if result.status == "infeasible":
-            return part.prove("eulerian_program")
-        if result.status == "feasible":
-            return part.refute(*square_witness(part.matrix, result.rows, result.columns))
-        return None
-
-    def try_cmr(self, part: Part) -> Found | None:
-        """Step 7."""
-        from flowlex.validation.unimodularity.cmr import ask_cmr, separation_from
-
-        answer = ask_cmr(part.matrix, seconds=max(1.0, self.clock.left()))
-        if answer.status == "not tu" and answer.witness is not None:
-            return part.refute(*answer.witness)
-        if answer.status == "tu":
-            split = separation_from(part.matrix, answer.tree)
-            found = None if split is None else self._split(part, split, full=True)
-            found = found or self._try("network", part, self.try_networks) or self.try_ghouila_houri(part)
-            return found or part.prove("cmr", {"tree": dict(answer.tree)})
-        self._note("cmr", part.matrix, answer.reason or answer.status, time.perf_counter())
-        return None
+        return self._sums(part)
 
 
 #: Steps by name, each to be tried alone.
 STEPS: dict[str, Callable[[Search, Part], Found | None]] = {
-    "heller-tompkins": Search.try_heller_tompkins,
-    "consecutive-ones": Search.try_consecutive_ones,
-    "jit-rule": Search.try_jit_rule,
     "network": Search.try_networks,
     "camion": Search.try_camion,
     "ghouila-houri": Search.try_ghouila_houri,
     "pivots": Search.try_pivots,
     "sums": Search.try_sums,
-    "eulerian": Search.try_eulerian,
-    "cmr": Search.try_cmr,
 }
-#: ``auto`` runs all of our own, ``full`` also CMR.
-METHODS: tuple[str, ...] = ("auto", "full", *STEPS)
+#: ``auto`` runs them all.
+METHODS: tuple[str, ...] = ("auto", *STEPS)

@@ -1,20 +1,22 @@
 """Whatever holds a constraint matrix, brought to the canonical form of `matrix`.
 
-Accepted: SciPy sparse, NumPy, our `LinearProgram`, `FlowNetwork` and models, and any object that speaks PuLP's
-public protocol.
+Each kind of object is told by what it offers, so that pandas, PuLP, networkx and highspy are imported only by those who
+use them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.matrix import LeftOut, MatrixError, NamedMatrix, Program, canonical, exact
 
-__all__ = ["matrix_of", "with_bounds"]
+__all__ = ["constraints_of", "matrix_of", "with_bounds"]
 
 
 def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
@@ -23,8 +25,10 @@ def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
     Parameters
     ----------
     source
-        SciPy sparse matrix or array, NumPy 2-d array or nested lists, `NamedMatrix`, `LinearProgram`,
-        `FlowNetwork`, a model with a ``formulation``, or a ``pulp.LpProblem``.
+        SciPy sparse matrix or array, NumPy 2-d array or nested lists (integers, floats, ``Fraction``, ``Decimal``),
+        pandas ``DataFrame``, `NamedMatrix`, `LinearProgram`, `FlowNetwork`, a model with a ``formulation``,
+        ``pulp.LpProblem``, ``highspy.Highs``, a networkx graph (its incidence matrix: +1 at the tail, -1 at the head of
+        a directed edge; a minimum-cost flow if nodes have a ``demand``), or the path of an .mps or .lp file (.gz too).
     bounds
         Append one unit row per finite variable bound, as the polyhedron has it. (It never changes the
         answer: unit rows keep total unimodularity. It changes what a picture shows.)
@@ -33,25 +37,70 @@ def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
     ------
     MatrixError
         Empty, complex, NaN or infinite entries, integers too large to be exact, or an unknown kind of object.
+    InstanceError
+        A file that cannot be read.
     """
-    if isinstance(source, NamedMatrix):
-        named = source
-    elif sp.issparse(source) or isinstance(source, np.ndarray | list | tuple):
-        named = NamedMatrix(canonical(source))
-    elif (formulation := getattr(source, "formulation", None)) is not None:
-        named = matrix_of(formulation() if callable(formulation) else formulation)
-    elif hasattr(source, "incidence") and hasattr(source, "tail"):
-        named = _of_network(source)
-    elif hasattr(source, "arrays") and hasattr(source, "row_names"):
-        named = _of_program(source)
-    elif hasattr(source, "constraints") and hasattr(source, "variables"):
-        named = _of_pulp(source)
-    else:
-        raise MatrixError(
-            f"cannot take a matrix from {type(source).__name__}; give a SciPy sparse or NumPy matrix, a "
-            "LinearProgram, a FlowNetwork, a model of this project or a pulp.LpProblem"
-        )
+    named = source if isinstance(source, NamedMatrix) else _named(source)
     return with_bounds(named) if bounds else named
+
+
+def _named(source: Any) -> NamedMatrix:
+    if sp.issparse(source) or isinstance(source, np.ndarray | list | tuple):
+        return NamedMatrix(canonical(source))
+    if isinstance(source, str | Path):
+        return _of_file(Path(source))
+    for offers, read in _KINDS:
+        if all(hasattr(source, name) for name in offers):
+            return read(source)
+    raise MatrixError(
+        f"cannot take a matrix from {type(source).__name__}; give a SciPy sparse or NumPy matrix, a DataFrame, a "
+        "LinearProgram, a FlowNetwork, a model of this project, a pulp.LpProblem, a highspy.Highs, a networkx graph, "
+        "or the path of an .mps or .lp file"
+    )
+
+
+def constraints_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
+    """Bring a program to its constraints: free rows are left out, and fixed columns become constants.
+
+    A row without a finite side restricts nothing, and a column with equal bounds is a number. A column that is declared
+    integer and fixed at a fraction stays: no point meets both. Parameters and errors are those of `matrix_of`.
+    """
+    named = matrix_of(source, bounds=bounds)
+    program = named.program
+    if program is None:
+        return named
+    fixed = (program.bounds[0] == program.bounds[1]) & np.isfinite(program.bounds[0])
+    fixed &= ~program.integer | (program.bounds[0] == np.rint(program.bounds[0]))
+    bound = np.isfinite(program.sides).any(axis=0)
+    if bound.all() and not fixed.any():
+        return named
+    rows, columns = np.flatnonzero(bound), np.flatnonzero(~fixed)
+    by_row = named.matrix.tocsr()[rows]
+    constants = _constants(by_row, fixed, program.bounds[0])
+    return NamedMatrix(
+        canonical(by_row[:, columns]) if len(rows) + len(columns) else sp.csc_array((0, 0), dtype=np.int64),
+        lambda: named.names_of_rows(rows.tolist()),
+        lambda: named.names_of_columns(columns.tolist()),
+        replace(
+            program,
+            sides=program.sides[:, rows],
+            bounds=program.bounds[:, columns],
+            integer=program.integer[columns],
+            cost=program.cost[columns],
+            constants=constants,
+            left_out=LeftOut(int((~bound).sum()), int(fixed.sum()), int((fixed & program.integer).sum())),
+        ),
+    )
+
+
+def _constants(by_row: Any, fixed: Any, value: Any) -> dict[int, Any]:
+    """What the fixed columns add to each row, where it is not 0."""
+    found: dict[int, Any] = {}
+    entries = by_row[:, np.flatnonzero(fixed)].tocoo()
+    values = value[fixed]
+    for row, column, entry in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
+        found[row] = found.get(row, 0) + exact(entry) * exact(values[column])
+    return {row: exact(total) for row, total in sorted(found.items()) if total}
 
 
 def with_bounds(named: NamedMatrix) -> NamedMatrix:
@@ -122,7 +171,8 @@ def _of_pulp(problem: Any) -> NamedMatrix:
     variables = problem.variables()
     place = {variable: index for index, variable in enumerate(variables)}
     held = problem.constraints
-    items = [(item.name, item) for item in held()] if callable(held) else list(held.items())
+    rows_held = [(row.name, row) for row in held()] if callable(held) else list(held.items())
+    items = [(name or f"_C{place}", row) for place, (name, row) in enumerate(rows_held, 1)]  # PuLP's own names
     entries = [
         (row, place[variable], value)
         for row, (_, expression) in enumerate(items)
@@ -152,3 +202,68 @@ def _of_pulp(problem: Any) -> NamedMatrix:
     return NamedMatrix(
         canonical(matrix), lambda: [name for name, _ in items], lambda: [v.name for v in variables], program
     )
+
+
+def _of_file(path: Path) -> NamedMatrix:
+    from flowlex.instances.base import InstanceError
+    from flowlex.instances.storage import read_bytes
+    from flowlex.validation.unimodularity.model_files import model_matrix, open_model
+
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if kind not in ("mps", "lp"):
+        raise MatrixError(f"{path}: expected the path of an .mps or .lp file (`read_matrix` reads other formats)")
+    try:
+        return model_matrix(open_model(read_bytes(path), kind))
+    except InstanceError as error:
+        raise error.at(path) from error.__cause__
+
+
+def _of_highs(solver: Any) -> NamedMatrix:
+    from flowlex.validation.unimodularity.model_files import model_matrix
+
+    return model_matrix(solver)
+
+
+def _of_frame(frame: Any) -> NamedMatrix:
+    rows, columns = ([str(label) for label in axis] for axis in (frame.index, frame.columns))
+    return NamedMatrix(canonical(frame.to_numpy()), lambda: rows, lambda: columns)
+
+
+def _of_graph(graph: Any) -> NamedMatrix:
+    """Incidence of nodes and edges; with demands, the program of the minimum-cost flow (as networkx reads it)."""
+    nodes, directed = {node: row for row, node in enumerate(graph.nodes)}, graph.is_directed()
+    edges = list(graph.edges(keys=True)) if graph.is_multigraph() else list(graph.edges)
+    number = np.arange(len(edges))
+    tail, head = (np.array([nodes[edge[end]] for edge in edges], dtype=np.int64) for end in (0, 1))
+    ones = np.ones(len(edges), dtype=np.int64)
+    entries = np.concatenate([ones, -ones if directed else ones])
+    places = (np.concatenate([tail, head]), np.concatenate([number, number]))
+    matrix = canonical(sp.coo_array((entries, places), shape=(len(nodes), len(edges))))
+    program = None
+    if directed and any("demand" in data for _, data in graph.nodes(data=True)):
+        held = [graph.edges[edge] for edge in edges]
+        supply = np.array([-float(data.get("demand", 0)) for _, data in graph.nodes(data=True)])
+        program = Program(
+            sides=np.stack([supply, supply]),
+            bounds=np.array([[0.0] * len(edges), [float(data.get("capacity", np.inf)) for data in held]]),
+            integer=np.zeros(len(edges), dtype=bool),
+            cost=np.array([float(data.get("weight", 0)) for data in held]),
+        )
+    return NamedMatrix(matrix, lambda: list(map(str, nodes)), lambda: list(map(str, edges)), program)
+
+
+def _of_model(model: Any) -> NamedMatrix:
+    formulation = model.formulation
+    return matrix_of(formulation() if callable(formulation) else formulation)
+
+
+#: What an object offers, and who reads such objects; the first that fits.
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], NamedMatrix]], ...] = (
+    (("formulation",), _of_model),
+    (("incidence", "tail"), _of_network),
+    (("arrays", "row_names"), _of_program),
+    (("getLp", "getModel"), _of_highs),
+    (("nodes", "edges", "is_directed"), _of_graph),
+    (("to_numpy", "index", "columns"), _of_frame),
+    (("constraints", "variables"), _of_pulp),
+)

@@ -28,6 +28,7 @@ from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.pivots import pivot
+from flowlex.validation.unimodularity.separation_loops import two_separation
 
 __all__ = ["Separation", "operands", "separation_of", "two_sum_parts"]
 
@@ -73,12 +74,11 @@ class Separation:
 def two_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separation | None:
     """Find a 2-separation of a connected {-1, 0, 1} matrix with at least two elements on each side, or None."""
     clock = clock or Clock()
-    kernels = clock.loops("separation_kernels")
     rows = int(matrix.shape[0])
     by_row = matrix.tocsr()
     arrays = [part.astype(np.int64) for part in (by_row.indptr, by_row.indices, matrix.indptr, matrix.indices)]
     for row, column in _tree_edges(matrix) if sum(matrix.shape) >= 4 else ():
-        found, inside = kernels.two_separation(*arrays, row, column)
+        found, inside = clock.run(two_separation, *arrays, row, column, steps=5 * matrix.nnz + sum(matrix.shape))
         if found:
             return Separation(inside[:rows], inside[rows:], row, column)
         clock.check()

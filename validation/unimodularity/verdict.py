@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowlex.validation.unimodularity.conclusion import conclude
+from flowlex.validation.unimodularity.conclusion import Line, conclude
+from flowlex.validation.unimodularity.equations import Senses, check_line, check_senses
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, fingerprint
-from flowlex.validation.unimodularity.network_part import NetworkPart, check_network_part
+from flowlex.validation.unimodularity.network.part import Extent, NetworkPart, check_extent, check_network_part
 from flowlex.validation.unimodularity.plotting import plot_proof
 from flowlex.validation.unimodularity.proof import (
     Answer,
@@ -29,22 +30,28 @@ from flowlex.validation.unimodularity.proof import (
     plain_number,
     read_certificate,
     read_number,
+    read_seconds,
+    read_step,
     read_witness,
+    require_fields,
 )
-from flowlex.validation.unimodularity.recheck import ProofError, malformed, require
+from flowlex.validation.unimodularity.recheck import Judged, Standing, judged, require
 from flowlex.validation.unimodularity.scaling import check_divisors, divided
-from flowlex.validation.unimodularity.senses import Senses, check_senses
-from flowlex.validation.unimodularity.sources import matrix_of
+from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.verify import check_certificate, check_witness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["OTHER_MATRIX", "Scaled", "Verdict", "verification_error"]
+__all__ = ["OTHER_MATRIX", "Scaled", "Verdict", "judge", "verification_error"]
 
 #: How the reason starts when the verdict is about another matrix.
 OTHER_MATRIX = "the verdict is for another matrix"
 
+_FIELDS = (
+    *("verdict", "method", "shape", "nonzeros", "seconds", "fingerprint", "witness", "certificate", "scaled"),
+    *("senses", "line", "network", "steps", "conclusion"),
+)
 _TITLE = {Answer.TU: "totally unimodular", Answer.NOT_TU: "not totally unimodular", Answer.UNDECIDED: "undecided"}
 
 
@@ -75,13 +82,15 @@ class Verdict:
     answer
         `Answer.TU`, `Answer.NOT_TU` or `Answer.UNDECIDED`, of the matrix as given.
     shape, nonzeros, fingerprint
-        Of the matrix given.
+        Of the matrix tested: of a program, without free rows and fixed columns.
     certificate, witness
         The proof; one of them, or none when undecided.
     scaled
         What holds after dividing rows, when that is another matrix.
     senses
         Whether equations and free variables make the program unimodular, when the matrix is not TU.
+    line
+        With which the polyhedron contains lines, so that it has no vertices.
     network
         The largest part of a program that is a network, by rows, when the matrix is not TU.
     steps
@@ -99,6 +108,7 @@ class Verdict:
     witness: Witness | None = None
     scaled: Scaled | None = None
     senses: Senses | None = None
+    line: Line | None = None
     network: NetworkPart | None = None
     steps: tuple[Step, ...] = ()
     conclusion: str = ""
@@ -126,7 +136,7 @@ class Verdict:
         """Draw the proof on the sparsity pattern (see `plotting.plot_proof`)."""
         proof = self.scaled or self
         title = f"{_TITLE[proof.answer]}{' once rows are divided' if self.scaled else ''}: {self.method}"
-        return plot_proof(proof.certificate, proof.witness, matrix_of(source), title, ax=ax)
+        return plot_proof(proof.certificate, proof.witness, constraints_of(source), title, ax=ax)
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON document of this verdict."""
@@ -148,6 +158,7 @@ class Verdict:
                 "certificate": _document(self.scaled.certificate),
             },
             "senses": _document(self.senses),
+            "line": None if self.line is None else [list(pair) for pair in self.line],
             "network": _document(self.network),
             "steps": [vars(step).copy() for step in self.steps],
             "conclusion": self.conclusion,
@@ -178,6 +189,7 @@ class Verdict:
         if not isinstance(document, dict) or "verdict" not in document:
             raise VerdictError("not a verdict: it has no field 'verdict'; write one with `flowlex tu -o`")
         try:
+            require_fields(document, _FIELDS)
             rows, columns = indices(document["shape"])
             (nonzeros,) = indices([document["nonzeros"]])
             verdict = Verdict(
@@ -185,13 +197,14 @@ class Verdict:
                 shape=(rows, columns),
                 nonzeros=nonzeros,
                 fingerprint=str(document["fingerprint"]),
-                seconds=float(document["seconds"]),
+                seconds=read_seconds(document["seconds"]),
                 certificate=_read(read_certificate, document["certificate"]),
                 witness=_read(read_witness, document["witness"]),
                 scaled=_read(_read_scaled, document["scaled"]),
                 senses=_read(Senses.from_document, document["senses"]),
-                network=_read(NetworkPart.from_document, document.get("network")),
-                steps=tuple(Step(**step) for step in document["steps"]),
+                line=_read(_read_line, document["line"]),
+                network=_read(NetworkPart.from_document, document["network"]),
+                steps=tuple(map(read_step, document["steps"])),
                 conclusion=str(document["conclusion"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError, MatrixError) as error:
@@ -224,43 +237,75 @@ class Verdict:
         return f"<b>{html.escape(head)}</b>{body}<table>{table}</table>"
 
 
-def verification_error(verdict: Verdict, source: Any) -> str:
-    """Return why the verdict does not hold for this matrix; empty when it holds.
+def judge(verdict: Verdict, source: Any) -> tuple[Judged, ...]:
+    """Judge every statement of a verdict about this matrix or program.
 
-    Proofs are re-checked by `verify`, and the conclusion is drawn again from what they prove.
+    Proofs are re-checked by `verify`, the extent of the network part is searched again, and the conclusion is drawn
+    again from what is proven. An undecided verdict without any proof is ``quoted``.
     """
-    named = matrix_of(source)
-    try:
-        if named.shape != verdict.shape:
-            mine, theirs = (f"{rows} x {columns}" for rows, columns in (named.shape, verdict.shape))
-            raise ProofError(f"{OTHER_MATRIX}: it speaks of {theirs}, this is {mine}")
-        if fingerprint(named.matrix) != verdict.fingerprint or named.matrix.nnz != verdict.nonzeros:
-            raise ProofError(f"{OTHER_MATRIX} of the same shape: the entries differ")
-        if verdict.answer is Answer.UNDECIDED and verdict.senses is None:
-            raise ProofError("the verdict is undecided: there is no proof to check")
-        _check(named, verdict)
-        with malformed():
-            if verdict.scaled is not None:
-                check_divisors(named.matrix, verdict.scaled.divisors)
-                matrix = divided(named.matrix, verdict.scaled.divisors)
-                _check(NamedMatrix(matrix, named.row_names, named.column_names), verdict.scaled)
-            if verdict.senses is not None:
-                require(verdict.answer is not Answer.TU, "a totally unimodular matrix needs no look at its senses")
-                check_senses(named, {} if verdict.scaled is None else verdict.scaled.divisors, verdict.senses)
-            if verdict.network is not None:
-                check_network_part(named, verdict.network)
-        if verdict.answer is not Answer.UNDECIDED:
-            true = conclusion_of(named, verdict)
-            require(verdict.conclusion == true, f"what follows is: {true}")
-    except ProofError as failure:
-        return str(failure)
-    return ""
+    named = constraints_of(source)
+    found = [judged("matrix", lambda: _check_matrix(named, verdict))]
+    if found[0].standing is Standing.REFUSED:
+        return tuple(found)
+    found.append(judged("answer", lambda: _check_answer(named, verdict)))
+    scaled, senses, part, line = verdict.scaled, verdict.senses, verdict.network, verdict.line
+    if scaled is not None:
+        found.append(judged("answer after dividing rows", lambda: _check_scaled(named, scaled)))
+    if senses is not None:
+        found.append(judged("equations and free variables", lambda: _check_equations(named, verdict, senses)))
+    if line is not None:
+        found.append(judged("no vertices", lambda: check_line(named, line)))
+    if part is not None:
+        found.append(judged("network part", lambda: check_network_part(named, part)))
+        if found[-1].standing is Standing.PROVEN and part.extent is not Extent.FOUND:
+            found.append(judged("extent of the network part", lambda: check_extent(named, part)))
+    if not any(one.standing is Standing.REFUSED for one in found):
+        found.append(judged("conclusion", lambda: _check_conclusion(named, verdict)))
+    return (*found, Judged("seconds and steps", Standing.REPORTED, "how the answer was found; nothing rests on it"))
+
+
+def verification_error(verdict: Verdict, source: Any) -> str:
+    """Return why the verdict is not proven for this matrix; empty when all of it is."""
+    bad = [one for one in judge(verdict, source) if one.standing in (Standing.REFUSED, Standing.QUOTED)]
+    return min(bad, key=lambda one: one.standing is not Standing.REFUSED).detail if bad else ""
 
 
 def conclusion_of(named: NamedMatrix, verdict: Verdict) -> str:
     """Draw the conclusion from the verdict's (proven) answers."""
     scaled = None if verdict.scaled is None else (verdict.scaled.divisors, verdict.scaled.answer)
-    return conclude(named, verdict.answer, scaled, None if verdict.senses is None else verdict.senses.answer)
+    senses = None if verdict.senses is None else verdict.senses.answer
+    return conclude(named, verdict.answer, scaled, senses, verdict.line, verdict.steps)
+
+
+def _check_matrix(named: NamedMatrix, verdict: Verdict) -> None:
+    mine, theirs = (f"{rows} x {columns}" for rows, columns in (named.shape, verdict.shape))
+    require(named.shape == verdict.shape, f"{OTHER_MATRIX}: it speaks of {theirs}, this is {mine}")
+    same = fingerprint(named.matrix) == verdict.fingerprint and named.matrix.nnz == verdict.nonzeros
+    require(same, f"{OTHER_MATRIX} of the same shape: the entries differ")
+
+
+def _check_answer(named: NamedMatrix, verdict: Verdict) -> str | None:
+    _check(named, verdict)
+    if verdict.answer is Answer.UNDECIDED and verdict.senses is None:
+        return "the verdict is undecided: there is no proof to check"
+    return None
+
+
+def _check_scaled(named: NamedMatrix, scaled: Scaled) -> None:
+    check_divisors(named.matrix, scaled.divisors)
+    matrix = divided(named.matrix, scaled.divisors)
+    _check(NamedMatrix(matrix, named.row_names, named.column_names), scaled)
+
+
+def _check_equations(named: NamedMatrix, verdict: Verdict, senses: Senses) -> None:
+    require(verdict.answer is not Answer.TU, "a totally unimodular matrix needs no look at its senses")
+    require(verdict.line is None, "without vertices there is no basis")
+    check_senses(named, {} if verdict.scaled is None else verdict.scaled.divisors, senses)
+
+
+def _check_conclusion(named: NamedMatrix, verdict: Verdict) -> None:
+    true = conclusion_of(named, verdict)
+    require(verdict.conclusion == true, f"what follows is: {true}")
 
 
 def _check(named: NamedMatrix, said: Verdict | Scaled) -> None:
@@ -298,7 +343,12 @@ def _read(read: Callable[[Any], Part], document: Any) -> Part | None:
     return None if document is None else read(document)
 
 
+def _read_line(document: Any) -> Line:
+    return tuple((column, move) for column, move in map(indices, document))
+
+
 def _read_scaled(document: Any) -> Scaled:
+    require_fields(document, ("divisors", "verdict", "witness", "certificate"))
     return Scaled(
         divisors={int(row): read_number(value) for row, value in document["divisors"].items()},
         answer=Answer(document["verdict"]),

@@ -5,13 +5,9 @@ certificate         what is recomputed
 ==================  ==============================================================================================
 reduction           the removals are replayed: each line was zero, unit or a copy up to sign when it went
 blocks              every nonzero lies in one part, and parts share lines as in a forest
-heller tompkins     negating one part of the lines leaves no two entries of one sign in a column (row)
-consecutive ones    every column (row) is one block of equal entries
 network             the tree is a tree, and its incidence matrix times the matrix is the incidence of the arcs
 two sum, three sum  the operands are read off the matrix, the sum is composed again, the parts prove the operands
 ghouila houri       all sign vectors are listed again (a proof that has no shorter form)
-eulerian program    another program that says the same is solved by HiGHS (its word, no proof on paper)
-cmr                 CMR is asked again (its word; without the ``tu`` extra this proof cannot be checked)
 ==================  ==============================================================================================
 
 A witness is checked by the exact determinant of its submatrix, its kind and its names. Numbers must be exact: an
@@ -28,7 +24,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from flowlex.formulations.arrays import Integers
-from flowlex.validation.unimodularity import verify_hard
+from flowlex.validation.unimodularity import verify_sums
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof import Certificate, Witness, indices
@@ -85,14 +81,10 @@ def prove(matrix: sp.csc_array, certificate: Certificate) -> None:
     kinds: dict[str, Callable[[sp.csc_array, Certificate], list[tuple[sp.csc_array, Certificate]]]] = {
         "reduction": _reduction,
         "blocks": _blocks,
-        "heller_tompkins": _heller_tompkins,
-        "consecutive_ones": _consecutive_ones,
         "network": _network,
-        "ghouila_houri": verify_hard.ghouila_houri,
-        "eulerian_program": verify_hard.eulerian,
-        "two_sum": verify_hard.two_sum,
-        "three_sum": verify_hard.three_sum,
-        "cmr": verify_hard.cmr,
+        "ghouila_houri": verify_sums.ghouila_houri,
+        "two_sum": verify_sums.two_sum,
+        "three_sum": verify_sums.three_sum,
     }
     waiting = [(matrix, certificate)]
     while waiting:
@@ -159,29 +151,6 @@ def _blocks(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc
     components, _ = connected_components(graph, directed=False)
     require(len(set(ends)) == len(ends) and len(ends) + components == size, "blocks share more than one line")
     return [(matrix, part) for part in certificate.parts]
-
-
-def _heller_tompkins(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
-    part = lines_of(matrix, certificate, by=certificate.data["by"])
-    side = integers(certificate.data["part"])
-    require(len(side) == part.shape[0] and bool(np.all((side == 0) | (side == 1))), "one part, 0 or 1, per line")
-    counts = np.diff(part.indptr)
-    require(int(counts.max(initial=0)) <= 2, "a line has three nonzeros")
-    turned = part.data * (1 - 2 * side[part.indices])
-    sums = np.bincount(np.repeat(np.arange(part.shape[1]), counts), weights=turned, minlength=part.shape[1])
-    require(bool(np.all(sums[counts == 2] == 0)), "two entries of a line do not fit the two parts")
-    return []
-
-
-def _consecutive_ones(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
-    part = lines_of(matrix, certificate, by=certificate.data["by"])
-    counts = np.diff(part.indptr)
-    full = np.flatnonzero(counts)
-    first, last = part.indices[part.indptr[full]], part.indices[part.indptr[full + 1] - 1]
-    require(bool(np.all(last - first + 1 == counts[full])), "a line is not consecutive")
-    head = part.data[part.indptr[full]]
-    require(bool(np.all(np.repeat(head, counts[full]) == part.data)), "a line has both signs")
-    return []
 
 
 def _network(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
+from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.capacities.amounts import Amounts
-from flowlex.models.flow.goals.base import ClusterView, TaskView
-from flowlex.models.flow.network import task_views
-from flowlex.models.flow.offers import Rules
+from flowlex.models.flow.goals.base import ClusterView, TaskView, task_views
 
 __all__ = ["Classes", "Places", "Slots", "places_of"]
 
@@ -79,7 +78,7 @@ class Classes:
         may = np.zeros((len(kept), len(at)), np.bool_)
         price: NDArray[Any] = np.zeros(may.shape, object)
         for k, view in enumerate(kept):
-            for name, cost in _everywhere(view, rules, cluster).items():
+            for name, cost in rules.everywhere(view, cluster).items():
                 may[k, at[name]], price[k, at[name]] = True, cost
         demand = amounts.demand[firsts]
         may &= np.array([machine.slots > 0 for machine in instance.machines], np.bool_)
@@ -108,16 +107,6 @@ def _key(view: TaskView, rules: Rules) -> Hashable:
     costs, demands = (tuple(sorted(each.items())) for each in (view.costs, task.demands))
     own = (view.job, view.machine, view.elapsed_s, view.apart, foreign and task.name)
     return (*own, placed, task.data, costs, demands)
-
-
-def _everywhere(view: TaskView, rules: Rules, cluster: ClusterView) -> dict[str, int]:
-    """Cheapest cost of a task on every machine that it may take, whichever way it comes there."""
-    found: dict[str, int] = {}
-    for target, cost in rules.offers(view, cluster).items():
-        for name in (target,) if isinstance(target, str) else cluster.members(target):
-            if name not in found or cost < found[name]:
-                found[name] = cost
-    return found
 
 
 def _ranked(rules: Rules, costs: list[int]) -> Integers:

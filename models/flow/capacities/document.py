@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.capacities.bound import Bound
 from flowlex.models.flow.capacities.search import Fitted, Packing
-from flowlex.models.flow.offers import Rules
 from flowlex.models.flow.reasons import WORTH_MORE
 from flowlex.models.flow.solution import Score
 

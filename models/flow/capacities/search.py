@@ -23,12 +23,12 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.capacities.amounts import Amounts
 from flowlex.models.flow.capacities.bound import Bound, Relaxation
 from flowlex.models.flow.capacities.classes import Classes, places_of
 from flowlex.models.flow.capacities.program import Program, Size
 from flowlex.models.flow.capacities.repair import repaired
-from flowlex.models.flow.offers import Rules
 
 __all__ = ["MOST_COLUMNS", "STEPS", "Fitted", "Packing"]
 

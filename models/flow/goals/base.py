@@ -7,17 +7,18 @@ network is a pure function of instance and goals, so leaving a goal out restores
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from flowlex.instances.exact import rational
-from flowlex.instances.flow import FlowTask, Machine
+from flowlex.instances.flow import FlowInstance, FlowTask, Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow.layout import Layout
+from flowlex.models.flow.machine_tree import Layout
 
-__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView"]
+__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView", "task_views"]
 
 
 class Spot(NamedTuple):
@@ -164,6 +165,22 @@ class TaskView:
     held: bool = False  # it stays where it runs, or stops
 
 
+def task_views(instance: FlowInstance) -> list[TaskView]:
+    """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
+    together: Counter[str | None] = Counter()
+    for job in instance.jobs:
+        together[job.different_machines] += len(job.tasks)
+    views = []
+    for job in instance.jobs:
+        name, priority, rule = job.name, job.priority, job.different_machines
+        apart, price = rule if rule and together[rule] > 1 else "", job.preempt_cost
+        limited = job.preemptions_per_hour is not None
+        for task in job.tasks:
+            machine, elapsed_s = (None, 0.0) if task.running is None else (task.running.machine, task.running.elapsed_s)
+            views.append(TaskView(task, name, priority, machine, elapsed_s, task.costs, apart, price, limited))
+    return views
+
+
 class Goal:
     """Base of all goals: says nothing. A goal overrides what it has an opinion on."""
 
@@ -189,6 +206,10 @@ class Goal:
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
         """Spots worth an arc of their own; a single machine by its name."""
         return ()
+
+    def forbids(self, task: TaskView, machine: Machine) -> bool:
+        """Return whether a task must not run on a machine; fair shares count only the machines that are left."""
+        return False
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
         """Return the cost guaranteed anywhere in the spot; the spot of one ``machine`` has all its tags."""

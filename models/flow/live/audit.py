@@ -16,9 +16,10 @@ from flowlex.formulations.outcome import Status
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
-from flowlex.models.flow.live.known import EventError
-from flowlex.models.flow.live.reading import present_instance, present_score, waiting_reason
+from flowlex.models.flow.goals.asked import ask
+from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.state_queries import present_instance, present_score, waiting_reason
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.solution import FlowSolution
 from flowlex.models.options import plain_options
@@ -41,9 +42,6 @@ def audited(state: LiveState, options: dict[str, Any]) -> FlowSolution:
     if not isinstance(session, NetworkSession):
         raise ModelError("a scheduler that solves stages one by one has no prices; solve its `instance()` instead")
     session.solve()  # what was placed has its credit for staying now, which leaves it the best
-    waits = [state.network.tasks[name].wait_arc for name, task in state.tasks.items() if task.machine is None]
-    if not session.flow[waits].all():
-        raise EventError("a task that was stopped within the limit of its job finds another place now; step again")
     instance, score = present_instance(state), present_score(state)
     kept = {name: options[name] for name in ("wait_cost", "scale", "lexicographic")}
     model = FlowScheduling(instance, goals=state.goals, **kept)
@@ -72,7 +70,11 @@ def audited(state: LiveState, options: dict[str, Any]) -> FlowSolution:
         job_of={name: task.job for name, task in state.tasks.items()},
         proof={"weights": weights, **_prices(state, session)},
     )
-    certificate = verify(solution.to_dict(), instance).require(f"the schedule of {state.name!r}")
+    certificate = verify(solution.to_dict(), instance, goals=ask(instance, state.goals))
+    waits = [state.network.tasks[name].wait_arc for name, task in state.tasks.items() if task.machine is None]
+    if not certificate.ok and not session.flow[waits].all():
+        raise EventError("a task that was stopped within the limit of its job finds another place now; step again")
+    certificate.require(f"the schedule of {state.name!r}")
     return solution.finished(certificate, Seconds())
 
 

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.formulations.sessions.phased import PhasedSession
-from flowlex.models.base import ModelError
 from flowlex.models.flow.live.engines import solved_costs
-from flowlex.models.flow.live.known import EventError
-from flowlex.models.flow.live.reading import waiting_reason
+from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.state_queries import waiting_reason
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 
@@ -165,8 +164,6 @@ def explain_task(
         No task has the name, or it runs.
     """
     view, session, network = state.task(name), state.session, state.network
-    if not isinstance(session, NetworkSession | PhasedSession):
-        raise ModelError("only the engine 'paths' can explain; use engine='paths'")
     task = network.tasks[name]
     if not session.flow[task.wait_arc]:
         where = "will be placed by the next step" if view.machine is None else f"runs on {view.machine!r}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.books import Books
-from flowlex.models.flow.live.parts import GroupNode, JobBounds, JobNode, MachineNode, Session, Target, TaskNode
+from flowlex.models.flow.live.assignment import Assignment
+from flowlex.models.flow.live.network_parts import GroupNode, JobBounds, JobNode, MachineNode, Session, Target, TaskNode
 
 __all__ = ["LiveNetwork"]
 
 
-class LiveNetwork(Books):
+class LiveNetwork(Assignment):
     """Tasks, jobs, machines and groups come, change and go."""
 
     def __init__(self, session: Session, cluster: ClusterView) -> None:

@@ -27,16 +27,17 @@ from flowlex.models.collector import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
-from flowlex.models.flow.live.answers import Answers
-from flowlex.models.flow.live.beyond import Changes
+from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.delta import Delta
-from flowlex.models.flow.live.engines import EngineChoice, Method, make_session, plan_stages, prove
-from flowlex.models.flow.live.intake import Timed
-from flowlex.models.flow.live.known import EventError
+from flowlex.models.flow.live.engines import Method, make_session, plan_stages, prove
+from flowlex.models.flow.live.equal_schedules import without_idle_changes
+from flowlex.models.flow.live.event_handlers import Timed
+from flowlex.models.flow.live.full_solve import Decided, Whole, solve_whole
+from flowlex.models.flow.live.goal_changes import rebuild, switch_goals
+from flowlex.models.flow.live.queries import Answers
+from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.side_constraints import Changes
 from flowlex.models.flow.live.state import LiveState
-from flowlex.models.flow.live.switching import rebuild, switch_goals
-from flowlex.models.flow.live.whole import Decided, Whole, solve_whole
-from flowlex.models.flow.order import StrictOrder
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
@@ -55,9 +56,6 @@ class FlowScheduler(Answers):
         cluster's jobs whole; a later cost that is no multiple of its fraction is refused, naming the scale. Under
         ``auto`` strict orders are kept by weights where these stay exact for any cluster within the limits below,
         else by as few phases as fit; the attribute ``method`` then says why.
-    engine
-        ``paths`` (warm shortest paths); for comparison ``scaling`` (the published incremental cost scaling; a saved
-        state goes on by paths) and ``highs`` (the linear program hot-started).
     certify
         Check every step in exact integers.
     cost_limit
@@ -76,7 +74,6 @@ class FlowScheduler(Answers):
         *,
         wait_cost: float | None = None,
         scale: int | None = None,
-        engine: EngineChoice = "paths",
         certify: bool = True,
         cost_limit: int = 10**6,
         task_limit: int = 2**20,
@@ -97,7 +94,6 @@ class FlowScheduler(Answers):
         self.steps = 0
         self._why: dict[str, str] = {}
         self._timed: Timed = Timed()
-        self._engine: EngineChoice = engine
         self._whole: Whole | None = None  # the last decision, where the network could not make it
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = _lasting(goals)
@@ -105,9 +101,7 @@ class FlowScheduler(Answers):
             scale = common_scale(cluster, goals, wait_cost)
         self.options["scale"] = scale
         order, divisors, self.method = self._plan(goals)
-        session = make_session(
-            engine, divisors, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines)
-        )
+        session = make_session(divisors, len(cluster.machines) + 2 * tasks, 12 * tasks + 4 * len(cluster.machines))
         self.state: LiveState = LiveState(cluster, goals, session, wait_cost, scale, order, task_limit)
         with collector_paused():
             for machine in cluster.machines:
@@ -124,7 +118,7 @@ class FlowScheduler(Answers):
         kept = self.options
         limit = kept["cost_limit"] * kept["scale"]
         order = StrictOrder.live(goals, limit, kept["task_limit"], lexicographic=kept["lexicographic"])
-        return order, *plan_stages(order, kept["method"], self._engine)
+        return order, *plan_stages(order, kept["method"])
 
     def _settle_running(self, cluster: FlowInstance) -> None:
         """Let tasks that run already count as running there; the first step moves them only for a gain."""
@@ -152,7 +146,7 @@ class FlowScheduler(Answers):
             if divisors == (state.session.divisors if isinstance(state.session, PhasedSession) else (1,)):
                 switch_goals(state, goals, wait_cost, order)
             else:
-                session = make_session(self._engine, divisors, len(state.cluster.machines) + 2 * len(state.tasks), 256)
+                session = make_session(divisors, len(state.cluster.machines) + 2 * len(state.tasks), 256)
                 self.state = rebuild(state, goals, wait_cost, order, session)
             self.method = method
 
@@ -191,7 +185,13 @@ class FlowScheduler(Answers):
         state.update_bounds()
         state.open_gates()
 
-    def step(self, now_s: float | None = None, *, decided: Decided | None = None) -> Delta:
+    def step(
+        self,
+        now_s: float | None = None,
+        *,
+        decided: Decided | None = None,
+        prefer: Mapping[str, str | None] | None = None,
+    ) -> Delta:
         """Decide: the new optimum, and what it changes.
 
         Where the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present
@@ -202,6 +202,8 @@ class FlowScheduler(Answers):
         ----------
         decided
             What this step changed when it was made first, by a whole solve; taken over instead of solving again.
+        prefer
+            Where tasks should rather be than where they are, among schedules that are equally good.
 
         Raises
         ------
@@ -218,7 +220,9 @@ class FlowScheduler(Answers):
         changes: Changes = self.state.network.read_changes()
         solved = time.perf_counter()
         certificate, check_s = None, 0.0
-        if decided is None and not quiet and self._enough(changes):
+        kept = None if decided is not None or quiet else self._steady(changes, prefer or {})
+        if kept is not None:
+            changes = kept
             self._whole, method = None, self.method
             if self.certify:
                 certificate = prove(self.state.session, f"step {self.steps + 1} of {self.state.name}")
@@ -246,6 +250,18 @@ class FlowScheduler(Answers):
         totals = (state.running, len(state.tasks) - state.running)
         whole = self._whole is not None
         return Delta(self.steps, state.now_s, events, *parts, *totals, seconds, certificate, method, whole)
+
+    def _steady(self, changes: Changes, prefer: Mapping[str, str | None]) -> Changes | None:
+        """What the network's optimum changes, without what gains nothing; None where it is no schedule."""
+        state = self.state
+        kept = without_idle_changes(state, changes, {t: m for t, m in prefer.items() if t in state.tasks})
+        found = next((each for each in (kept, changes) if self._enough(each)), None)
+        if found is kept:
+            for name in changes.keys() | kept.keys():
+                machine = kept[name][1] if name in kept else state.tasks[name].machine
+                if state.network.tasks[name].machine != machine:
+                    state.network.displace(name, machine)
+        return found
 
     def _enough(self, changes: Changes) -> bool:
         """Whether the network's optimum is a schedule that keeps what the network does not know."""

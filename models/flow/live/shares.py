@@ -9,8 +9,8 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowJob, Queue
-from flowlex.models.flow.claims import NO_LIMIT
 from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.share_claims import NO_LIMIT
 from flowlex.models.flow.sharing import Claims, Places
 
 __all__ = ["JobClaims", "live_claims"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow.claims import places_of, rule_of
 from flowlex.models.flow.goals.base import TaskView
 from flowlex.models.flow.live.clock import elapsed_s
-from flowlex.models.flow.live.known import EventError, LiveJob, LiveTask
-from flowlex.models.flow.live.priced import PricedState
+from flowlex.models.flow.live.costs import PricedState
+from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks
+from flowlex.models.flow.share_claims import places_of, rule_of
 
 __all__ = ["LiveState"]
 
@@ -22,6 +22,7 @@ class LiveState(PricedState):
         if machine.capacity:
             self.beyond.refuse_beside(machine)
         self.beyond.check_machine(machine)
+        self.refuse_slots(machine.name, machine.slots)
         costs = self.slot_costs(machine)
         self.cluster.add(machine)
         self.beyond.put_machine(machine)
@@ -53,8 +54,11 @@ class LiveState(PricedState):
 
     def _reprice_around(self, machine: str) -> None:
         """Reprice the tasks whose arcs depend on whether a machine is there."""
-        for name in {**self._mentions.get(machine, {}), **self._on.get(machine, {})}:
+        each = self.rules.asks_each
+        for name in self.tasks if each else {**self._mentions.get(machine, {}), **self._on.get(machine, {})}:
             self.reprice(self.tasks[name])
+        if each and self.claims is not None:
+            self.claim_anew()
 
     def put_job(self, job: FlowJob) -> None:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
@@ -69,12 +73,14 @@ class LiveState(PricedState):
         cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
         views = [LiveTask(t, job.name, job.priority, None, 0.0, t.costs, apart, cost, limited) for t in job.tasks]
         priced = [(view, *self._priced(view)) for view in views]
-        live = LiveJob(job, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
+        # How long ago tasks were preempted is a matter of the clock from now on.
+        lasting = job.model_copy(update={"preempted_s": ()})
+        live = LiveJob(lasting, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
         self.jobs[job.name] = live
         if limited:
             self._note_preempted(live, [self.now_s - age for age in job.preempted_s])
         if self.claims is not None:
-            self.claims.put(job, [rule_of(self.rules, view) for view in views])
+            self.claims.put(job, [rule_of(self.rules, view, self.cluster) for view in views])
         self.network.set_job(job.name, self.bounds(live, 0, len(views)))
         for view, offers, wait in priced:
             name = view.task.name
@@ -118,7 +124,7 @@ class LiveState(PricedState):
                 self.network.forget(rule)
         del job.tasks[name]
         if self.claims is not None:
-            self.claims.lose(task.job, lambda: rule_of(self.rules, task))
+            self.claims.lose(task.job, lambda: rule_of(self.rules, task, self.cluster))
         if not job.tasks:
             if self.claims is not None:
                 self.claims.take(task.job)
@@ -202,12 +208,13 @@ class LiveState(PricedState):
     # Preemption ------------------------------------------------------------------------------------------------
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
         """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
-        old = live.job
+        old, times = live.job, live.preempted
         self.beyond.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
         try:
             self._set_limit(live, cost, per_hour)
         except ModelError:
             self._set_limit(live, old.preempt_cost, old.preemptions_per_hour)
+            self._note_preempted(live, times)
             raise
 
     def _set_limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
@@ -222,9 +229,9 @@ class LiveState(PricedState):
         if per_hour is None:
             del self.limits[live.job.name]
 
-    def limit_again(self, live: LiveJob) -> None:
-        """Take over what has been preempted of a job."""
-        self._note_preempted(self.jobs[live.job.name], list(live.preempted))
+    def preempted(self, job: str, times_s: list[float]) -> None:
+        """Take over when tasks of a job were preempted."""
+        self._note_preempted(self.jobs[job], times_s)
 
     def _note_preempted(self, live: LiveJob, times: list[float]) -> None:
         name, live.preempted = live.job.name, times

@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-import numpy as np
-
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.bounds.columns import Columns, PodPrices, Proof, fill_node
-from flowlex.models.pods.bounds.covers import best_cover
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.bounds.columns import Columns, PodPrices, Proof, filled
+from flowlex.models.pods.bounds.pattern_enumeration import best_cover
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import stays
-from flowlex.models.pods.problem.rules import broken_rules
 
 __all__ = ["Closed", "GapSearch", "Polish"]
 
@@ -216,7 +213,7 @@ class GapSearch:
             return False
         if found.chosen is None:
             return True
-        cluster = self._build(self.demand.assign(found.chosen, self.fixed))
+        cluster = self._filled(found.chosen)
         if cluster is None:  # it breaks a rule, or packs in no simple order
             return False
         self.best = cluster
@@ -254,7 +251,7 @@ class GapSearch:
             return False
         self.tried, self.fruitless = known, self.fruitless + 1
         chosen = self.columns.whole(mean, cap, 1e-4)
-        cluster = None if chosen is None else self._build(self.demand.assign(chosen, self.fixed))
+        cluster = None if chosen is None else self._filled(chosen)
         if cluster is None:
             return False
         cluster = self.polish(cluster)
@@ -264,9 +261,5 @@ class GapSearch:
         self.best, self.fruitless = cluster, 0
         return True
 
-    def _build(self, node: Integers) -> Cluster | None:
-        cluster = Cluster(self.instance.arrays, cards=self.best.cards)
-        for n in range(self.size):
-            if not fill_node(cluster, np.flatnonzero(node == n).tolist(), n):
-                return None
-        return None if broken_rules(cluster.view, cluster.node) else cluster
+    def _filled(self, chosen: dict[int, list[Integers]]) -> Cluster | None:
+        return filled(self.instance.arrays, self.demand.assign(chosen, self.fixed), cards=self.best.cards)

@@ -32,8 +32,9 @@ from flowlex.models.pods.bounds.patterns import Pattern, Pricing
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
+from flowlex.models.pods.problem.rules import broken_rules
 
-__all__ = ["Columns", "PodPrices", "Proof"]
+__all__ = ["Columns", "PodPrices", "Proof", "filled"]
 
 #: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
@@ -340,9 +341,9 @@ class Columns:
         counts = self.demand.classes.count
         for pattern in patterns:
             rows, values = self._column(pattern)
-            load = (pattern.load - self.centre) / self.scale - mean
-            cost = self.measure.cost(load, 0.0, 0.0) if self.measure.centred else load * load
-            program.add_column(cost, float(counts[pattern.kind]), rows=rows, values=values, integer=True)
+            program.add_column(
+                self._taken(pattern, mean), float(counts[pattern.kind]), rows=rows, values=values, integer=True
+            )
         outcome = program.solve(time_limit_s=self.left, gap=gap, max_nodes=_NODES)
         if outcome.values is None:
             return None
@@ -351,15 +352,29 @@ class Columns:
             chosen[pattern.kind] += [pattern.counts] * times
         return chosen
 
+    def _taken(self, pattern: Pattern, mean: float) -> float:
+        """Cost of a pattern taken in whole numbers."""
+        load = (pattern.load - self.centre) / self.scale - mean
+        return self.measure.cost(load, 0.0, 0.0) if self.measure.centred else load * load
+
     def refuted(self, proof: Proof) -> bool:
         """Whether a proof shows that no answer keeps all loads below the cap."""
         return proof.bound > _REFUTED
 
 
+def filled(view: PodArrays, node: Integers, *, cards: bool) -> Cluster | None:
+    """The placement of pods on nodes ((P,), -1: waits); None where cards do not take it or it breaks a rule."""
+    cluster = Cluster(view, cards=cards)
+    for n in range(len(view.cards)):
+        if not fill_node(cluster, np.flatnonzero(node == n).tolist(), n):
+            return None
+    return None if broken_rules(view, cluster.node) else cluster
+
+
 def fill_node(cluster: Cluster, pods: list[int], node: int) -> bool:
-    """Add pods to a node, those with the most memory per card first; False when one does not fit."""
-    view = cluster.view
-    for pod in sorted(pods, key=lambda p: (-view.gpu[p, node], -view.gpu_cards[p], p)):
+    """Add pods to a node, first those on known cards, then those with the most memory per card; False: one fails."""
+    view, home = cluster.view, cluster.home & (cluster.view.running == node)
+    for pod in sorted(pods, key=lambda p: (not home[p], -view.gpu[p, node], -view.gpu_cards[p], p)):
         if not cluster.fits_node(pod, node):
             return False
         cluster.add(pod, node)

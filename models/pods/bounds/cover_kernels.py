@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.models.pods.bounds.pattern_kernels import DEVIATION, fit_into, node_cost, pack, potential
 
 __all__ = ["cover", "patterns_within"]

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 
 __all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns", "fit_into", "node_cost", "pack", "potential"]
 
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
-#: Steps after which a packing of cards counts as possible.
-_PACKING = 2_000
+#: Steps after which a packing of cards counts as possible, and steps towards the best prices of resources.
+_PACKING, _PRICING = 2_000, 300
 
 
 @njit(cache=True)
@@ -137,12 +137,60 @@ def fit_into(shape, left):
 
 @njit(cache=True)
 def _ratios(shape, profit, rank):
-    """(H + 1,) first profit per load of the shapes as they are entered."""
-    ratio = np.zeros(len(rank) + 1)
-    for d in range(len(rank)):
+    """(H + 1,) largest first profit per load of the shapes that are entered from one on."""
+    ratio = np.full(len(rank) + 1, -np.inf)
+    for d in range(len(rank) - 1, -1, -1):
         h = rank[d]
-        ratio[d] = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
+        each = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
+        ratio[d] = max(ratio[d + 1], each)
+    ratio[-1] = 0.0
     return ratio
+
+
+@njit(cache=True)
+def _used(shape, large):
+    """(H, 4) cores, memory, GPU memory, and cards of more than half that a pod of each shape uses."""
+    used = shape[:, :4].copy()
+    used[:, 2] *= shape[:, 3]
+    used[:, 3] *= large
+    return used
+
+
+@njit(cache=True)
+def _surplus(used, most, profit, u, counts):
+    """The most that pods earn above what they pay for resources at prices ``u``, by shape; how many, in ``counts``."""
+    surplus = np.zeros(len(used))
+    for h in range(len(used)):
+        each, counts[h] = used[h] @ u, 0
+        for n in range(1, int(most[h]) + 1):
+            if profit[h, n] - n * each <= surplus[h]:
+                break
+            surplus[h], counts[h] = profit[h, n] - n * each, n
+    return surplus
+
+
+@njit(cache=True)
+def resource_prices(used, most, profit, room):
+    """(4,) prices of resources at which room and surplus cost little: any prove a bound (subgradient method)."""
+    scale, u = np.where(room > 0, room, 1.0), np.zeros(4)
+    best, price, counts, step, stale = np.inf, np.zeros(4), np.zeros(len(used)), 1.0, 0
+    for _ in range(_PRICING):
+        value = u @ room + _surplus(used, most, profit, u, counts).sum()
+        if value < best * (1 - 1e-9):
+            best, stale = value, 0
+            price[:] = u
+        else:
+            stale += 1
+            if stale == 8:
+                step, stale = 0.5 * step, 0
+                u[:] = price
+                continue
+        slope = np.where(room > 0, room - counts @ used, 0.0) / scale
+        length = slope @ slope
+        if length < 1e-18:
+            break
+        u = np.maximum(0.0, u - step * 0.1 * value / length * slope / scale)
+    return price
 
 
 @njit(cache=True)
@@ -199,7 +247,16 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     kinds = len(rank)
     counts, best_counts = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
     need, many = shape[:, 2].copy(), shape[:, 3].astype(np.int64)
-    ratio, large = _ratios(shape, profit, rank), (shape[:, 2] > size / 2 + EPSILON) & (cards > 0)
+    large = (shape[:, 2] > size / 2 + EPSILON) & (cards > 0)
+    used = _used(shape, large)
+    price = resource_prices(used, shape[:, 5], profit, room)
+    surplus = _surplus(used, shape[:, 5], profit, price, counts)
+    counts[:] = 0
+    if mode == LARGEST:  # no cost of the load: the most profit per price of resources first
+        rank = np.argsort(-profit[:, 1] / (used @ price + 1e-9))
+    ratio, gain = _ratios(shape, profit, rank), np.zeros(kinds + 1)
+    for d in range(kinds - 1, -1, -1):
+        gain[d] = gain[d + 1] + surplus[rank[d]]
     # left[d]: cores, memory, GPU memory, large cards, load, profit before the shape of depth d is chosen.
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
@@ -228,6 +285,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
         here = left[depth]
         if descend:
             above = here[5] + potential(mode, low, high, slope, here[4], ratio[depth], most)
+            paid = gain[depth] + here[:4] @ price + EPSILON  # rounding may leave a little less than nothing
+            above = min(above, here[5] + paid + potential(mode, low, high, slope, here[4], 0.0, most))
             if depth == 0:
                 first = above
             if above <= relaxed + tolerance:

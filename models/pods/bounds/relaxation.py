@@ -34,8 +34,8 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.cards import CardRows, Slots
-from flowlex.models.pods.bounds.cells import Choices, solve_by_cells
-from flowlex.models.pods.bounds.together import gangs_out, most_of_spreads
+from flowlex.models.pods.bounds.gang_bounds import gangs_out, most_of_spreads
+from flowlex.models.pods.bounds.row_aggregation import Choices, solve_by_cells
 from flowlex.models.pods.problem.classes import NodeClasses
 from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.measures import Measure
@@ -259,7 +259,7 @@ class Relaxation:
         return end, self._prices(built, outcome.duals / unit, at_most, measure=measure, mean=mean)
 
     def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> Outcome:
-        """The outcome; of many groups, with the prices and the bound that cells of them prove (see `cells`)."""
+        """The outcome; of many groups, with the prices and the bound that row aggregation proves."""
         there, group = np.unique(self.group[use], return_inverse=True)
         if len(there) <= _GROUPS:
             return solve(program, "highs", options)

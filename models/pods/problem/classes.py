@@ -44,11 +44,12 @@ class NodeClasses:
         """Group the nodes; ``apart`` keeps each on its own."""
         view = instance.arrays
         fixed = stays(view, move_budget)
-        holds: dict[int, list[int]] = {}
+        holds: dict[int, list[tuple[int, int]]] = {}
         for p in np.flatnonzero(view.running >= 0).tolist():
             at = int(view.running[p])
             # A pod that may leave ties the class to this very node.
-            holds.setdefault(at, []).append(int(view.load.row[p]) if fixed[p] >= 0 else -1 - at)
+            here = (int(view.load.row[p]), int(view.home_cards[p])) if fixed[p] >= 0 else (-1 - at, 0)
+            holds.setdefault(at, []).append(here)
         if apart:
             return cls(*partition(range(len(instance.nodes))))
         kinds = enumerate(view.load.column.tolist())
@@ -116,7 +117,7 @@ class Demand:
         for g in free.tolist():
             p = int(groups.first[g])
             loose = int(level[g]) in whole
-            like = (int(view.load.row[p]), int(view.running[p]), float(view.move_cost[p]))
+            like = (int(view.load.row[p]), int(view.running[p]), int(view.home_cards[p]), float(view.move_cost[p]))
             key = g if apart else (*like, None if loose else (int(level[g]), int(worth[g])))
             of_group[g] = number.setdefault((key, loose), len(number))
         merged = np.array([key[1] for key in number], np.bool_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.instances.pods import PodArrays
 
 __all__ = ["Cluster", "deviation"]
@@ -32,6 +32,8 @@ class Cluster:
         (N, 2) cores and memory, (N, K) memory of cards, as whole multiples of `ExactSizes`' units; -1 for no card.
     compute_free
         (N, K) compute of cards, likewise.
+    home
+        (P,) whether the cards that it uses on the node where it runs are known, and cards are told apart.
     """
 
     def __init__(self, view: PodArrays, *, cards: bool = True) -> None:
@@ -46,6 +48,7 @@ class Cluster:
             self.card_free = np.where(np.arange(max(most, 1)) < view.cards[:, None], exact.card[:, None], -1)
         else:
             self.card_free = np.where(view.cards > 0, exact.card * view.cards, -1)[:, None]
+        self.home: Booleans = (view.home_cards > 0) & cards
         on_card = exact.whole * (1 if cards else view.cards[:, None])
         self.compute_free: Integers = np.where(self.card_free >= 0, on_card, -1)
 
@@ -74,6 +77,8 @@ class Cluster:
         if many:
             enough = (self.card_free >= need[:, None]) & (self.compute_free >= self.compute(pod))
             room &= (enough.sum(axis=1) >= many) & (self.view.cards > 0)
+            if self.home[pod]:
+                room[self.view.running[pod]] &= self._home_fits(pod)
         allowed: NDArray[np.bool_] = room & self.view.allowed[pod]
         return allowed
 
@@ -86,24 +91,38 @@ class Cluster:
         if not many:
             return True
         need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
+        if self.home[pod] and self.view.running[pod] == node:
+            return self._home_fits(pod)
         room = np.count_nonzero((self.card_free[node] >= need) & (self.compute_free[node] >= self.compute(pod)))
         return bool(self.view.cards[node] and room >= (many if self.cards else 1))
+
+    def home_cards(self, pod: int) -> Integers:
+        """The cards that a running pod uses."""
+        return np.flatnonzero([int(self.view.home_cards[pod]) >> k & 1 for k in range(self.card_free.shape[1])])
+
+    def _home_fits(self, pod: int) -> bool:
+        """Whether the cards that a running pod uses have what it asks of them."""
+        node, on = int(self.view.running[pod]), self.home_cards(pod)
+        enough = self.card_free[node, on] >= int(self.view.exact.gpu[pod, node])
+        return bool((enough & (self.compute_free[node, on] >= self.compute(pod))).all())
 
     def copy(self) -> Cluster:
         """The same pods on the same cards, to be changed freely."""
         other = Cluster.__new__(Cluster)
-        other.view, other.cards = self.view, self.cards
+        other.view, other.cards, other.home = self.view, self.cards, self.home
         other.free, other.node, other.card_free = self.free.copy(), self.node.copy(), self.card_free.copy()
         other.compute_free = self.compute_free.copy()
         other.used_cards = dict(self.used_cards)
         return other
 
     def add(self, pod: int, node: int, on: Integers | None = None) -> None:
-        """Place a pod, on these cards or else on the fullest cards that take it."""
+        """Place a pod, on these cards, or else those that it uses there, or else the fullest cards that take it."""
         exact, many = self.view.exact, int(self.view.gpu_cards[pod])
         if many:
             need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
-            if on is None:
+            if on is None and self.home[pod] and self.view.running[pod] == node:
+                on = self.home_cards(pod)
+            elif on is None:
                 free = self.card_free[node]
                 order = np.lexsort((np.arange(len(free)), free))
                 enough = (free >= need) & (self.compute_free[node] >= self.compute(pod))

@@ -14,7 +14,7 @@ from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
-from flowlex.models.pods.problem.worth import Worth, worths
+from flowlex.models.pods.problem.value import Worth, worths
 
 __all__ = ["Key", "Levels", "Ranking"]
 
@@ -55,6 +55,7 @@ class Levels:
     unit: tuple[Fraction, ...]
     start: tuple[Fraction, ...] = ()
     weight: tuple[Fraction, ...] = ()
+    ranking: Ranking = "lexicographic"
 
     @classmethod
     def of_instance(cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: Worth = "value") -> Levels:
@@ -64,7 +65,7 @@ class Levels:
         place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
         for pod, worth in zip(instance.pods, every, strict=True):
             stopping = None if pod.preempt_cost is None else rational(pod.preempt_cost)
-            if pod.node is not None and stopping is None:
+            if pod.name in instance.must_run:
                 place.append(None)
             elif ranking == "fair" and pod.queue is not None and worth:
                 place.append(((0, queue[pod.queue], f"queue {pod.queue}"), worth))
@@ -91,7 +92,7 @@ class Levels:
             if level < 0 and pod.queue is not None:
                 start[queue[pod.queue]] += worth
         weight = tuple(rational(instance.queues[rank[1]].weight) for rank in fair)
-        return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight)
+        return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight, ranking)
 
     def shares(self, units: Sequence[int]) -> tuple[Fraction, ...]:
         """Of each queue that is treated fairly, the worth of its pods over its weight; ``units`` placed by level."""

@@ -52,7 +52,9 @@ class Measure(ABC):
         """The other way round."""
 
     @abstractmethod
-    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
         """The total as an expression, with the rows that it needs.
 
         Parameters
@@ -61,6 +63,8 @@ class Measure(ABC):
             (C,) loads, and how many nodes each stands for.
         points
             (C,) each: where squares have tangents.
+        unit
+            How many units of ``loads`` are one of the total.
         """
 
     def cost(self, load: float, low: float, high: float) -> float:
@@ -90,9 +94,11 @@ class MaxLoad(Measure):
     def of_total(self, total: float, size: int) -> float:
         return total
 
-    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
         largest = program.variables("largest_load", 1)
-        program.constrain("largest", loads - largest.repeated(len(weight)), "<=", 0.0)
+        program.constrain("largest", loads - largest.repeated(len(weight)) * unit, "<=", 0.0)
         return largest.sum()
 
 
@@ -110,12 +116,14 @@ class MeanAbsolute(Measure):
     def of_total(self, total: float, size: int) -> float:
         return total / size
 
-    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
         size, centre = len(weight), program.variables("centre", 1)
-        apart, centred = program.variables("apart", size), loads - centre.repeated(size)
-        program.constrain("mean", (loads * weight).sum() - centre * float(weight.sum()), "==", 0.0)
-        program.constrain("above", centred - apart, "<=", 0.0)
-        program.constrain("below", centred + apart, ">=", 0.0)
+        apart, centred = program.variables("apart", size), loads - centre.repeated(size) * unit
+        program.constrain("mean", (loads * weight).sum() - centre * (float(weight.sum()) * unit), "==", 0.0)
+        program.constrain("above", centred - apart * unit, "<=", 0.0)
+        program.constrain("below", centred + apart * unit, ">=", 0.0)
         return (apart * weight).sum()
 
     def cost(self, load: float, low: float, high: float) -> float:
@@ -139,10 +147,12 @@ class Deviation(Measure):
     def of_total(self, total: float, size: int) -> float:
         return math.sqrt(total / size)
 
-    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
         size, centre = len(weight), program.variables("centre", 1)
         squares, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
-        program.constrain("distance", loads - centre.repeated(size) - distance, "==", 0.0)
+        program.constrain("distance", loads - (centre.repeated(size) + distance) * unit, "==", 0.0)
         place, at = np.tile(np.arange(size), len(points)), np.concatenate(points)
         program.constrain("tangent", squares[place] - distance[place] * (2.0 * at), ">=", -(at**2))
         return (squares * weight).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Levels
@@ -46,7 +48,8 @@ class Groups:
         view = instance.arrays
         if apart:
             return cls(*partition(range(len(instance.pods))))
-        alike = (view.load.row, view.rules.kind, levels.of, levels.worth, view.running, view.move_cost)
+        ranked, home = (levels.of, levels.worth), (view.running, view.home_cards, view.move_cost)
+        alike = (view.load.row, view.rules.kind, *ranked, *home)
         return cls(*partition(zip(*(column.tolist() for column in alike), strict=True)))
 
 
@@ -70,7 +73,10 @@ def stays(view: PodArrays, move_budget: float) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class PlacementProgram:
-    """Builds the constraints every phase shares (names as in `flowlex.models.pods.model`)."""
+    """Builds the constraints every phase shares (names as in `flowlex.models.pods.model`).
+
+    ``whole``: rows of sizes are in whole units, not in shares of what the node has.
+    """
 
     view: PodArrays
     groups: Groups
@@ -78,6 +84,7 @@ class PlacementProgram:
     cards: bool
     move_budget: float
     rows: frozenset[str] | None = None
+    whole: bool = False
 
     @cached_property
     def pairs(self) -> tuple[Integers, Integers]:
@@ -115,7 +122,10 @@ class PlacementProgram:
         many = self.view.cards[node[on_gpu]]
         pair = np.repeat(on_gpu, many)
         within = np.arange(len(pair)) - np.repeat(np.cumsum(many) - many, many)
-        return pair, start[node[pair]] + within
+        pod = self.groups.first[group[pair]]
+        bits = np.where(self.view.running[pod] == node[pair], self.view.home_cards[pod], np.uint64(0))
+        usable = (bits == 0) | ((bits >> within.astype(np.uint64)) & np.uint64(1) > 0)
+        return pair[usable], (start[node[pair]] + within)[usable]
 
     @property
     def several(self) -> Booleans:
@@ -130,6 +140,12 @@ class PlacementProgram:
         moved: Booleans = (view.running[pod] >= 0) & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
         return moved
 
+    @property
+    def move_unit(self) -> int:
+        """By this, costs of moves and their budget are whole."""
+        costs = self.view.move_cost[self.groups.first[self.pairs[0][self.moved]]]
+        return math.lcm(*(rational(c).denominator for c in {*costs.tolist(), self.move_budget}))
+
     def program(self, name: str, *, integer: bool = True) -> tuple[LinearProgram, Variables]:
         """The constraints without an objective, and x."""
         lp = LinearProgram(name, self.rows)
@@ -143,22 +159,46 @@ class PlacementProgram:
             lp.constrain("pod", placed[~running], "<=", groups.count[~running])
         if running.any():
             lp.constrain("running", placed[running], "==", groups.count[running])
-        # Shares of what the node has, so that the solver's tolerance is relative to it.
-        lp.constrain("cpu", (x * (view.cpu[pod] / view.capacity[node, 1])).sum_by(node, size), "<=", 1.0)
-        lp.constrain("memory", (x * (view.memory[pod] / view.capacity[node, 2])).sum_by(node, size), "<=", 1.0)
+        exact, capacity = view.exact, view.capacity
+        self._hold(lp, "cpu", x, node, (view.cpu[pod], capacity[:, 1]), (exact.cpu[pod], exact.node[:, 0]))
+        self._hold(lp, "memory", x, node, (view.memory[pod], capacity[:, 2]), (exact.memory[pod], exact.node[:, 1]))
         if self.cards:
             self._cards(lp, x, integer=integer)
         else:
-            whole = np.where(view.cards[node] > 0, view.capacity[node, 0], 1.0)
-            total = (x * (view.gpu[pod, node] * view.gpu_cards[pod] / whole)).sum_by(node, size)
-            lp.constrain("gpu", total, "<=", 1.0)
-            if view.exact.compute.any():
-                share = view.exact.compute[pod] / view.exact.whole * view.gpu_cards[pod]
-                lp.constrain("compute", (x * share).sum_by(node, size), "<=", view.cards.astype(np.float64))
+            many = view.gpu_cards[pod]
+            has = np.where(view.cards > 0, capacity[:, 0], 1.0)
+            need = exact.gpu[pod, node] * many
+            self._hold(lp, "gpu", x, node, (view.gpu[pod, node] * many, has), (need, exact.card * view.cards))
+            if exact.compute.any():
+                unit = 1 if self.whole else exact.whole
+                share = (x * (exact.compute[pod] / unit * many)).sum_by(node, size)
+                lp.constrain("compute", share, "<=", view.cards * (exact.whole / unit))
         if (moved := self.moved).any():
-            lp.constrain("move_budget", (x[moved] * view.move_cost[pod[moved]]).sum(), "<=", self.move_budget)
-        add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1))
+            unit = self.move_unit if self.whole else 1
+            cost = view.move_cost[pod[moved]] * unit
+            spent = (x[moved] * (np.rint(cost) if self.whole else cost)).sum()
+            lp.constrain("move_budget", spent, "<=", self.move_budget * unit)
+        add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1), whole=self.whole)
         return lp, x
+
+    def _hold(
+        self,
+        lp: LinearProgram,
+        name: str,
+        columns: Variables,
+        row: Integers,
+        shared: tuple[Floats, Floats],
+        exact: tuple[Integers, Integers],
+    ) -> None:
+        """Rows of a size: needs by column and what each row has, as floats or in whole units.
+
+        As shares of what there is, the solver's tolerance is relative to it.
+        """
+        if self.whole:
+            need, has = exact[0].astype(np.float64), exact[1].astype(np.float64)
+        else:
+            need, has = shared[0] / shared[1][row], np.ones(len(shared[1]))
+        lp.constrain(name, (columns * need).sum_by(row, len(has)), "<=", has)
 
     def _cards(self, lp: LinearProgram, x: Variables, *, integer: bool) -> None:
         view, (group, node) = self.view, self.pairs
@@ -167,13 +207,12 @@ class PlacementProgram:
             return
         of_pair = self.groups.first[group[pair]]
         y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=integer, labels=(of_pair, card))
-        many = int(view.cards.sum())
-        need = view.gpu[of_pair, node[pair]] / view.card_gb[node[pair]]
-        lp.constrain("card", (y * need).sum_by(card, many), "<=", 1.0)
-        if view.exact.compute.any():
-            lp.constrain(
-                "compute", (y * (view.exact.compute[of_pair] / view.exact.whole)).sum_by(card, many), "<=", 1.0
-            )
+        exact, many = view.exact, int(view.cards.sum())
+        shared = view.gpu[of_pair, node[pair]], np.repeat(view.card_gb, view.cards)
+        self._hold(lp, "card", y, card, shared, (exact.gpu[of_pair, node[pair]], np.repeat(exact.card, view.cards)))
+        if exact.compute.any():
+            unit = 1 if self.whole else exact.whole
+            lp.constrain("compute", (y * (exact.compute[of_pair] / unit)).sum_by(card, many), "<=", exact.whole / unit)
         linked, of_link = np.unique(pair, return_inverse=True)
         wanted = view.gpu_cards[self.groups.first[group[linked]]]
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)

@@ -44,7 +44,7 @@ def _slack(view: PodArrays) -> Integers:
     """(F,) the limit of a domain, or what runs there already where that is more; a skew's is above its emptiest."""
     rules = view.rules
     base = rules.base - np.where(rules.what == SKEW, _least(view, rules.base), 0)[rules.of]
-    slack: Integers = np.maximum(rules.limit[rules.of], base)  # a gang never has more pods than its size
+    slack: Integers = np.maximum(rules.capacity, base)  # a gang never has more pods than its size
     return slack
 
 
@@ -123,7 +123,16 @@ def rule_reason(view: PodArrays, node: Integers, pod: int) -> str | None:
     return None
 
 
-def add_rules(lp: LinearProgram, x: Variables, view: PodArrays, first: Integers, count: Integers, at: Integers) -> None:
+def add_rules(
+    lp: LinearProgram,
+    x: Variables,
+    view: PodArrays,
+    first: Integers,
+    count: Integers,
+    at: Integers,
+    *,
+    whole: bool = False,
+) -> None:
     """Rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest`` and ``quota``; new columns come last.
 
     Parameters
@@ -132,6 +141,8 @@ def add_rules(lp: LinearProgram, x: Variables, view: PodArrays, first: Integers,
         Columns, each a group on a node, and the (columns, 2) group and node.
     first, count
         (K,) one pod of each group, and how many pods it has.
+    whole
+        Rows of domains are in whole units, not in shares of their limits.
     """
     rules = view.rules
     if not len(rules.what):
@@ -146,25 +157,35 @@ def add_rules(lp: LinearProgram, x: Variables, view: PodArrays, first: Integers,
     column, group, rule, amount = column[there], group[there], rule[there], amount[there]
     flat = rules.offset[rule] + domain[there]
     slack, size = _slack(view), len(rules.of)
-    scale = np.maximum(1, slack).astype(np.float64)
+    scale = np.ones(size) if whole else np.maximum(1, slack).astype(np.float64)
     held = (x[column] * (amount / scale[flat])).sum_by(flat, size)
     used = np.bincount(flat, minlength=size) > 0
+
+    def named(rows: Booleans) -> tuple[Integers, Integers] | None:
+        return (rules.of[rows], np.flatnonzero(rows) - rules.offset[rules.of[rows]]) if whole else None
+
     for name, kind in (("spread", MOST), ("quota", QUOTA)):
         rows = used & (rules.what[rules.of] == kind)
         if rows.any():
-            lp.constrain(name, held[rows], "<=", (slack / scale)[rows])
+            lp.constrain(name, held[rows], "<=", (slack / scale)[rows], labels=named(rows))
     if rules.has(SKEW):
-        emptiest = lp.variables("emptiest", len(rules.what), lower=0.0)
+        skewed = np.flatnonzero(rules.what == SKEW)
+        number = np.cumsum(rules.what == SKEW) - 1
+        emptiest = lp.variables("emptiest", len(skewed), lower=0.0, labels=skewed if whole else None)
         rows, least = used & (rules.what[rules.of] == SKEW), rules.counted
-        weight = (1.0 / scale)[rows]
-        lp.constrain("skew", held[rows] - emptiest[rules.of[rows]] * weight, "<=", (slack / scale)[rows])
-        lp.constrain("emptiest", held[least] - emptiest[rules.of[least]] * (1.0 / scale)[least], ">=", 0.0)
+        apart = held[rows] - emptiest[number[rules.of[rows]]] * (1.0 / scale)[rows]
+        lp.constrain("skew", apart, "<=", (slack / scale)[rows], labels=named(rows))
+        above = held[least] - emptiest[number[rules.of[least]]] * (1.0 / scale)[least]
+        lp.constrain("emptiest", above, ">=", 0.0, labels=named(least))
     if rules.has(GANG):
         of_gang = np.flatnonzero(rules.what[rules.of] == GANG)
-        z = lp.variables("z", len(of_gang), upper=1.0, integer=True)
+        domains = named(rules.what[rules.of] == GANG)
+        z = lp.variables("z", len(of_gang), upper=1.0, integer=True, labels=domains)
         number = np.full(size, -1)
         number[of_gang] = np.arange(len(of_gang))
-        lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[rules.what == GANG], "<=", 1.0)
+        gangs = np.flatnonzero(rules.what == GANG)
+        labels = gangs if whole else None
+        lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[gangs], "<=", 1.0, labels=labels)
         # Every group of the gang, in every domain of it, whether or not it fits there.
         gang_of = rules.gang[first]
         pairs = [(g, int(f)) for g in np.flatnonzero(gang_of >= 0) for f in np.flatnonzero(rules.of == gang_of[g])]
@@ -173,5 +194,6 @@ def add_rules(lp: LinearProgram, x: Variables, view: PodArrays, first: Integers,
         key = np.array([row[g, f] for g, f in zip(group[mine].tolist(), flat[mine].tolist(), strict=True)], np.int64)
         in_domain = x[column[mine]].sum_by(key, len(pairs))
         of_pair, at_domain = np.array(pairs, np.int64).reshape(-1, 2).T
-        whole = z[number[at_domain]] * count[of_pair].astype(np.float64)
-        lp.constrain("gang_whole", in_domain - whole, "==", 0.0)
+        complete = z[number[at_domain]] * count[of_pair].astype(np.float64)
+        members = (first[of_pair], at_domain - rules.offset[gang_of[of_pair]]) if whole else None
+        lp.constrain("gang_whole", in_domain - complete, "==", 0.0, labels=members)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
@@ -13,14 +14,14 @@ __all__ = ["check_running", "running_cluster"]
 
 
 def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
-    """What runs already, the largest GPU pods first; None when it does not pack in this order.
+    """What runs already, first what uses known cards, then the largest GPU pods; None when it does not pack so.
 
     ``all_of_it``: with what may be stopped.
     """
     cluster = Cluster(view, cards=cards)
     running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
     need = view.gpu[running, view.running[running]] * view.gpu_cards[running]
-    for pod in running[np.argsort(-need, kind="stable")].tolist():
+    for pod in running[np.lexsort((-need, ~cluster.home[running]))].tolist():
         if not cluster.fits_node(pod, int(view.running[pod])):
             return None
         cluster.add(pod, int(view.running[pod]))
@@ -36,6 +37,7 @@ def check_running(instance: PodInstance, move_budget: float) -> None:
         n, pod = int(fixed[p]), instance.pods[p]
         if not view.allowed[p, n] or (pod.wants_gpu and not nodes[n].cards):
             raise ModelError(f"pod {pod.name!r} runs on {pod.node!r}, which its labels, taints or GPU exclude")
+    _check_cards(instance, pods)
     gpu = exact.gpu[pods, fixed[pods]] * view.gpu_cards[pods]
     whole = exact.card * view.cards
     used = [view.gpu[pods, fixed[pods]] * view.gpu_cards[pods], view.cpu[pods], view.memory[pods]]
@@ -48,3 +50,21 @@ def check_running(instance: PodInstance, move_budget: float) -> None:
             total = used[r][fixed[pods] == n].sum()
             has = view.capacity[n, r]
             raise ModelError(f"node {nodes[n].name!r}: running pods use {total:g} {what}, it has {has:g}")
+
+
+def _check_cards(instance: PodInstance, pods: Integers) -> None:
+    """Raise `ModelError` where running pods (numbers) overfill the cards that they are said to use."""
+    view, exact = instance.arrays, instance.arrays.exact
+    left: dict[tuple[int, int], list[int]] = {}
+    for p in pods.tolist():
+        n, pod = int(view.running[p]), instance.pods[p]
+        for card in pod.node_cards or ():
+            free = left.setdefault((n, card), [int(exact.card[n]), exact.whole])
+            free[0] -= int(exact.gpu[p, n])
+            free[1] -= int(exact.compute[p])
+            if min(free) < 0:
+                what = "GB" if free[0] < 0 else "compute"
+                raise ModelError(
+                    f"node {pod.node!r}: the running pods up to {pod.name!r} use more {what} than card {card} has; "
+                    "correct their node_cards, or leave them out"
+                )

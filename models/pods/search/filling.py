@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 
-__all__ = ["fits", "link", "place", "recreate", "take", "unplace"]
+__all__ = ["fits", "link", "place", "recreate", "take", "takes", "unplace"]
 
 
 @njit(cache=True)
@@ -51,12 +51,20 @@ def fits(s, pod, node):
         return False
     many = s.many[pod]
     if many:
-        need, room = s.gpu[r, c], 0
+        room = 0
         for card in range(s.card_free.shape[1]):
-            if s.card_free[node, card] >= need and s.compute_free[node, card] >= s.compute[pod]:
-                room += 1
+            room += takes(s, pod, node, card)
         return room >= many
     return True
+
+
+@njit(cache=True)
+def takes(s, pod, node, card):
+    """Whether a card takes the pod; at home only the cards that it uses there do, where these are known."""
+    if s.home[pod] == node and s.home_cards[pod] and not (s.home_cards[pod] >> np.uint64(card)) & np.uint64(1):
+        return False
+    enough = s.card_free[node, card] >= s.gpu[s.row[pod], s.column[node]]
+    return enough and s.compute_free[node, card] >= s.compute[pod]
 
 
 @njit(cache=True)
@@ -64,14 +72,13 @@ def place(s, pod, node):
     """Put a pod on a node if it fits, on the fullest cards that take it; say whether it did."""
     if not fits(s, pod, node):
         return False
-    need, chosen = s.gpu[s.row[pod], s.column[node]], np.uint64(0)
+    chosen = np.uint64(0)
     for _ in range(s.many[pod]):
         best = -1
         for card in range(s.card_free.shape[1]):
             taken = (chosen >> np.uint64(card)) & np.uint64(1)
             room = s.card_free[node, card]
-            enough = room >= need and s.compute_free[node, card] >= s.compute[pod]
-            if not taken and enough and (best < 0 or room < s.card_free[node, best]):
+            if not taken and takes(s, pod, node, card) and (best < 0 or room < s.card_free[node, best]):
                 best = card
         chosen |= np.uint64(1) << np.uint64(best)
     link(s, pod, node, chosen)

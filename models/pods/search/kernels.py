@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.models.pods.search.filling import link, place, take
 
 __all__ = ["anneal"]

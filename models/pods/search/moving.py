@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.models.pods.search.filling import fits, link, place, take
 from flowlex.models.pods.search.scoring import changed, choose, settle
 

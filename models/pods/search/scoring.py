@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
-from flowlex.models.pods.search.filling import fits, link, place
+from flowlex.formulations.loops import njit
+from flowlex.models.pods.search.filling import fits, link, place, takes
 
 __all__ = ["changed", "choose", "place_all", "settle"]
 
@@ -148,14 +148,14 @@ def _growth(s, kinds, pod, node, size):
     if many != 1:  # whole cards are alike
         chosen, left = np.uint64(0), many
         for card in order:
-            if left and free[card] >= need and s.compute_free[node, card] >= s.compute[pod]:
+            if left and takes(s, pod, node, card):
                 free[card] -= need
                 chosen |= np.uint64(1) << np.uint64(card)
                 left -= 1
         return (_fragments(s, kinds, node, cpu, memory, free, order) - before) / scale, chosen
     best, chosen, last = _INFINITE, np.uint64(0), -1
     for card in order:
-        if free[card] < need or free[card] == last or s.compute_free[node, card] < s.compute[pod]:
+        if free[card] == last or not takes(s, pod, node, card):
             continue
         last = free[card]
         free[card] -= need
@@ -204,9 +204,9 @@ def _score(s, t, policy, pod, node):
 @njit(cache=True)
 def _random_cards(s, pod, node, rng):
     """Cards (bits) drawn from those that take the pod."""
-    need, chosen, left = s.gpu[s.row[pod], s.column[node]], np.uint64(0), s.many[pod]
+    chosen, left = np.uint64(0), s.many[pod]
     for card in rng.permutation(s.card_free.shape[1]):
-        if left and s.card_free[node, card] >= need and s.compute_free[node, card] >= s.compute[pod]:
+        if left and takes(s, pod, node, card):
             chosen |= np.uint64(1) << np.uint64(card)
             left -= 1
     return chosen

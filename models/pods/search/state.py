@@ -28,6 +28,8 @@ class SearchState(NamedTuple):
     cpu, memory, many, pin, movable
         (P,); sizes exact; the node of a pod that runs, to which searches leave it, else -1. What runs already is not
         movable, nor is what waits.
+    home, home_cards
+        (P,) where it runs, else -1, and the cards that it uses there as bits; 0 where it may use any.
     node, loads, free, card_free, used
         The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
     compute, compute_free
@@ -49,6 +51,8 @@ class SearchState(NamedTuple):
     memory: Integers
     many: Integers
     pin: Integers
+    home: Integers
+    home_cards: NDArray[np.uint64]
     movable: NDArray[np.bool_]
     node: Integers
     loads: Floats
@@ -88,6 +92,8 @@ class SearchState(NamedTuple):
             exact.memory,
             view.gpu_cards if cards else frozen(np.minimum(view.gpu_cards, 1)),
             view.running,
+            view.running,
+            frozen(np.where(cluster.home, view.home_cards, np.uint64(0))),
             (view.running < 0) & (cluster.node >= 0) & ~view.rules.members(SKEW),
             cluster.node.copy(),
             cluster.loads.copy(),

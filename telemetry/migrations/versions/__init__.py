@@ -1,1 +1,1 @@
-"""One module per version of the schema, each complete in itself: later changes of the tables do not reach it."""
+"""One module per version of the schema, with the steps from the version before."""

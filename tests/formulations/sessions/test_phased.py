@@ -81,19 +81,6 @@ def test_every_step_equals_the_stages_from_scratch(seed):
         life.compare()
 
 
-@pytest.mark.loops
-def test_saved_and_restored_it_goes_on():
-    life = Life(1)
-    for _ in range(60):
-        life.change()
-    life.compare()
-    life.change()
-    life.session = PhasedSession.restore(life.session.state(), DIVISORS)
-    for _ in range(20):
-        life.change()
-        life.compare()
-
-
 def test_changed_flows_are_told_once_and_wrong_ones_are_seen():
     session = PhasedSession((1000, 1))
     a, b = session.add_node(), session.add_node()

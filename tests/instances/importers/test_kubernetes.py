@@ -99,10 +99,15 @@ def test_objects_become_an_instance(tmp_path: Path) -> None:
     assert (cpu.cpu_cores, cpu.memory_gb, cpu.cards, cpu.taints) == (15.89, 64.0, 0, ())
     assert (gpu.cards, gpu.card_gb, gpu.card_model) == (2, 24.0, "NVIDIA-A10")
     assert gpu.taints == ("nvidia.com/gpu=present:NoSchedule",)
-    web, train, share, intolerant = instance.pods
+    web, train, share = instance.pods
     assert (web.name, web.node, web.cpu_cores, web.memory_gb) == ("team-a/web", "cpu-1", 0.5, 0.5)
     assert (train.gpu_share, train.gpu_cards, train.priority) == (1.0, 1, 1000)
-    assert train.tolerations == share.tolerations == gpu.taints and intolerant.tolerations == ()
+    assert train.tolerations == share.tolerations == gpu.taints
+    assert instance.pending == {
+        "team-a/intolerant": "no node that it may run on has enough nvidia.com/gpu left",
+        "team-a/gated": "scheduling gates hold it: quota",
+    }
+    assert instance.summary()["left pending"] == 2
     assert share.gpu_share == 0.25 and train.node_labels == {"kubernetes.io/os": "linux"}
     assert read_kubernetes(write(tmp_path), preempt_below=1).pods[0].preempt_cost == 1.0
 
@@ -116,7 +121,9 @@ def test_requests_count_init_containers_and_overhead(tmp_path: Path) -> None:
 
 def test_gb_of_a_card_and_a_share_of_its_compute(tmp_path: Path) -> None:
     asking = pod("x", {"cpu": "1", "ucloud/gpu-mem": "3", "ucloud/gpu-core.percentage": "30"})
-    (read,) = read_kubernetes(write(tmp_path, {"items": [node("n", gpus=1), asking]})).pods
+    shared = node("n")
+    shared["status"]["allocatable"] |= {"ucloud/gpu-mem": "16", "ucloud/gpu-core.percentage": "100"}
+    (read,) = read_kubernetes(write(tmp_path, {"items": [shared, asking]})).pods
     assert (read.gpu_memory_gb, read.gpu_compute, read.gpu_cards) == (3.0, 0.3, 1)
 
 
@@ -138,20 +145,89 @@ def test_what_is_no_quantity_is_refused(text: Any) -> None:
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        ([], "it is no List of objects"),
+        ({}, "it is no List of objects"),
+        ([], "it has no Node"),
+        ([1, "x", None], "it has no Node"),
         ({"items": [pod("x", {})]}, "it has no Node"),
-        ({"items": [node("n"), pod("x", {"cpu": "much"})]}, "items[1] (Pod x): 'much' is no quantity"),
-        ({"items": [node("n"), pod("x", {}, phase="Running", nodeName="gone")]}, "runs on 'gone', which is no node"),
-        ({"items": [node("n"), {"kind": "Pod", "metadata": {"name": "y"}}]}, "items[1] (Pod y): a field is missing"),
         ({"items": [{"kind": "Node", "metadata": {"name": "n"}}]}, "items[0] (Node n): a field is missing"),
-        ({"items": [node("n"), {"kind": "Node"}]}, "items[1] (Node): a field is missing"),
-        ({"items": [node("n"), {"kind": "Pod", "spec": 3}]}, "items[1] (Pod): a field is missing"),
     ],
 )
-def test_damage_is_named(tmp_path: Path, objects: Any, message: str) -> None:
+def test_a_file_without_a_cluster_is_refused(tmp_path: Path, objects: Any, message: str) -> None:
     with pytest.raises(InstanceError) as error:
         read_kubernetes(write(tmp_path, objects))
     assert message in str(error.value) and "cluster.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("apiVersion: v1\nkind: List\n", "it is not JSON; write the objects with `-o json` instead of YAML"),
+        ("---\nkind: Node\n---\nkind: Pod\n", "it is not JSON"),
+        ('{"items": [{"kind": "Node", "metadata": {"na', "line 1 column 42: damaged JSON (cut off?)"),
+        ('{"items": [', "damaged JSON (cut off?)"),
+        ("[" * 100_000, "it is no List of objects"),
+    ],
+)
+def test_text_that_is_no_json_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InstanceError) as error:
+        read_kubernetes(path)
+    assert message in str(error.value) and "cluster.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"metadata": {"name": "x"}}, "1 objects without a kind, the first at items[1] (no kind x)"),
+        ({"kind": "Pod", "metadata": {"name": "y"}}, "items[1] (Pod y): a field is missing"),
+        ({"kind": "Pod", "spec": 3}, "items[1] (Pod): a field is missing"),
+        ({"kind": "Node"}, "items[1] (Node): a field is missing"),
+        (pod("x", {}, phase="Running", nodeName="gone"), "1 pods that run on nodes which are not listed"),
+        (pod("x", {"cpu": "-1"}, phase="Running", nodeName="n"), "cpu is -1; a quantity must be at least 0"),
+        (node("n"), "nodes listed twice, such as 'n'"),
+    ],
+)
+def test_one_object_ends_no_import(tmp_path: Path, item: Any, message: str) -> None:
+    objects = {"items": [node("n"), item, node("n2"), pod("fine", {"cpu": "1"})]}
+    with pytest.warns(KubernetesWarning) as caught:
+        instance = read_kubernetes(write(tmp_path, objects))
+    assert message in str(caught[0].message) and [each.name for each in instance.pods][-1] == "team-a/fine"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reason"),
+    [
+        (pod("x", {"cpu": "much"}), "'much' is no quantity; such as 500m, 2 or 16Gi is expected"),
+        (pod("x", {"cpu": "-1"}), "cpu is -1; a quantity must be at least 0"),
+        (pod("x", {"memory": "1e99"}), "no node that it may run on has enough memory left"),
+        (pod("x", {}, resourceClaims=[{"name": "gpu"}]), "it claims devices by ResourceClaims, which are not read"),
+        (pod("x", {}, affinity=[1]), "its rules cannot be read: 'list' object has no attribute 'values'"),
+        (
+            pod("x", {}, tolerations=[{"operator": "Near"}]),
+            "toleration with operator 'Near'; Equal and Exists are known",
+        ),
+    ],
+)
+def test_a_pod_that_cannot_be_stated_stays_pending(tmp_path: Path, waiting: Any, reason: str) -> None:
+    tainted = node("n", taints=[{"key": "a", "effect": "NoSchedule"}])
+    instance = read_kubernetes(write(tmp_path, {"items": [tainted, waiting, node("n2"), pod("fine", {})]}))
+    assert [each.name for each in instance.pods] == ["team-a/fine"]
+    assert reason in instance.pending["team-a/x"]
+
+
+def test_several_documents_and_lists_of_lists_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    inner = {"kind": "List", "items": [pod("a", {})]}
+    path.write_text(json.dumps({"kind": "NodeList", "items": [node("n")]}) + "\n" + json.dumps([inner, [pod("b", {})]]))
+    assert [each.name for each in read_kubernetes(path).pods] == ["team-a/a", "team-a/b"]
+
+
+def test_of_two_pods_of_a_name_the_running_one_counts(tmp_path: Path) -> None:
+    two = [pod("x", {"cpu": "1"}), pod("x", {"cpu": "2"}, phase="Running", nodeName="n")]
+    with pytest.warns(KubernetesWarning, match=r"1 pods of a name that is taken, such as items\[1\] \(Pod x\)"):
+        (only,) = read_kubernetes(write(tmp_path, {"items": [node("n"), *two]})).pods
+    assert (only.node, only.cpu_cores) == ("n", 2.0)
 
 
 def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
@@ -221,10 +297,9 @@ def test_rules_over_pods_are_read_or_counted(tmp_path: Path) -> None:
     told = str(caught[0].message)
     for what in (
         "1 pods that spread where possible",
-        "1 anti-affinity over pods that do not all state it",
         "1 pods with preferences",
         "1 pod groups that run in part",
-        "1 pod groups whose minMember is less than their pods (taken whole)",
+        "1 pod groups whose minMember is less than their pods (all are placed, or none)",
     ):
         assert what in told
     assert [(gang.name, gang.within) for gang in instance.gangs] == [("team-a/mpi", None)]
@@ -240,8 +315,9 @@ def test_rules_over_pods_are_read_or_counted(tmp_path: Path) -> None:
 
 def test_a_selector_that_is_none_is_named(tmp_path: Path) -> None:
     strange = apart(matchExpressions=[{"key": "app", "operator": "Near"}])
-    with pytest.raises(InstanceError, match="label selector with operator 'Near'; In, NotIn, Exists or DoesNotExist"):
-        read_kubernetes(write(tmp_path, {"items": [node("n"), pod("x", {"cpu": "1"}, **strange)]}))
+    instance = read_kubernetes(write(tmp_path, {"items": [node("n"), pod("x", {"cpu": "1"}, **strange)]}))
+    told = "label selector with operator 'Near'; In, NotIn, Exists, DoesNotExist are known"
+    assert told in instance.pending["team-a/x"]
 
 
 def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
@@ -266,7 +342,7 @@ def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
 def test_from_objects_to_manifests_by_commands(tmp_path: Path) -> None:
     run, source, out, objects = CliRunner(), tmp_path / "c.json", tmp_path / "out", write(tmp_path, RULES)
     imported = run.invoke(app, ["import", "kubernetes", str(objects), "-o", str(source)])
-    assert imported.exit_code == 0 and "not read: " in imported.output
+    assert imported.exit_code == 0 and "not read" in imported.output
     solved = run.invoke(app, ["solve", str(source), "-o", str(out), "--gap", "0.5"])
     assert solved.exit_code == 0, solved.output
     (answer,) = out.glob("*.solution.json")

@@ -65,3 +65,47 @@ def random_instance(seed: int, *, jobs: int = 6, limits: bool = True, tight: flo
             "limits": rules,
         }
     )
+
+
+def extreme_instance(seed: int) -> AllocationInstance | None:
+    """A small instance with numbers from 1e-13 to 1e15, pairs, entities, limits, deadlines; None: it is refused."""
+    rng = np.random.default_rng(seed)
+
+    def number() -> float:
+        kinds = (1.0, 3.0, round(float(rng.uniform(0.01, 50)), 2), float(10 ** rng.uniform(-3, 3)), 1 / 3)
+        far = (1.7e-13, 1e-9, 1e15, 3e9, float(10 ** rng.uniform(-13, 15)))
+        return float(rng.choice(kinds if rng.random() < 0.75 else far))
+
+    types = [{"name": f"g{j}", "count": int(rng.choice([1, 2, 5])), "usd_per_hour": number()} for j in range(2)]
+    kinds = [
+        {"name": f"型{k}", "gpus": int(rng.choice([1, 1, 2])), "steps_per_s": {t["name"]: number() for t in types}}
+        for k in range(int(rng.integers(1, 4)))
+    ]
+    entities = [
+        {"name": f"e{k}", "weight": number(), "inside": ("fair", "fifo")[k]} for k in range(int(rng.choice([0, 2])))
+    ]
+    jobs = [
+        {
+            "name": f"j {m}",
+            "job_type": kinds[int(rng.integers(len(kinds)))]["name"],
+            "weight": number(),
+            "steps_left": number(),
+            "running_s": float(rng.choice([0.0, number()])),
+            "entity": f"e{m % 2}" if entities else None,
+            "deadline_s": 1000 * number() if rng.random() < 0.2 else None,
+        }
+        for m in range(int(rng.integers(1, 7)))
+    ]
+    pairs = []
+    for a, one in enumerate(kinds):
+        for other in kinds[a:]:
+            speeds = (number(), number())
+            if one["gpus"] == other["gpus"] and rng.random() < 0.5:
+                both = speeds if one is not other else (speeds[0], speeds[0])
+                pairs.append({"job_types": (one["name"], other["name"]), "gpu_type": "g0", "steps_per_s": both})
+    limits = [{"job": "j 0", "most_gpus": float(rng.choice([0.5, 1 / 3, 1.0]))}] if rng.random() < 0.2 else []
+    parts = {"gpu_types": types, "job_types": kinds, "jobs": jobs, "pairs": pairs, "entities": entities}
+    try:
+        return AllocationInstance.model_validate({"kind": "allocation", **parts, "limits": limits})
+    except ValueError:
+        return None

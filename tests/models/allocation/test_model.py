@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from flowlex.instances import AllocationInstance, InstanceError, generate, read_
 from flowlex.models import ModelError, compare
 from flowlex.models.allocation.baselines import baseline
 from flowlex.validation.certificates import verify
-from tests.models.allocation.cases import random_instance
+from tests.models.allocation.cases import extreme_instance, random_instance
 
 GAVEL = Path("../shared/data/gavel/simulation_throughputs.json.gz")
 
@@ -245,3 +246,30 @@ def test_an_answer_is_there_before_the_first_program_is_solved(policy: str) -> N
         document = first.to_dict()
         document["bound"] = (first.objective + first.bound) / 2
         assert not verify(document, instance).ok
+
+
+ALL_POLICIES = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost")
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+@pytest.mark.parametrize(
+    "seeds", [range(25), pytest.param(range(25, 1500), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_numbers_far_apart_are_solved_and_verify_from_their_file(policy: Any, seeds: range) -> None:
+    claims: list[str] = []
+    for seed in seeds:
+        instance = extreme_instance(seed)
+        if instance is None:
+            continue
+        try:
+            solution = Allocation(instance, policy=policy, pricing=seed % 5 == 0).solve("pulp" if seed % 3 else "highs")
+        except ModelError as error:
+            assert "min_cost" in str(error) or "never ends" in str(error), seed
+            continue
+        if not solution.status.claims:
+            claims.append("none")
+            continue
+        certificate = verify(json.loads(json.dumps(solution.to_dict(), allow_nan=False)), instance)
+        assert certificate.ok, f"seed {seed}: {certificate}"
+        claims.append(certificate.claim)
+    assert sum(claim in ("optimal", "infeasible") for claim in claims) >= 0.8 * len(claims)

@@ -20,6 +20,7 @@ from flowlex.models import ModelError
 from flowlex.models.allocation.baselines import baseline
 from flowlex.models.allocation.program import run_columns
 from flowlex.models.allocation.rounds import RoundSchedule, schedule_rounds
+from flowlex.models.allocation.slots import slot_configurations
 from flowlex.validation.certificates import SolutionError
 from flowlex.validation.certificates.allocation_rounds import certify_rounds
 from tests.models.allocation.cases import random_instance
@@ -184,3 +185,27 @@ def test_wrong_rounds_are_refused(fault: str) -> None:
 def test_what_is_no_schedule_says_so() -> None:
     with pytest.raises(SolutionError, match="not a schedule of rounds"):
         certify_rounds({"seconds": 1.0}, cluster(2, {"a": 1}))
+
+
+@pytest.mark.parametrize(("jobs", "gpus", "seed"), [(64, 13, 0), (64, 13, 1), (256, 50, 0), (256, 128, 0)])
+def test_many_jobs_of_mixed_scales_are_kept_by_slots(jobs: int, gpus: int, seed: int) -> None:
+    """Slots alone deliver all: no column generation, few configurations, the lag proven by the certificate."""
+    solution = Allocation(generate("gavel-like", jobs=jobs, gpus=gpus, seed=seed)).solve("highs")
+    columns, view = solution.columns, solution.source.arrays
+    kept = np.flatnonzero(solution.share > 1e-9)
+    scale = view.scale[columns.first[kept]]
+    found = slot_configurations(columns.first[kept], columns.gpu[kept], scale, view.count, solution.share[kept])
+    assert found is not None
+    configurations, weight = found
+    assert np.abs(weight @ configurations - solution.share[kept]).max() < 1e-8
+    assert len(weight) <= len(kept) + 10
+    schedule = schedule_rounds(solution, 360.0, rounds=30)
+    assert schedule.part == 1 and schedule.certificate.ok
+
+
+def test_slots_deliver_a_part_where_no_rounds_keep_all() -> None:
+    """3 GPUs, two jobs of 2 GPUs, each 3/4 of the time: one at a time."""
+    one, pair = np.zeros(2, np.int64), np.arange(2)
+    found = slot_configurations(pair, one, np.array([2, 2]), np.array([3]), np.array([0.75, 0.75]))
+    assert found is not None
+    assert (found[1] @ found[0]).tolist() == pytest.approx([0.5, 0.5]) and (found[0].sum(axis=1) <= 1).all()

@@ -18,7 +18,7 @@ from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
 from flowlex.models.flow.capacities import document as document_module
-from flowlex.models.flow.capacities import packed as packed_module
+from flowlex.models.flow.capacities import method as packed_module
 from flowlex.models.flow.capacities import search
 from flowlex.models.flow.capacities.amounts import Amounts
 from flowlex.models.flow.capacities.bound import Bound, Relaxation

@@ -12,6 +12,7 @@ from flowlex.formulations import EngineError
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.instances.generators import generate
 from flowlex.models import ModelError, model_for
+from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals import (
     PRESETS,
     Continuity,
@@ -23,11 +24,9 @@ from flowlex.models.flow.goals import (
     RandomCosts,
     preset,
 )
-from flowlex.models.flow.goals.base import ClusterView, Scale
+from flowlex.models.flow.goals.base import ClusterView, Scale, task_views
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.network import task_views
-from flowlex.models.flow.offers import Rules
 
 Task = FlowTask
 

@@ -18,10 +18,10 @@ from flowlex.models.flow.goals import (
     Priority,
     RandomCosts,
 )
+from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.engines import prove
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
-from flowlex.models.flow.order import StrictOrder
 from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 
@@ -76,10 +76,6 @@ def test_what_cannot_be_exact_is_refused():
         make(Placement(), cost_limit=2**40)
     with pytest.raises(ModelError, match="use method='phases', or lower cost_limit"):
         make(Placement(), cost_limit=10**9, method="weights")
-    with pytest.raises(ModelError, match="strict order are kept live by engine='paths' only"):
-        make(Placement(), LoadSpread(), lexicographic=True, engine="highs", cost_limit=10, task_limit=10)
-    with pytest.raises(ModelError, match="use engine='paths', or lower cost_limit"):
-        make(Placement(), engine="highs", cost_limit=10**8)
     with pytest.raises(ModelError, match="no method is called 'guess'"):
         make(method="guess")
     scheduler = make(Placement(), DataLocality(), lexicographic=True)

@@ -12,8 +12,8 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import FairShares, Priority
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.ties import search
-from flowlex.models.flow.ties.bonds import Bonds
+from flowlex.models.flow.task_rules import search
+from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.gpu import GpuInstance
+from tests.models.gpu.oracle import may_lose, may_start
 
-#: Tasks by job, transfer, stops, waiting tasks that go on waiting.
+#: Tasks by job, transfer (and lost work at its price), stops, waiting tasks that go on waiting.
 Way = tuple[tuple[int, ...], Fraction, int, int]
 
 
@@ -46,8 +47,13 @@ def random_round(seed: int) -> GpuInstance:
     return GpuInstance.model_validate({"nodes": nodes, "jobs": jobs, **speeds})
 
 
-def ways(instance: GpuInstance, *, shortest_first: bool = True, stop: bool = True) -> Iterator[Way]:
-    """Every way to keep running tasks (a job's longest-running ones, ties free, unless told) and to start others."""
+def ways(
+    instance: GpuInstance, *, in_order: bool = True, stop: bool = True, price: Fraction = Fraction(0)
+) -> Iterator[Way]:
+    """Every legal way to stop running tasks and to start others; a second of lost work costs ``price`` of transfer.
+
+    Without order any of the tasks that may stop in some legal way may stop, and any number of them.
+    """
     gpus = [(gpu.name, gpu.memory_gb, node) for node in instance.nodes for gpu in node.gpus]
     rack = {node.name: node.rack for node in instance.nodes}
 
@@ -60,21 +66,27 @@ def ways(instance: GpuInstance, *, shortest_first: bool = True, stop: bool = Tru
         return total
 
     choices = []
-    for job in instance.jobs:
-        running = [task for task in job.tasks if task.running is not None]
+    may = may_lose(instance) if stop else [0] * len(instance.jobs)
+    starts = may_start(instance) if stop else [True] * len(instance.jobs)
+    for job, most in zip(instance.jobs, may, strict=True):
+        running = sorted((t for t in job.tasks if t.running is not None), key=lambda t: t.running.elapsed_s)
+        last = running[most - 1].running.elapsed_s if most else -1.0
         subsets = [
             set(kept)
             for n in range(len(running) + 1)
             for kept in itertools.combinations([task.name for task in running], n)
-            if not shortest_first
-            or all(
-                a.running.elapsed_s >= b.running.elapsed_s
-                for a in running
-                for b in running
-                if a.name in kept and b.name not in kept
+            if (all(task.running.elapsed_s <= last for task in running if task.name not in kept) and not in_order)
+            or (
+                len(running) - n <= most
+                and all(
+                    a.running.elapsed_s >= b.running.elapsed_s
+                    for a in running
+                    for b in running
+                    if a.name in kept and b.name not in kept
+                )
             )
         ]
-        choices.append(subsets if stop else [max(subsets, key=len)])
+        choices.append(subsets)
     tasks = [(j, task) for j, job in enumerate(instance.jobs) for task in job.tasks]
     waiting = [(j, task) for j, task in tasks if task.running is None]
 
@@ -84,7 +96,7 @@ def ways(instance: GpuInstance, *, shortest_first: bool = True, stop: bool = Tru
             return
         yield from place(i + 1, left, count, cost)
         j, task = waiting[i]
-        for gpu in left:
+        for gpu in left if starts[j] else ():
             if task.memory_gb <= gpu[1]:
                 more = [n + (k == j) for k, n in enumerate(count)]
                 yield from place(i + 1, [g for g in left if g is not gpu], more, cost + seconds(task, gpu[2]))
@@ -94,7 +106,9 @@ def ways(instance: GpuInstance, *, shortest_first: bool = True, stop: bool = Tru
         held = {t.running.gpu for _, t in tasks if t.name in kept and t.running is not None}
         stops = len(tasks) - len(waiting) - len(kept)
         base = [len(part) for part in chosen]
-        for count, cost in place(0, [gpu for gpu in gpus if gpu[0] not in held], base, Fraction(0)):
+        stopped = [t.running.elapsed_s for _, t in tasks if t.running is not None and t.name not in kept]
+        lost = price * sum(map(Fraction, stopped))
+        for count, cost in place(0, [gpu for gpu in gpus if gpu[0] not in held], base, lost):
             yield count, cost, stops, len(waiting) - (sum(count) - len(kept))
 
 

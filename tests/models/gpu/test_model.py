@@ -189,7 +189,10 @@ def test_a_job_above_its_share_loses_its_shortest_running_task() -> None:
     instance = cluster([rich, job("poor", task("p0"), task("p1"))], nodes)
     solution = GpuAssignment(instance, policy=Policy.FSP).solve("network")
     assert solution.preempted == ("r0", "r1")
-    assert solution.to_frame().loc["r0", "reason"] == "job rich keeps 2, its fair share; this task ran shortest"
+    assert solution.to_frame().loc["r0", "reason"] == (
+        "job rich ran 4, above its fair share of 2, and keeps 2; "
+        "this task ran shortest: 10 s of work lost, weighed as 0 s of transfer"
+    )
     assert GpuAssignment(instance, policy=Policy.FS).solve("network").preempted == ()
     assert GpuAssignment(instance, policy=Policy.FSU).solve("network").preempted == ()
 
@@ -320,7 +323,9 @@ def test_brute_force_agrees(seed: int, policy: Policy) -> None:
 def test_options_from_text_and_their_errors() -> None:
     instance = generate("gpu-figure1")
     assert model_for(instance, policy="FSU").policy is Policy.FSU
-    with pytest.raises(ModelError, match="has no option 'polcy'; it has: policy, network, penalties, waiting, stage"):
+    with pytest.raises(
+        ModelError, match="has no option 'polcy'; it has: policy, network, penalties, stop_price, waiting, stage"
+    ):
         model_for(instance, polcy="FS")
     with pytest.raises(ModelError, match="policy='fair'"):
         model_for(instance, policy="fair")

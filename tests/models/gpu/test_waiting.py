@@ -33,10 +33,10 @@ def priced(instance: Any, weight: float = 1.0, **options: Any) -> Any:
 def best_by_hand(instance: GpuInstance, policy: str, weight: float) -> tuple[Fraction, int, int]:
     """Least transfer and waiting, then stops, then waiting, where no job has more than in some fair answer.
 
-    Fair shares are those of a round in which any running task may stop.
+    Fair shares are those of a round in which all tasks that may stop are open, in any order.
     """
     stop = policy == "FSP"
-    free = list(ways(instance, shortest_first=False, stop=stop))
+    free = list(ways(instance, in_order=False, stop=stop))
     fairest = min(map(fairness, free))
     fair = {way[0] for way in free if fairness(way) == fairest}
     sizes = [sum(int(shard.size_mb) for shard in task.shards) for job in instance.jobs for task in job.tasks]
@@ -156,7 +156,7 @@ def _document(seed: int, **options: Any) -> tuple[GpuInstance, dict[str, Any]]:
     ("change", "fails"),
     [
         (lambda d: d["proof"]["shares"].update({"J17": "1/2"}), "shares are fair"),
-        (lambda d: d["proof"]["shares"].popitem(), "a fair share for every job"),
+        (lambda d: d["proof"]["shares"].popitem(), "shares are fair"),
         (lambda d: d["proof"].update(base=1000, factor=2), "nothing is fairer|weights put transfer"),
         (lambda d: d["proof"].update(keep={}), "weights put transfer"),
         (lambda d: d["proof"]["search"].update(gpu_price={}, job_price={}), "nothing is fairer"),

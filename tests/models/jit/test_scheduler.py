@@ -85,12 +85,12 @@ def test_what_nothing_has_come_to_stays_and_is_proven() -> None:
     scheduler.submit(job("new", ("b", "a", 2, 4)), 2.0)
     runs = {name: s.at(2).runs for name, s in scheduler.sending.items() if s.promise is not None}
     step = scheduler.step(2.0)
-    assert step.solution is not None and step.solution.route == ("kept", "structure")
+    assert step.solution is not None and step.solution.route == ("reused", "structure")
     assert step.solution.lp_solves == 0 and step.solution.lateness == 3
     assert step.certificate is not None and step.certificate.claim == "optimal"
     assert {name: scheduler.sending[name].runs for name in runs} == runs and not step.changed
     scheduler.withdraw("old", 2.0)
-    assert "kept" in scheduler.step(2.0).solution.route  # type: ignore[union-attr]
+    assert "reused" in scheduler.step(2.0).solution.route  # type: ignore[union-attr]
 
 
 def test_what_is_behind_is_promised_anew() -> None:
@@ -209,7 +209,7 @@ def test_random_lives(seed: int, load: Any) -> None:
             step = scheduler.step(due)
             planned = slot
             assert step.certificate is None or (step.certificate.ok and step.certificate.claim == "optimal")
-            if step.solution is not None and "kept" in step.solution.route:
+            if step.solution is not None and "reused" in step.solution.route:
                 anew = JitBandwidth(step.solution.source, share=1.0, load=load).solve("highs")  # type: ignore[arg-type]
                 assert anew.lateness == step.solution.lateness
                 assert anew.sorted_loads.tolist() == step.solution.sorted_loads.tolist()

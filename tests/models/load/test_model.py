@@ -264,13 +264,93 @@ def test_costs_are_exact_however_small_or_large() -> None:
 
 
 def test_costs_without_a_common_unit_give_a_bound_not_a_false_optimum() -> None:
-    links = {(0, i): 1 + 1 / (i + 2) for i in range(1, 12)}
-    instance = cluster([1.0] * 12, [(120, [0])], links | {(1, 2): 1e-17})
-    solution = LoadPartition(instance).solve("network")
-    assert (str(solution.status), solution.certificate and solution.certificate.claim) == ("feasible", "bounded")
-    assert solution.bound is not None and solution.gap is not None and 0 < solution.gap < 1e-12
-    assert "Move costs have no common unit that 64 bits hold" in solution.message
-    assert verify(json.loads(json.dumps(solution.to_dict())), instance).ok
+    # Rounded to multiples of 1e6 / 2**53 s, links of 1e-12 and 2e-12 s cost the same.
+    found = []
+    for straight, across in ((1e-12, 2e-12), (2e-12, 1e-12)):
+        links = {(0, 2): straight, (1, 3): straight, (0, 3): across, (1, 2): across, (2, 0): 1e6}
+        instance = cluster([1.0] * 4, [(4, [0]), (4, [1])], links)
+        solution = LoadPartition(instance).solve("network")
+        certificate = verify(json.loads(json.dumps(solution.to_dict())), instance)
+        assert certificate.ok
+        if solution.objective == 4e-12:
+            assert certificate.claim == "optimal"
+            continue
+        found.append(solution)
+        assert (str(solution.status), certificate.claim, solution.objective) == ("feasible", "bounded", 8e-12)
+        assert solution.bound is not None and solution.bound <= 4e-12
+        assert "Move costs have no common unit that 64 bits hold" in solution.message
+    assert len(found) == 1  # the engine cannot tell one from the other
+
+
+def drawn(seed: int) -> LoadPartitionInstance:
+    """Nodes of one to five, with sizes from 1e-9 to 1e15, decimals of any length, and often no blocks."""
+    rng = np.random.default_rng(seed)
+
+    def number(most: float = 1e6) -> float:
+        kinds = (0.0, 1.0, 1 / 3, 0.1, round(float(rng.uniform(0.01, 50)), 2), float(10 ** rng.uniform(-9, 6)), most)
+        return kinds[int(rng.integers(len(kinds)))]
+
+    names = [f"{'wé节'[int(rng.integers(3))]}{i}" for i in range(int(rng.integers(1, 6)))]
+    nodes = [
+        LoadNode(
+            name=name,
+            configuration=number(1e15) if i else 1.0,
+            performance=1 / 3 if i else number() + 1e-9,
+            cpu_free=round(float(rng.uniform(0.01, 1)), 3),
+            cpu_required=float(rng.uniform(0.01, 1)),
+            history=(RunRecord(items=float(10 ** rng.uniform(-3, 9)), seconds=float(10 ** rng.uniform(-6, 9))),),
+            true_items_per_s=float(10 ** rng.uniform(-9, 9)),
+        )
+        for i, name in enumerate(names)
+    ]
+    sizes = [int(10 ** rng.uniform(0, 12 if rng.random() < 0.2 else 2)) for _ in range(int(rng.integers(0, 5)))]
+    blocks = [
+        Block(name=f"b{k}", items=n, holders=tuple(rng.permutation(names)[: rng.integers(1, 1 + len(names))].tolist()))
+        for k, n in enumerate(sizes)
+    ]
+    pairs = [(a, b) for a in names for b in names if a != b and rng.random() < 0.4]
+    links = tuple(Link(source=a, target=b, seconds_per_item=number()) for a, b in pairs)
+    facts = {"nodes": tuple(nodes), "blocks": tuple(blocks), "links": links, "seconds_per_item": number()}
+    return LoadPartitionInstance(**facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", ["network", "highs", "pulp"])
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_what_is_solved_verifies_from_its_file(engine: str, part: int) -> None:
+    for seed in range(40 + 2000 * part):
+        instance, count = drawn(seed), itertools.count(seed)
+        capacity = ("configuration", "cpu_load", "history", "performance")[next(count) % 4]
+        options = {"objective": ("targets", "makespan")[seed // 4 % 2], "level": ("node", "item")[seed // 8 % 2]}
+        solution = LoadPartition(instance, capacity=capacity, **options).solve(engine)  # type: ignore[arg-type]
+        certificate = verify(json.loads(json.dumps(solution.to_dict(), allow_nan=False)), instance)
+        assert certificate.ok, f"seed {seed}: {certificate}"
+        assert certificate.claim == solution.status, f"seed {seed}"
+
+
+def test_nothing_to_process_is_a_partition_that_verifies() -> None:
+    instance = cluster([1, 2], [])
+    solution = LoadPartition(instance).solve()
+    assert (solution.objective, solution.targets) == (0, {"n0": 0, "n1": 0})
+    assert verify(json.loads(json.dumps(solution.to_dict())), instance).claim == "optimal"
+
+
+@pytest.mark.parametrize("engine", ["network", "highs", "pulp"])
+def test_costs_far_apart_are_proven_and_written_exactly(engine: str) -> None:
+    nodes = (LoadNode(name="w0", configuration=1), LoadNode(name="w1", configuration=1))
+    block, link = Block(name="b", items=2, holders=("w1",)), Link(source="w1", target="w0", seconds_per_item=1e6)
+    usual = 0.3333333333333333
+    instance = LoadPartitionInstance(nodes=nodes, blocks=(block,), links=(link,), seconds_per_item=usual)
+    solution = LoadPartition(instance).solve(engine)  # type: ignore[arg-type]
+    assert (solution.objective, str(solution.status)) == (10**6, "optimal")
+    assert verify(json.loads(json.dumps(solution.to_dict())), instance).claim == "optimal"
+    # 3 items of 0.3333333333333333 s take what a float writes; no float writes 10.1111111111111101 s.
+    for items, each, says in (
+        (3, 0.3333333333333333, 0.9999999999999999),
+        (13, 0.7777777777777777, "101111111111111101/10000000000000000"),
+    ):
+        one = cluster([1, 0], [(items, [1])], {(1, 0): each})
+        document = LoadPartition(one).solve(engine).to_dict()  # type: ignore[arg-type]
+        assert document["objective"] == document["bound"] == document["answer"]["moves"][0]["seconds"] == says
 
 
 def test_links_dearer_than_usual_are_not_undercut() -> None:

@@ -17,7 +17,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import POLICIES, place
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates.contract import verify

@@ -17,7 +17,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.cards import fillings
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.patterns import Pricing
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.classes import Demand, NodeClasses
 from flowlex.models.pods.problem.cluster import Cluster
@@ -31,7 +31,7 @@ from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods import balance_of
 from flowlex.validation.certificates.pods.balance import least_balance
 from flowlex.validation.certificates.pods.document import PlacementProof, count_levels
-from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.price_bound import Population
 
 
 class PatternsFirst(PodPlacement):

@@ -12,7 +12,8 @@ from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance, fits_wishes
 from flowlex.models.pods.balance import tangents
-from flowlex.models.pods.bounds import cells, relaxation
+from flowlex.models.pods.bounds import relaxation
+from flowlex.models.pods.bounds import row_aggregation as cells
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.measures import MEASURES
 

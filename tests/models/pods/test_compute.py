@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import BASELINES, place
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods.compute import compute_left

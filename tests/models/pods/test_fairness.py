@@ -15,11 +15,11 @@ from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances import generate
 from flowlex.instances.pod_rules import PodGang, PodQueue
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.worth import worths
+from flowlex.models.pods.problem.value import worths
 from flowlex.validation.certificates.pods.exhaustion import all_ways
-from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
+from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),

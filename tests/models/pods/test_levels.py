@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates.pods.exhaustion import all_ways, best_of_all
-from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.price_bound import Population
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.validation.certificates import verify

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from flowlex.instances.pod_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.bounds.together import gangs_out, largest_sum, most_of_spreads
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum, most_of_spreads
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.gang_bounds import Wholes
+from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
-from flowlex.validation.certificates.pods.wholes import Wholes
 
 
 class ByBounds(PodPlacement):

@@ -45,7 +45,6 @@ REFUSED = {
     "gap-not-that-of-the-bound": "gap",
     "metric-changed": "metrics",
     "objective-of-another-flow": "objective",
-    "optimal-without-proof": "stated claim",
     "potential-moved": "no arc with room has a negative reduced cost",
     "potentials-too-short": "one potential per node",
     "ray-from-no-flow": "flow conservation at every node",
@@ -157,7 +156,12 @@ def test_a_quoted_check_supports_no_optimum() -> None:
     document = {**TRUE, "proof": {}, "duals": {}, "certificate": None}
     certificate = verify(document, SOLVED)
     assert (certificate.ok, certificate.claim) == (True, "feasible")
-    assert [check.name for check in certificate.checks if check.how == "quoted"] == ["no flow costs less"]
+    assert [check.name for check in certificate.checks if check.how == "quoted"] == [
+        "no flow costs less",
+        "status",
+        "bound",
+    ]
+    assert certificate.verdict == "quoted"
 
 
 def test_a_verifier_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,3 +200,15 @@ def test_numbers_are_those_that_are_written() -> None:
     for nonsense in ("nan", "1/0", "", "0x1", "1_0", "9" * 5000, float("inf")):
         with pytest.raises(ValueError, match="is no number"):
             rational(nonsense)
+
+
+@pytest.mark.parametrize("status", ["error", "time_limit"])
+@pytest.mark.parametrize("name", ["gavel-like", "gpu-testbed", "network-random", "inference-cluster"])
+def test_a_file_that_claims_nothing_says_so(name: str, status: str) -> None:
+    instance = generate(name)
+    empty: dict[str, Any] = dict.fromkeys(("objective", "bound", "gap", "certificate"))
+    empty |= {part: {} for part in ("answer", "metrics", "proof", "duals", "stages")}
+    document = solve(instance).to_dict() | empty | {"status": status, "message": "out of memory"}
+    certificate = verify(json.loads(json.dumps(document)), instance)
+    assert not certificate.ok
+    assert certificate.checks[-1].detail == f"status '{status}' claims nothing: out of memory; solve again"

@@ -16,35 +16,27 @@ from flowlex.validation.claims import (
     jit_latest,
     jit_lemma_3,
     jit_lemmas,
-    jit_weights,
-    matrices,
     sirius,
 )
 from flowlex.validation.claims.base import Outcome
+from flowlex.validation.claims.full_windows import full_window_rule
 from flowlex.validation.claims.gpu_paper import paper_sizes
 from flowlex.validation.claims.registry import CLAIMS
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.jit_recognition import recognise_full_windows
-from flowlex.validation.unimodularity.jit_rule import full_window_rule
-from flowlex.validation.unimodularity.matrix import canonical, ternary
+from flowlex.validation.unimodularity.examples import jit_matrix
 from flowlex.validation.unimodularity.proof import Answer
-from flowlex.validation.unimodularity.zoo import LEMMA_3_FLOWS, jit_matrix, random_flows
 
 PAPER_TWO_SLOTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2))
 
 
 OUTCOMES = {
-    "network-matrices": Outcome.HOLDS,
-    "transport-matrices": Outcome.HOLDS,
     "gpu-graph-size": Outcome.HOLDS,
     "gpu-inputs": Outcome.HOLDS,
     "gpu-figure-1": Outcome.HOLDS,
     "gpu-greedy-unfair": Outcome.HOLDS,
     "sirius-strict-weight": Outcome.FAILS,
-    "jit-lemma-1": Outcome.HOLDS,
     "jit-lemma-2": Outcome.HOLDS,
-    "jit-weights": Outcome.FAILS,
     "jit-latest-feasible": Outcome.FAILS,
     "jit-no-delay": Outcome.FAILS,
 }
@@ -57,24 +49,6 @@ def test_claims_come_out_as_found(name: str) -> None:
     assert finding.evidence
 
 
-def test_a_flow_scheduling_network_is_among_those_looked_at() -> None:
-    assert any(name.startswith("flow-scheduling") for name in CLAIMS["network-matrices"].check().data)
-
-
-def test_matrices_can_come_out_any_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose matrix is not TU refutes; one that is undecided leaves the claim open."""
-
-    class Stub:
-        def __init__(self, formulation: object) -> None:
-            self.formulation = formulation
-
-    instance = generate("gpu-figure1")
-    monkeypatch.setattr(matrices, "model_for", lambda _: Stub(jit_matrix(LEMMA_3_FLOWS, 3)))
-    assert matrices.judge([instance]).outcome is Outcome.FAILS
-    monkeypatch.setattr(matrices, "check", lambda matrix: check(matrix, method="consecutive-ones"))
-    assert matrices.judge([instance]).outcome is Outcome.NOT_REPRODUCIBLE
-
-
 #: Evidence changed so that a claim comes out the other way: claim, module, name there, what stands in its place.
 OTHER_EVIDENCE: list[tuple[str, Any, str, Any, Outcome]] = [
     ("gpu-graph-size", gpu_paper, "paper_sizes", lambda gpus, tasks: (23, 79), Outcome.FAILS),
@@ -82,10 +56,8 @@ OTHER_EVIDENCE: list[tuple[str, Any, str, Any, Outcome]] = [
     ("gpu-figure-1", gpu_paper, "_gpu", lambda name, seed=0: generate("gpu-random", seed=1), Outcome.FAILS),
     ("gpu-greedy-unfair", gpu_paper, "base_shares", lambda view: 0 * base_shares(view), Outcome.NOT_REPRODUCIBLE),
     ("sirius-strict-weight", sirius, "search", lambda: None, Outcome.NOT_REPRODUCIBLE),
-    ("jit-lemma-1", jit_lemmas, "bend", lambda base, level: -1, Outcome.FAILS),
     ("jit-lemma-2", jit_lemmas, "disorder", lambda entries, largest: ((1,), (0,)), Outcome.FAILS),
     ("jit-lemma-3", jit_lemma_3, "lemma_3_verdict", lambda: check(jit_matrix(PAPER_TWO_SLOTS[:2], 2)), Outcome.HOLDS),
-    ("jit-weights", jit_weights, "first_inexact_level", lambda machines, slots: 10**6, Outcome.HOLDS),
     ("jit-latest-feasible", jit_latest, "overload", lambda instance: None, Outcome.NOT_REPRODUCIBLE),
     ("jit-no-delay", jit_latest, "end_of_jobs", lambda instance, arrival_s: np.zeros(1), Outcome.HOLDS),
     ("jit-forest", jit_forest, "agreement", lambda samples: {"tu": 9, "disagree": 1, "unproven": 0}, Outcome.FAILS),
@@ -104,14 +76,7 @@ def test_other_evidence_gives_another_finding(
 
 
 def test_every_claim_is_seen_to_come_out_two_ways() -> None:
-    """Lemma 1 is arithmetic on integers: its check has nothing to put in the place of."""
-    two_ways = {case[0] for case in OTHER_EVIDENCE} | {"network-matrices", "transport-matrices"}
-    assert set(CLAIMS) - two_ways == set()
-
-
-def test_weights_can_hold() -> None:
-    """At a size where the levels end below the first inexact power the weights are fine."""
-    assert jit_weights.first_inexact_level(4, 2) > 10
+    assert set(CLAIMS) == {case[0] for case in OTHER_EVIDENCE}
 
 
 def test_the_counter_example_of_strict_weights_by_hand() -> None:
@@ -144,7 +109,7 @@ def test_smallest_failing_cases_by_search() -> None:
     smallest = jit_lemma_3.smallest_failing_cases(transfers=4, slots=3)
     assert set(smallest) == {3}
     assert len(smallest[3]) == 4
-    assert check(jit_matrix(smallest[3], 3), method="eulerian").answer is Answer.NOT_TU
+    assert check(jit_matrix(smallest[3], 3)).answer is Answer.NOT_TU
     assert all(check(jit_matrix(flows, 3)).is_tu for flows in jit_lemma_3.flow_sets(3))
 
 
@@ -154,20 +119,6 @@ def test_failing_share_grows_with_transfers_and_slots() -> None:
     assert share[0].tolist() == [0, 0, 0]
     assert np.all(np.diff(share[2]) >= 0)
     assert share[2, 2] > 0.5
-
-
-@pytest.mark.parametrize(("machines", "slots"), [(2, 3), (100, 100), (3, 1)])
-def test_weights_lose_exactness_where_told(machines: int, slots: int) -> None:
-    base = slots * machines**2
-    inexact, overflow = (
-        jit_weights.first_inexact_level(machines, slots),
-        jit_weights.first_overflow_level(machines, slots),
-    )
-    assert base ** (inexact - 1) <= 2**53 < base**inexact
-    assert np.isfinite(float(base) ** (overflow - 1))
-    with pytest.raises(OverflowError):
-        float(base) ** overflow
-    assert jit_weights.first_inexact_level(100, 100) == 3
 
 
 def test_the_forest_rule_agrees_with_the_checker() -> None:
@@ -190,38 +141,6 @@ def test_the_forest_rule_is_exact_on_all_small_sets(flows: tuple[tuple[int, int]
     assert rule.tu == check(matrix).is_tu
     if not rule.tu:
         assert abs(determinant(matrix.tocsr()[list(rule.rows)][:, list(rule.columns)])) == 2
-
-
-def test_full_windows_are_recognised_whatever_the_order() -> None:
-    generator = np.random.default_rng(0)
-    refuted = 0
-    for seed in range(60):
-        flows = random_flows(int(generator.integers(1, 9)), 3, seed=seed)
-        matrix = jit_matrix(flows, 4)
-        # Shuffle inside the three blocks of rows, and the columns: names and order must not matter.
-        ports = max(i for i, _ in flows) * 4 + 4, max(j for _, j in flows) * 4 + 4
-        blocks = np.split(np.arange(matrix.shape[0]), [ports[0], sum(ports)])
-        order = np.concatenate([generator.permutation(block) for block in blocks])
-        mixed = ternary(canonical(matrix.tocsr()[order][:, generator.permutation(matrix.shape[1])]))
-        known = recognise_full_windows(mixed)
-        assert known is not None
-        assert known.slots == 4
-        walk = known.witness()
-        assert (walk is None) == full_window_rule(flows, 4).tu
-        verdict = check(mixed, method="jit-rule")
-        assert verdict.answer is (Answer.UNDECIDED if walk is None else Answer.NOT_TU)
-        assert verdict.verify(mixed) == (walk is not None)
-        refuted += walk is not None
-    assert 10 < refuted < 60
-
-
-def test_what_is_not_a_full_window_matrix_is_left_alone() -> None:
-    matrix = jit_matrix(LEMMA_3_FLOWS, 3).tolil()
-    assert recognise_full_windows(jit_matrix(LEMMA_3_FLOWS, 2)) is None  # the rule needs 3 slots
-    assert recognise_full_windows(ternary(canonical(matrix[:, 1:]))) is None  # one window is shorter
-    moved = matrix.copy()
-    moved[0, 0], moved[1, 0] = 0, 1  # one transfer leaves in another slot than it arrives
-    assert recognise_full_windows(ternary(canonical(moved))) is None
 
 
 def test_the_forest_rule_by_hand() -> None:

@@ -1,7 +1,8 @@
 """Seed a fault into model code, solve, and see whether a wrong answer gets through.
 
 A fault changes what one function of the model returns. What comes out of a solve is then either *refused* (by the
-certificate), *stopped* (by another error: no answer leaves), *harmless* (as good as without the fault), or *passed*:
+certificate), *lowered* (the answer leaves, but claims no more than that it is feasible), *stopped* (by another error:
+no answer leaves), *harmless* (as good as without the fault), or *passed*:
 another answer, or none, and nobody objected. Nothing may pass.
 """
 
@@ -19,7 +20,8 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.models.base import Model
+from flowlex.formulations.outcome import Status
+from flowlex.models.base import UNPROVEN, Model
 from flowlex.models.registry import model_for
 from flowlex.validation.certificates import CertificateError
 
@@ -135,18 +137,23 @@ def faults_of(groups: Mapping[str, Mapping[str, Change]]) -> list[tuple[str, str
 
 @dataclass
 class Tally:
-    """How often faults of one family were refused, stopped, harmless, or passed (with what was wrong)."""
+    """How often faults of one family were refused, lowered, stopped, harmless, or passed (with what was wrong)."""
 
     family: str
     counts: Counter[str]
     passed: list[str]
     idle: list[str]
 
+    @property
+    def shown(self) -> int:
+        """How often a fault was noticed."""
+        return self.counts["refused"] + self.counts["lowered"] + self.counts["stopped"]
+
     def __str__(self) -> str:
         c = self.counts
         return (
-            f"| {self.family} | {c['faults']} | {c['solves']} | {c['refused']} | {c['stopped']} | {c['harmless']} | "
-            f"{len(self.passed)} |"
+            f"| {self.family} | {c['faults']} | {c['solves']} | {c['refused']} | {c['lowered']} | {c['stopped']} | "
+            f"{c['harmless']} | {len(self.passed)} |"
         )
 
 
@@ -164,13 +171,14 @@ def run_faults(
     Each fault is tried on one model after the other until it shows; ``thorough``: on all of them.
     """
     makers = list(models)
-    true = [value(make().solve(engine)) for make in makers]
+    best = [make().solve(engine) for make in makers]
+    true = [value(solution) for solution in best]
     tally = Tally(family, Counter(faults=len(faults)), [], [])
     for turn, (name, target, change) in enumerate(faults):
-        before = tally.counts["refused"] + tally.counts["stopped"]
+        before = tally.shown
         for k in range(len(makers)):
             number = (turn + k) % len(makers)
-            if not thorough and tally.counts["refused"] + tally.counts["stopped"] > before:
+            if not thorough and tally.shown > before:
                 break
             with pytest.MonkeyPatch.context() as patch:
                 seed(patch, target, change)
@@ -183,13 +191,29 @@ def run_faults(
                 except Exception:  # whatever stops the solve, no answer leaves
                     tally.counts["stopped"] += 1
                     continue
+            if solution.status is Status.ERROR:  # no answer
+                tally.counts["stopped"] += 1
+                continue
+            if UNPROVEN in solution.message or _weaker(solution, best[number]):
+                tally.counts["lowered"] += 1
+                continue
             same = value(solution) == true[number]
             tally.counts["harmless" if same else "passed"] += 1
             if not same:
                 tally.passed.append(f"{name}, instance {number}: {value(solution)} for {true[number]}")
-        if tally.counts["refused"] + tally.counts["stopped"] == before:
+        if tally.shown == before:
             tally.idle.append(name)
     return tally
+
+
+def _weaker(solution: Any, best: Any) -> bool:
+    """Whether an answer claims less than the best: it is feasible, and its bound, if it has one, holds."""
+    if solution.status is not Status.FEASIBLE or best.status is not Status.OPTIMAL or solution.certificate is None:
+        return False
+    if solution.objective is None or solution.bound is None:
+        return True
+    ends, slack = sorted([float(solution.objective), float(solution.bound)]), 2e-6 * (1 + abs(float(best.objective)))
+    return ends[0] - slack <= float(best.objective) <= ends[1] + slack
 
 
 def refuse_all(family: str, given: tuple[Any, Any, Any], engine: str = "network", *, thorough: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -148,3 +149,25 @@ def test_deadlines_that_could_be_kept_are_not_proven_impossible() -> None:
                 row[label] *= factor
         weak["certificate"] = None
         assert not verify(weak, hard).ok
+
+
+@pytest.mark.parametrize("policy", ["max_min", "water_filling", "hierarchical", "makespan", "max_throughput"])
+@pytest.mark.parametrize("priced", ["prices kept", "prices restated", "bound kept"])
+def test_a_worse_answer_with_everything_restated_is_refused(policy: Any, priced: str) -> None:
+    """Nine tenths of every share; throughputs, metrics, objective, steps and duals restated to fit."""
+    best = Allocation(INSTANCE, policy=policy).solve("highs")
+    assert best.objective is not None
+    part = 0.9
+    less = part if priced == "prices restated" else 1.0
+    steps = tuple(
+        dataclasses.replace(
+            step, value=part * step.value, prices={name: less * values for name, values in step.prices.items()}
+        )
+        for step in best.steps
+    )
+    objective = best.objective / part if policy == "makespan" else best.objective * part
+    stated: dict[str, Any] = {"objective": objective, "bound": best.bound if priced == "bound kept" else objective}
+    stated["gap"] = abs(objective - stated["bound"]) / max(1.0, abs(objective))
+    duals = {name: dataclasses.replace(dual, values=steps[0].prices[name]) for name, dual in best.duals.items()}
+    worse = dataclasses.replace(best, share=part * best.share, steps=steps, duals=duals, certificate=None, **stated)
+    assert not verify(worse.to_dict(), INSTANCE).ok

@@ -83,7 +83,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
     "metric of waiting": lambda d: d["metrics"].update(waiting=0),
     "metric of moves": lambda d: d["metrics"].update(move_cost=1.0),
     "another instance": lambda d: d.update(fingerprint="sha256:" + "0" * 64),
-    "a claim made up": lambda d: d["certificate"].update(claim="feasible"),
+    "a claim made up": lambda d: d["certificate"].update(claim="unbounded"),
 }
 
 

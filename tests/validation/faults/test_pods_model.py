@@ -11,7 +11,7 @@ import pytest
 from flowlex.formulations.outcome import Status
 from flowlex.instances import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.effort import Effort
+from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from tests.validation.faults.seeding import THOROUGH, Change, array, faults_of, field, run_faults, seed
 

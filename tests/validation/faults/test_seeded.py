@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from flowlex.formulations.outcome import Infeasibility
 from flowlex.instances import generate
 from flowlex.instances.network import NetworkInstance
 from flowlex.models import model_for
-from flowlex.models.flow.offers import StageWeights
+from flowlex.models.flow.arc_costs import StageWeights
 from flowlex.validation.certificates import verify
 from tests.validation.certificates.clusters import GOALS, queued, random_cluster
 from tests.validation.faults.seeding import NETWORKS, THOROUGH, Change, array, field, refuse_all
@@ -75,23 +76,23 @@ FLOW: dict[str, dict[str, Change]] = {
         "no costs": ZERO,
         "reversed": REVERSED,
     },
-    f"{_FLOW}.offers:Rules.offers": {
+    f"{_FLOW}.arc_costs:Rules.offers": {
         "the first arc lost": fewer,
         "every second arc lost": _second,
         "one dearer": _costs(lambda cost: cost + 1),
         "negated": _costs(lambda cost: -cost),
         "free": _costs(lambda cost: 0),
     },
-    f"{_FLOW}.offers:Rules.staying": {"no credit": lambda found, rules, task, moving, *_: moving},
-    f"{_FLOW}.offers:Rules._shield": {"none": lambda shielded, rules, task, found, *_: found},
-    f"{_FLOW}.offers:Rules.waiting": {"one dearer": lambda cost, *_: cost + 1, "free": lambda *_: 0},
-    f"{_FLOW}.offers:Rules.slot_costs": {
+    f"{_FLOW}.arc_costs:Rules.staying": {"no credit": lambda found, rules, task, moving, *_: moving},
+    f"{_FLOW}.arc_costs:Rules._shield": {"none": lambda shielded, rules, task, found, *_: found},
+    f"{_FLOW}.arc_costs:Rules.waiting": {"one dearer": lambda cost, *_: cost + 1, "free": lambda *_: 0},
+    f"{_FLOW}.arc_costs:Rules.slot_costs": {
         "one slot more": lambda arcs, *_: [(k + 1, cost) for k, cost in arcs],
         "one slot lost": fewer,
         "free": lambda arcs, *_: [(k, 0) for k, _ in arcs],
     },
-    f"{_FLOW}.offers:Rules.level": {"all the same": lambda *_: 1, "one higher": lambda level, *_: level + 1},
-    f"{_FLOW}.offers:StageWeights.for_bound": {
+    f"{_FLOW}.arc_costs:Rules.level": {"all the same": lambda *_: 1, "one higher": lambda level, *_: level + 1},
+    f"{_FLOW}.arc_costs:StageWeights.for_bound": {
         "all one": lambda *_: StageWeights(1, 1),
         "no shortfall": lambda weights, *_: replace(weights, shortfall=1),
     },
@@ -115,7 +116,7 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.sharing:guaranteed": {"nothing": lambda least, *_: least * 0},
     f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
-    f"{_FLOW}.places:placements": {
+    f"{_FLOW}.assignment:placements": {
         "one withdrawn": fewer,
         "the other way round": _swapped,
     },
@@ -198,7 +199,16 @@ GPU: dict[str, dict[str, Change]] = {
         "nothing kept": field("keep", ZERO),
         "transfer counts once": field("factor", lambda *_: 1),
     },
-    f"{_GPU}.proof:_cuts": {"none": lambda *_: [], "one left out": fewer},
+    f"{_GPU}.round:_certain": {
+        "any may stop": lambda found, *_: found & False,
+        "none may stop": lambda _, view, *__: view.task_running_gpu >= 0,
+    },
+    f"{_GPU}.proof:_levels": {
+        "none": lambda *_: {},
+        "the first gets more": lambda found, *_: {
+            k: str(Fraction(x) + (i == 0)) for i, (k, x) in enumerate(found.items())
+        },
+    },
     f"{_GPU}.proof:_prices": {"none": lambda *_: {"gpu_price": {}, "job_price": {}}},
     f"{_GPU}.placement:Placement.exact_transfer_s": {"a second less": lambda seconds, *_: seconds - 1},
 }
@@ -235,10 +245,10 @@ LOAD: dict[str, dict[str, Change]] = {
     },
     f"{_LOAD}.network:moves_of": {"reversed": array(lambda m: m.__setitem__(slice(None), m.T.copy())), "none": ZERO},
     f"{_LOAD}.network:moved_cost": {"a second less": lambda cost, *_: cost - 1, "free": lambda cost, *_: 0 * cost},
-    f"{_LOAD}.model:LoadPartition._prices": {
+    f"{_LOAD}.model:LoadPartition._node_prices": {
         "none": lambda *_: {},
-        "the first dearer": lambda p, *_: {name: x + (k == 0) for k, (name, x) in enumerate(p.items())},
-        "negated": lambda p, *_: {name: -x for name, x in p.items()},
+        "the first dearer": lambda p, *_: p and {name: x + (k == 0) for k, (name, x) in enumerate(p.items())},
+        "negated": lambda p, *_: p and {name: -x for name, x in p.items()},
     },
 }
 
@@ -318,7 +328,7 @@ def _without_room(seed: int) -> NetworkInstance:
     return NetworkInstance.model_validate(data)
 
 
-#: Rounds with too few GPUs, some of which have to be searched for who may stop.
+#: Rounds with too few GPUs.
 _ROUNDS = [(37, "FSP"), (44, "FSP"), (51, "FSP"), (36, "FS"), (44, "FS"), (38, "FSU")]
 
 FAMILIES: dict[str, Any] = {
@@ -330,7 +340,8 @@ FAMILIES: dict[str, Any] = {
     ),
     "gpu": (
         GPU,
-        [(generate("gpu-random", seed=seed), {"policy": p}) for seed, p in _ROUNDS],
+        [(generate("gpu-random", seed=seed), {"policy": p}) for seed, p in _ROUNDS]
+        + [(generate("gpu-random", seed=seed, running=0.7), {"policy": "FSP"}) for seed in (24, 65, 150)],
         gpu_value,
     ),
     "load": (

@@ -29,7 +29,7 @@ def _leaf(name: str, change: Any) -> Change:
 
 
 FAULTS: dict[str, dict[str, Change]] = {
-    f"{_FLOW}.ties.bonds:Bonds.of": {
+    f"{_FLOW}.task_rules.gangs_and_spreads:Bonds.of": {
         "the first team lost": field("teams", lambda teams, *_: teams[1:]),
         "the last team lost": field("teams", lambda teams, *_: teams[:-1]),
         "gangs may run in part": _teams(lambda t: replace(t, whole=False)),
@@ -43,16 +43,19 @@ FAULTS: dict[str, dict[str, Change]] = {
         "one less in each domain": _limits(lambda x: replace(x, most=max(x.most - 1, 0))),
         "a task of each spread lost": _limits(lambda x: replace(x, tasks=x.tasks[1:])),
     },
-    f"{_FLOW}.ties.bonds:Bonds._pieces": {"none": lambda *_: iter(()), "one": lambda found, *_: iter(list(found)[:1])},
-    f"{_FLOW}.ties.search:stage_program": {
+    f"{_FLOW}.task_rules.gangs_and_spreads:Bonds._pieces": {
+        "none": lambda *_: iter(()),
+        "one": lambda found, *_: iter(list(found)[:1]),
+    },
+    f"{_FLOW}.task_rules.search:stage_program": {
         "earlier stages forgotten": lambda program, bonded, costs, name, *_: _bare(bonded, costs, name),
     },
-    f"{_FLOW}.ties.search:bond_proof": {
+    f"{_FLOW}.task_rules.search:bond_proof": {
         "none": lambda *_: {},
         "the first stage left out": lambda proof, *_: {"trees": dict(list(proof["trees"].items())[1:])},
         "a leaf left out": lambda proof, *_: {"trees": {name: tree[1:] for name, tree in proof["trees"].items()}},
     },
-    f"{_FLOW}.ties.search:_leaf": {
+    f"{_FLOW}.task_rules.search:_leaf": {
         "nothing fixed": _leaf("fixed", lambda fixed: []),
         "fixed the other way": _leaf("fixed", lambda fixed: [[*rest, 1 - value] for *rest, value in fixed]),
         "machines free": _leaf("machine_price", lambda prices: {}),
@@ -77,7 +80,7 @@ FAULTS: dict[str, dict[str, Change]] = {
 
 
 def _bare(bonded: Any, costs: Any, name: str) -> Any:
-    from flowlex.models.flow.ties.search import _rows
+    from flowlex.models.flow.task_rules.search import _rows
 
     program = bonded.program.copy()
     program.minimize(_rows([costs[name]]))
@@ -108,7 +111,7 @@ def test_no_fault_in_rules_gets_a_wrong_schedule_through(thorough: bool) -> None
     engines = [("ties", "highs", models[:6]), ("preemption", "network", models[6:])]
     shown: set[str] = set()
     for family, engine, some in engines:
-        own = [f for f in faults if ("ties" in f[1]) == (family == "ties")]
+        own = [f for f in faults if ("task_rules" in f[1]) == (family == "ties")]
         tally = run_faults(family, own, some, lambda s: (s.status, s.score), engine, thorough=thorough)
         print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
         assert not tally.passed, "\n".join(tally.passed)

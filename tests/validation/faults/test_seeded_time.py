@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from flowlex.instances import generate
+from flowlex.validation.certificates.jit.ties import TIES
 from tests.models.allocation.cases import random_instance
 from tests.validation.faults.seeding import THOROUGH, Change, array, field, refuse_all
 
@@ -78,15 +79,15 @@ JIT: dict[str, dict[str, Change]] = {
     f"{_JIT}.program:Cells.port_rows": {"none": lambda rows, *_: (rows[0][:0], rows[1][:0], np.full_like(rows[2], -1))},
     f"{_JIT}.program:latest_end": {"a slot early": lambda end, grid, members: np.maximum(end - 1, grid.stop[members])},
     f"{_JIT}.levels:overfull": {"never": lambda over, *_: (over[0] & False, over[1] & False)},
-    f"{_JIT}.structure:port_overload": {"never": lambda found, *_: ("", tuple(each & False for each in found[1]))},
-    f"{_JIT}.structure:find_bands": {
+    f"{_JIT}.presolve:port_overload": {"never": lambda found, *_: ("", tuple(each & False for each in found[1]))},
+    f"{_JIT}.presolve:find_bands": {
         "one band lower": field("band", lambda band, *_: np.maximum(band - 1, -1)),
         "transfers in the lowest": field("transfer_band", _ZERO),
         "transfers one band up": field("transfer_band", lambda band, *_: band + 1),
         "a unit lost": field("blocks", _blocks("amount", _plus(-1, slice(1)))),
         "a slot late": field("blocks", lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1)),
     },
-    f"{_JIT}.structure:components": {
+    f"{_JIT}.presolve:components": {
         "all alone": lambda found, *_: np.arange(len(found)),
         "all together": lambda found, *_: 0 * found,
     },
@@ -167,7 +168,7 @@ ALLOCATION: dict[str, dict[str, Change]] = {
         "GPUs free": lambda prices, *_: {n: p * (n != "gpus") for n, p in prices.items()},
         "time free": lambda prices, *_: {n: p * (n != "time") for n, p in prices.items()},
     },
-    f"{_ALLOCATION}.task:fill": {
+    f"{_ALLOCATION}.policy_program:fill": {
         "all full at once": lambda r, *_: replace(
             r, steps=tuple(replace(s, full=s.full | True) for s in r.steps[:1]) or r.steps
         ),
@@ -186,7 +187,7 @@ ALLOCATION: dict[str, dict[str, Change]] = {
         "the other way round": field("isolated", _REVERSED),
     },
     f"{_ALLOCATION}.policies:FinishTimes.least": {"a tenth higher": lambda rho, *_: rho * 1.1},
-    f"{_ALLOCATION}.task:unit_of": {
+    f"{_ALLOCATION}.policy_program:unit_of": {
         "none": _none,
         "all the same": lambda unit, *_: None if unit is None else np.ones_like(unit),
     },
@@ -202,7 +203,8 @@ def _columns(columns: Any, kept: Any) -> Any:
 
 
 def jit_value(solution: Any) -> Any:
-    return solution.status, dict(solution.stages)
+    """Lateness and loads; the goals that break ties have bounds of their own, and may say `bounded`."""
+    return solution.status, {name: value for name, value in solution.stages.items() if name not in TIES}
 
 
 def allocation_value(solution: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
@@ -268,7 +268,7 @@ def test_forged_verdicts_do_not_verify() -> None:
         replace(honest.senses, answer=Answer.NOT_TU),
     ):
         assert not replace(honest, senses=senses).verify(equal)
-    assert not replace(check(zoo.r10()), senses=honest.senses).verify(zoo.r10())
+    assert not replace(check(examples.r10()), senses=honest.senses).verify(examples.r10())
 
 
 def test_signs_of_all_small_matrices_verify_as_what_they_are() -> None:

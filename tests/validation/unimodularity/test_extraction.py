@@ -18,19 +18,19 @@ from flowlex.formulations import solve
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.files import read_instance
 from flowlex.models.registry import model_for
-from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.extraction import extract_network
 from flowlex.validation.unimodularity.matrix import MatrixError, canonical, ternary
-from flowlex.validation.unimodularity.network_matrix import network_matrix
-from flowlex.validation.unimodularity.network_part import Extent, network_part
+from flowlex.validation.unimodularity.network.extraction import extract_network
+from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.validation.unimodularity.network.part import Extent, network_part
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 
 
 def program(seed: int, budget: bool = False) -> LinearProgram:
     """A feasible program with a random network matrix, all kinds of sides and bounds, fractions in some."""
     generator = np.random.default_rng(seed)
-    matrix = zoo.network(int(generator.integers(2, 7)), int(generator.integers(2, 10)), seed=seed)
+    matrix = examples.network(int(generator.integers(2, 7)), int(generator.integers(2, 10)), seed=seed)
     rows, columns = matrix.shape
     lower = generator.choice([0.0, -2.0, 0.5, -np.inf], columns, p=[0.5, 0.2, 0.2, 0.1])
     upper = np.where(np.isfinite(lower), lower, 0) + generator.integers(1, 6, columns)
@@ -143,9 +143,9 @@ def is_network(dense: np.ndarray) -> bool:
 
 
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flowlex.validation.unimodularity import network_part as module
+    from flowlex.validation.unimodularity.network import part as module
 
-    jit = zoo.jit_matrix(zoo.random_flows(12, 4, seed=1), 5)
+    jit = examples.jit_matrix(examples.random_flows(12, 4, seed=1), 5)
     monkeypatch.setattr(module, "MOST_TRIALS", 3)
     early = network_part(jit)
     assert early is not None

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import gzip
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import highspy
+import networkx as nx
 import numpy as np
+import pandas as pd
+import pulp
 import pytest
 import scipy.io
 import scipy.sparse as sp
 
+import flowlex
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_instance
 from flowlex.instances.library import library
 from flowlex.models.registry import model_class, model_for
-from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix import MatrixError
 from flowlex.validation.unimodularity.reading import read_matrix
@@ -78,6 +85,50 @@ def test_pulp_problems() -> None:
     assert matrix_of(problem, bounds=True).shape == (8, 3)
 
 
+def test_unnamed_rows_of_pulp_have_names_in_witnesses() -> None:
+    problem = pulp.LpProblem("triangle")
+    x = [problem.add_variable(f"x{k}", 0, 4, cat="Integer") for k in range(3)]
+    for k in range(3):
+        problem += x[k] + x[(k + 1) % 3] <= 1
+    witness = check(problem).witness
+    assert witness is not None
+    assert sorted(witness.row_names) == ["_C1", "_C2", "_C3"]
+
+
+def test_one_line_takes_whatever_holds_a_matrix(tmp_path: Path) -> None:
+    """The odd cycle in every form: not totally unimodular, with a witness that verifies against the same form."""
+    dense = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
+    frame = pd.DataFrame(dense, index=["a", "b", "c"], columns=["x", "y", "z"])
+    rows = "a: x + y <= 1\n b: y + z <= 1\n c: x + z <= 1\n"
+    model = save(tmp_path, "m.lp", f"Minimize\n obj: x\nSubject To\n {rows}End\n")
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.readModel(str(model))
+    exact = [[Fraction(entry) for entry in row] for row in dense], np.array(dense, dtype=object)
+    decimals = [[Decimal(entry) for entry in row] for row in dense]
+    for source in (dense, frame, model, str(model), solver, nx.cycle_graph(3), decimals, *exact):
+        verdict = flowlex.check(source)
+        assert verdict.witness is not None, source
+        assert abs(verdict.witness.determinant) == 2
+        assert verdict.verify(source)
+    assert set(flowlex.check(frame).witness.row_names) == {"a", "b", "c"}
+    assert flowlex.implied_integers(model).declared == 0
+
+
+def test_directed_graphs_are_networks_and_flows_if_they_have_demands() -> None:
+    graph = nx.DiGraph()
+    graph.add_node("s", demand=-3)
+    graph.add_node("t", demand=3)
+    graph.add_edge("s", "t", capacity=4, weight=2)
+    named = matrix_of(graph)
+    assert named.matrix.toarray().tolist() == [[1], [-1]]
+    assert named.program is not None
+    assert named.program.sides.tolist() == [[3, -3], [3, -3]]
+    assert named.program.bounds.tolist() == [[0], [4]]
+    assert "those of this program are integral" in flowlex.check(graph).conclusion
+    assert matrix_of(nx.MultiDiGraph([(0, 1), (0, 1), (1, 1)])).matrix.toarray().tolist() == [[1, 1, 0], [-1, -1, 0]]
+
+
 def test_models_are_tested_by_their_formulation() -> None:
     model_class("gpu-assignment")  # importing the model registers its kind of file
     model = model_for(read_instance(library()["gpu-figure1"]))
@@ -89,7 +140,7 @@ def test_models_are_tested_by_their_formulation() -> None:
 def test_flow_networks_bring_their_certificate() -> None:
     network = FlowNetwork.from_arrays([0, 0, 1], [1, 2, 2], upper=[3, 2, 3], cost=[1, 5, 1], supply=[2, 0, -2])
     verdict = check(network)
-    assert verdict.method == "heller tompkins"
+    assert verdict.method == "network"
     assert verdict.verify(network)
     assert verdict.verify(network.to_linear_program())
 
@@ -97,7 +148,7 @@ def test_flow_networks_bring_their_certificate() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (np.zeros((0, 3)), "empty"),
+        (np.zeros((0, 0)), "empty"),
         (np.array([[1.0, np.nan]]), "row 0, column 1 is NaN"),
         (sp.csc_array(np.array([[1.0], [np.inf]])), "row 1, column 0 is infinite"),
         (np.array([[1j]]), "complex"),
@@ -106,7 +157,10 @@ def test_flow_networks_bring_their_certificate() -> None:
         (np.ones(3), "two dimensions"),
         (np.array([[2**60]]), "too large"),
         (np.array([[2.0**60]]), "too large"),
-        (np.array([[10**30]]), "not all numbers"),
+        (np.array([[10**30]]), "row 0, column 0 is too large"),
+        ([[Fraction(1, 3), 1]], "row 0, column 0 is 1/3, which is no decimal fraction; multiply its row"),
+        ([[1, None]], "row 0, column 1 is NoneType, not a number"),
+        ("model.txt", "expected the path of an .mps or .lp file"),
         (object(), "cannot take a matrix from object"),
     ],
 )
@@ -116,7 +170,7 @@ def test_what_is_no_matrix_is_refused(source: Any, message: str) -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="unknown method 'guess'; one of: auto, full"):
+    with pytest.raises(ValueError, match="unknown method 'guess'; one of: auto, network"):
         check([[1]], method="guess")
     with pytest.raises(ValueError, match="time_limit"):
         check([[1]], time_limit=0)
@@ -151,8 +205,40 @@ def test_models_are_read(tmp_path: Path) -> None:
     assert read_matrix(tmp_path / "a.mps", bounds=True).shape == (5, 2)
 
 
+SPACES = """NAME          SPACES
+ROWS
+ N  COST
+ L  LIM 1
+ G  MY EQN
+COLUMNS
+    X 1       COST               1.0   LIM 1              1.0
+    X 1       MY EQN             1.0
+    X2        COST               2.0   LIM 1              1.0
+RHS
+    RHS       LIM 1              4.0   MY EQN             1.0
+BOUNDS
+ UP BND       X 1                4.0
+ENDATA
+"""
+
+
+def test_what_highs_reads_is_read(tmp_path: Path) -> None:
+    named = read_matrix(save(tmp_path, "spaces.mps", SPACES))
+    assert named.names_of_rows([0, 1]) == ("LIM 1", "MY EQN")
+    assert named.matrix.toarray().tolist() == [[1, 1], [1, 0]]
+    wrong = SPACES.replace("MY EQN             1.0\n    X2", "MY EQN             abc\n    X2")
+    with pytest.raises(InstanceError, match="line 8: 'abc' is no finite number"):
+        read_matrix(save(tmp_path, "wrong.mps", wrong))
+    commented = MPS.replace("MYEQN        1.0\n    MARKER", "MYEQN        1.0 $ three more words\n    MARKER")
+    assert read_matrix(save(tmp_path, "commented.mps", commented)).matrix.nnz == 3
+    repeated = LP.replace("x + y <= 4", "x + y + x <= 4")
+    assert read_matrix(save(tmp_path, "repeated.lp", repeated)).matrix.toarray()[0].tolist() == [2, 1, 0]
+    no_rows = "NAME\nROWS\n N COST\nCOLUMNS\n X1 COST 1.0\nENDATA\n"
+    assert check(read_matrix(save(tmp_path, "no_rows.mps", no_rows))).is_tu
+
+
 def test_matrices_are_read_alike_in_every_format(tmp_path: Path) -> None:
-    matrix = zoo.network(7, 12, seed=1)
+    matrix = examples.network(7, 12, seed=1)
     coo = matrix.tocoo()
     sp.save_npz(tmp_path / "m.npz", matrix)
     scipy.io.mmwrite(tmp_path / "m.mtx", sp.coo_array(matrix.astype(int)))
@@ -179,10 +265,12 @@ def test_networks_and_instances_are_read(tmp_path: Path) -> None:
         ("a.mps", MPS.replace("LIM1         1.0", "LIM1         0x1A"), "line 8: '0x1A'"),
         ("a.mps", MPS.replace("MYEQN        1.0\n    MARKER", "NOROW        1.0\n    MARKER"), "NOROW"),
         ("a.mps", MPS.replace("LIM1         1.0", "LIM1         1e-10"), "ignored"),
-        ("a.mps", "NAME\nROWS\n N COST\nCOLUMNS\n X1 COST 1.0\nENDATA\n", "no rows"),
         ("a.mps.gz", gzip.compress(MPS.encode(), mtime=0)[:60], "truncated gzip"),
         ("a.lp", LP[:60], "Parser error"),
-        ("a.lp", "hello world\n", "no rows"),
+        ("a.lp", "hello world\n", "no rows and no columns"),
+        ("a.lp", LP.replace("x + y <= 4", "1 <= x + y <= 4"), "line 4: HiGHS does not accept"),
+        ("a.lp", LP.replace("y - z >= 1", "y - z\n >= 1 + x"), "line [56]: HiGHS does not accept"),
+        ("a.mps", MPS.replace("X1           4.0", "X1           4,0"), "line 15: '4,0' is no finite number"),
         ("a.lp", b"Minimize\0", "zero bytes"),
         ("a.npz", b"PK\x03\x04 nonsense", "not a sparse matrix saved by SciPy"),
         ("a.mtx", "%%MatrixMarket matrix coordinate integer general\n2 2 3\n1 1 1\n", "Matrix Market"),

@@ -19,8 +19,8 @@ from benchmarks.textbook_models import MODELS
 from flowlex.cli.app import app
 from flowlex.formulations import solve
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.validation.unimodularity.implied import ImpliedIntegers
-from flowlex.validation.unimodularity.integers import implied_integers
+from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical
 from flowlex.validation.unimodularity.proof import VerdictError
 from flowlex.validation.unimodularity.reading import read_matrix

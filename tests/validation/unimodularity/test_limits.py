@@ -12,16 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowlex.validation.unimodularity import zoo
+from flowlex.formulations import loops
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
-from flowlex.validation.unimodularity.network_matrix import network_matrix
+from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.proof import Answer
 
 ONE_VERDICT = """
-from flowlex.validation.unimodularity import zoo
+from flowlex.formulations import loops
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-verdict = check(zoo.network(60, 150, seed=3), time_limit={limit})
+verdict = check(examples.network(60, 150, seed=3), time_limit={limit})
 print(verdict.answer.value, verdict.method)
 """
 
@@ -38,7 +40,7 @@ def test_a_loop_stops_when_the_clock_says_so() -> None:
     with Clock(0.001) as clock:
         wait_for(lambda: clock.stop[0] == 1)
         with pytest.raises(TimeIsUp):
-            network_matrix(zoo.network(200, 900), clock=clock)
+            network_matrix(examples.network(200, 900), clock=clock)
         with pytest.raises(TimeIsUp):
             clock.check()
 
@@ -71,6 +73,18 @@ def test_a_fresh_cache_gives_the_verdict_of_a_warm_one(tmp_path: Path) -> None:
     assert told[0].stdout == told[1].stdout == "tu network\n"
 
 
+def test_waiting_is_not_counted() -> None:
+    """The limit counts processor seconds: a process that waits has used none."""
+    with Clock(0.5) as clock:
+        time.sleep(1)
+        clock.check()
+        assert clock.left() > 0.3
+        while time.thread_time() and clock.left() > 0:
+            pass
+        with pytest.raises(TimeIsUp):
+            clock.check()
+
+
 def test_progress_is_told_after_two_seconds() -> None:
     told: list[str] = []
     with Clock(60.0, told.append) as clock:
@@ -80,6 +94,34 @@ def test_progress_is_told_after_two_seconds() -> None:
 
 
 def test_undecided_for_lack_of_time_says_so() -> None:
-    verdict = check(zoo.network(300, 900), time_limit=1e-9)
+    verdict = check(examples.network(300, 900), time_limit=1e-9)
     assert verdict.answer is Answer.UNDECIDED
     assert "a longer time limit" in verdict.conclusion
+
+
+def test_a_small_matrix_is_checked_without_the_compiler(tmp_path: Path) -> None:
+    """With an empty cache folder nothing is compiled and numba is not even imported."""
+    script = "import sys, flowlex\nprint(flowlex.check([[1, 1, 0], [0, 1, 1]]).is_tu, 'numba' in sys.modules)"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"
+    assert not list(tmp_path.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("shape", [(12, 30), (25, 60)])
+def test_plain_and_compiled_loops_agree(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    matrices = [
+        examples.network(*shape, seed=1),
+        examples.jit_matrix(examples.random_flows(shape[0], 5, seed=2), 4),
+        examples.two_sum(examples.r10(), examples.network(*shape, seed=3)),
+    ]
+    monkeypatch.setattr(loops._Spent, "seconds", 0.0)
+    monkeypatch.setattr(loops, "_ready", set())
+    plain = [check(matrix) for matrix in matrices]
+    assert not loops._ready
+    monkeypatch.setattr(loops, "PLAIN_STEPS", 0)
+    monkeypatch.setattr(loops, "FIRST_STEPS", 0)
+    compiled = [check(matrix) for matrix in matrices]
+    assert loops._ready
+    for one, two in zip(plain, compiled, strict=True):
+        assert (one.answer, one.certificate, one.witness) == (two.answer, two.certificate, two.witness)

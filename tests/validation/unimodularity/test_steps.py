@@ -10,27 +10,24 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity import zoo
+from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.camion import camion
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.consecutive_ones import consecutive_ones
-from flowlex.validation.unimodularity.cores import extend, find_core
 from flowlex.validation.unimodularity.determinant import bareiss, determinant
-from flowlex.validation.unimodularity.eulerian_program import eulerian_program, eulerian_search, square_witness
 from flowlex.validation.unimodularity.ghouila_houri import (
     bicoloring_counterexample,
     colouring_program,
     ghouila_houri,
     uncolourable_rows,
 )
-from flowlex.validation.unimodularity.heller_tompkins import heller_tompkins
 from flowlex.validation.unimodularity.matrix import canonical, ternary
-from flowlex.validation.unimodularity.network_matrix import network_matrix
+from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
-from flowlex.validation.unimodularity.separation_kernels import three_separations
+from flowlex.validation.unimodularity.separation_loops import three_separations
 from flowlex.validation.unimodularity.sums import operands, two_sum_parts
+from flowlex.validation.unimodularity.three_separations import extend, find_core
 from tests.validation.unimodularity.exhaustive import brute_force
 
 
@@ -55,29 +52,6 @@ def test_determinant_of_a_long_cycle_is_quick_and_exact() -> None:
 
 def test_determinant_of_rationals_is_exact() -> None:
     assert determinant(np.array([[0.5, 0.25], [1.0, 0.75]])) * 8 == 1
-
-
-def test_odd_cycles_are_simple_and_violate() -> None:
-    generator = np.random.default_rng(3)
-    for _ in range(60):
-        matrix = zoo.incidence(8, 12, seed=int(generator.integers(2**31)))
-        matrix.data[:] = generator.choice([-1, 1], matrix.nnz)
-        colouring = heller_tompkins(matrix)
-        assert colouring is not None
-        if colouring.odd_cycle is not None:
-            rows, columns = colouring.odd_cycle
-            assert len(set(rows)) == len(rows) == len(set(columns)) == len(columns)
-            assert abs(determinant(matrix.tocsr()[rows][:, columns])) == 2
-
-
-def test_heller_tompkins_declines_three_nonzeros() -> None:
-    assert heller_tompkins(zoo.r10()) is None
-
-
-def test_consecutive_ones_wants_equal_signs_and_no_gap() -> None:
-    assert consecutive_ones(signs([[1, 0], [1, -1], [0, -1]])) == "columns"
-    assert consecutive_ones(signs([[1, 1, 0], [-1, -1, 0], [1, 1, 1]])) == "rows"
-    assert consecutive_ones(signs([[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 1], [1, 1, 0, 1]])) is None
 
 
 def test_realisation_agrees_with_all_trees_on_four_edges() -> None:
@@ -147,7 +121,7 @@ def test_realisation_agrees_with_all_trees_on_five_edges() -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_network_matrices_are_recognised(shape: str, transposed: bool) -> None:
     for seed in range(12):
-        matrix = zoo.network(3 + 4 * seed, 2 + 9 * seed, shape=shape, seed=seed)
+        matrix = examples.network(3 + 4 * seed, 2 + 9 * seed, shape=shape, seed=seed)
         given = sp.csc_array(matrix.T) if transposed else matrix
         verdict = check(given, method="network")
         assert verdict.is_tu
@@ -155,22 +129,22 @@ def test_network_matrices_are_recognised(shape: str, transposed: bool) -> None:
 
 
 def test_support_of_r10_and_fano_is_no_network() -> None:
-    for matrix in (zoo.r10(), zoo.fano()):
+    for matrix in (examples.r10(), examples.fano()):
         assert network_matrix(matrix).status == "no"
         assert network_matrix(matrix, transposed=True).status == "no"
 
 
 def test_reduction_empties_a_forest_and_keeps_r10() -> None:
-    forest = zoo.incidence(30, 29, seed=1)
+    forest = examples.incidence(30, 29, seed=1)
     reduced = reduce_matrix(signs(np.triu(np.ones((6, 6)))))
     assert len(reduced.rows) == 0 or len(reduced.columns) == 0
-    assert len(reduce_matrix(zoo.r10()).line) == 0
+    assert len(reduce_matrix(examples.r10()).line) == 0
     reduced = reduce_matrix(forest)
     assert len(reduced.rows) < 30
 
 
 def test_repeated_lines_are_found_up_to_sign() -> None:
-    base = zoo.r10().toarray()
+    base = examples.r10().toarray()
     matrix = signs(np.vstack([base, -base, base]))
     reduced = reduce_matrix(matrix)
     assert len(reduced.rows) == 5
@@ -207,9 +181,9 @@ def test_an_entry_that_no_division_mends_is_a_witness() -> None:
 
 
 def test_bicolourings() -> None:
-    matrix = zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3)
-    assert ghouila_houri(zoo.interval(12, 30)) is not None
-    fano = zoo.fano()
+    matrix = examples.jit_matrix(examples.LEMMA_3_FLOWS, 3)
+    assert ghouila_houri(examples.interval(12, 30)) is not None
+    fano = examples.fano()
     rows = uncolourable_rows(fano)
     assert rows is not None
     assert ghouila_houri(fano, rows) is None
@@ -218,27 +192,17 @@ def test_bicolourings() -> None:
     assert failure is not None
     assert max(failure.rows) < 12  # both are port rows: the proof forgot subsets without demand rows
     assert abs(failure.total) == 2
-    assert bicoloring_counterexample(zoo.incidence(6, 9), range(6)) is None
+    assert bicoloring_counterexample(examples.incidence(6, 9), range(6)) is None
 
 
 def test_uncolourable_rows_refuses_what_it_cannot_list() -> None:
     with pytest.raises(ValueError, match="12 rows are too many"):
-        uncolourable_rows(zoo.interval(12, 20))
-
-
-def test_the_integer_program_is_named_and_its_witness_square() -> None:
-    matrix = zoo.jit_matrix(zoo.LEMMA_3_FLOWS, 3)
-    program = eulerian_program(matrix)
-    assert {"row_even_above", "column_even_below", "odd_half"} <= set(program.constraint_blocks)
-    found = eulerian_search(matrix, smallest=True)
-    assert len(found.rows) == 7
-    rows, columns = square_witness(matrix, found.rows, found.columns)
-    assert abs(determinant(matrix.tocsr()[list(rows)][:, list(columns)])) >= 2
+        uncolourable_rows(examples.interval(12, 20))
 
 
 def test_holes_are_chordless() -> None:
     for seed in range(20):
-        matrix = zoo.jit_matrix(zoo.random_flows(10, 3, seed=seed), 3)
+        matrix = examples.jit_matrix(examples.random_flows(10, 3, seed=seed), 3)
         hole = camion(matrix, orders=20, seed=seed)
         assert hole is not None
         part = matrix.tocsr()[hole.rows][:, hole.columns]
@@ -291,7 +255,7 @@ def test_separations_are_found_exactly_when_there_are_any() -> None:
 
 
 def test_operands_of_a_two_sum_are_submatrices() -> None:
-    whole = zoo.two_sum(zoo.r10(), zoo.r10())
+    whole = examples.two_sum(examples.r10(), examples.r10())
     split = two_sum_parts(whole)
     assert split is not None
     assert [piece.shape for piece in operands(whole, split)] == [(5, 5), (5, 5)]
@@ -299,7 +263,7 @@ def test_operands_of_a_two_sum_are_submatrices() -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(12, 22), (40, 80), (80, 80), (160, 160)])
 def test_large_three_sums_of_graphic_and_cographic_parts_are_decided(rows: int, columns: int) -> None:
-    matrix = zoo.graphic_and_cographic(rows, columns)
+    matrix = examples.graphic_and_cographic(rows, columns)
     for given in (matrix, sp.csc_array(matrix.T)):
         verdict = check(given)
         assert verdict.certificate is not None
@@ -308,12 +272,12 @@ def test_large_three_sums_of_graphic_and_cographic_parts_are_decided(rows: int, 
 
 
 def test_a_core_is_small_and_neither() -> None:
-    matrix = zoo.graphic_and_cographic(40, 80)
+    matrix = examples.graphic_and_cographic(40, 80)
     core = find_core(matrix, Clock())
     assert core is not None
     assert sum(core.matrix.shape) < 60
     assert all(network_matrix(core.matrix, transposed=side).status == "no" for side in (False, True))
-    assert find_core(zoo.network(20, 40), Clock()) is None
+    assert find_core(examples.network(20, 40), Clock()) is None
 
 
 def test_a_split_is_extended_to_all_lines_or_refused() -> None:

@@ -1,7 +1,6 @@
 """Solution files of flow scheduling, judged from the instance: who runs where, who waits, and why nothing is better.
 
-Placements, shares, every goal's cost by task and machine, and all figures are recomputed from the instance and the
-options. That no schedule is better is proven by prices over the instance's own machines and jobs: see `prices`.
+All figures are recomputed from instance and options; duals of machines and jobs prove that nothing is better.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from pydantic import Field
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.flow.amounts import overfull
-from flowlex.validation.certificates.flow.bonds import Ties, TreeLeaf, offences, stage_bound
 from flowlex.validation.certificates.flow.dominant import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.shares import fairest, unfair
 from flowlex.validation.certificates.flow.stages import StageProof, proven
+from flowlex.validation.certificates.flow.statement import state_flow
+from flowlex.validation.certificates.flow.task_rules import Ties, TreeLeaf, offences, stage_bound
 from flowlex.validation.certificates.numbers import agrees, total, whole, wide
 from flowlex.validation.certificates.options import FlowOptions
 
@@ -106,10 +106,10 @@ class _Schedule:
             found[rank] = wide(all_of) + (wide(found[rank]) if rank in found else 0)
 
         plain = self.plain
-        for constraints, tasks in problem.classes:
-            if constraints:
-                here = tasks.start + np.flatnonzero(plain[tasks])
-                add(ranks.rank("Placement"), here, problem.preference(constraints)[at[here]])
+        for wishes, tasks in problem.classes:
+            here = tasks.start + np.flatnonzero(plain[tasks])
+            for rank, cost in problem.preference(wishes).items() if wishes else ():
+                add(rank, here, cost[at[here]])
         here, kept = np.flatnonzero(plain), np.flatnonzero(runs & (at == problem.own))
         add(ranks.rank("DataLocality"), here, problem.reading(here, at[here], true=False))
         add(ranks.rank("Continuity"), kept, -problem.credit[kept])
@@ -136,7 +136,7 @@ class _Schedule:
 
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
-    problem = Problem(instance, document.options, answer.scale)
+    problem = Problem(instance, document.options, answer.scale, claimed.goals)
     names = {task.task.name for task in problem.tasks}
     strange = [f"{t} on {m}" for t, m in answer.placements.items() if t not in names or m not in problem.machine]
     if strange:
@@ -147,7 +147,7 @@ def _judge(claimed: Claimed) -> Finding:
         checks = [*_feasible(schedule, answer), Check("costs of the goals", True, detail=quoted, how="quoted")]
         stated = None if document.objective is None else Fraction(document.objective)
         said = {name: Fraction(value) for name, value in document.stages.items()}
-        return Finding("feasible", tuple(checks), stated, stated, said, unjudged=document.metrics)
+        return Finding("feasible", tuple(checks), stated, stated, said, {}, document.metrics, ["waiting_by_class"])
     checks = [*_feasible(schedule, answer), *_shares(schedule, answer)]
     values = schedule.stages()
     checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))
@@ -162,6 +162,9 @@ def _judge(claimed: Claimed) -> Finding:
     if claimed.proof.weights is None:
         checks.append(Check("no schedule is better", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, stages, metrics)
+    if claimed.budget.spent:
+        checks.append(claimed.budget.quoted("no schedule is better"))
+        return Finding("feasible", tuple(checks), objective, objective, stages, metrics)
     checks += _best(schedule, claimed.proof, values, answer, document.duals)
     return Finding("optimal", tuple(checks), objective, objective, stages, metrics)
 
@@ -172,9 +175,11 @@ def _by_stage(
     """How far from the best every stage is; a stage without a tight bound rests on the word of the solver."""
     document, least = claimed.document, dict[str, int]()
     checks.append(_none("no duals beside the prices of the stages", list(document.duals)))
-    for check, stage, at_least in proven(schedule.problem, claimed.proof.stages, values, schedule.bounds):
+    proofs = claimed.proof.stages
+    for check, stage, at_least in proven(schedule.problem, proofs, values, schedule.bounds, claimed.budget):
         checks.append(check)
-        least[stage] = at_least
+        if at_least is not None:
+            least[stage] = at_least
     least = {name: least[name] for name in values if name in least}
     free = [name for name, value in values.items() if value == 0 and name not in schedule.problem.goals.ranks]
     loose = [name for name, value in values.items() if least.get(name) != value and name not in free]
@@ -186,7 +191,7 @@ def _by_stage(
             checks.append(Check(f"{name} is least", True, detail=far, how="quoted"))
         bound = values[last]
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
-    metrics = {**found.metrics, **{f"{name}_at_least": value for name, value in least.items()}}
+    metrics = {**found.metrics, **{f"{name}_at_least": proofs[name].at_least for name in values if name in proofs}}
     return replace(found, claim=claim, checks=tuple(checks), bound=bound, metrics=metrics)
 
 
@@ -201,6 +206,11 @@ def _tied(
     checks.append(_none("duals are the prices", sorted(claimed.document.duals)))
     survey, stage, least = Survey(schedule.problem), "", None
     for stage, value in values.items():
+        if claimed.budget.spent and stage in trees:
+            checks.append(claimed.budget.quoted(f"bounds from stage {stage} on"))
+            stated = claimed.document.objective or 0
+            here = next((value for value in values.values() if agrees(stated, value)), values[stage])
+            return Finding("feasible", tuple(checks), here, None, values, metrics)
         least = (
             stage_bound(schedule.ties, survey, trees[stage], stage, values, schedule.shares) if stage in trees else None
         )
@@ -232,10 +242,10 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     if problem.instance.resources:
         yield _none("no machine gives more than it has", list(overfull(problem, schedule.at)))
     broken = list[str]()
-    for constraints, tasks in problem.classes:
-        if constraints:
+    for wishes, tasks in problem.classes:
+        if wishes:
             runs = tasks.start + np.flatnonzero(schedule.where[tasks] >= 0)
-            wrong = runs[~problem.fits(constraints, drained=True)[schedule.where[runs]]]
+            wrong = runs[~problem.fits(wishes, drained=True)[schedule.where[runs]]]
             broken += [problem.tasks[t].task.name for t in wrong.tolist()]
     yield _none("every required and forbidden resource is honoured", broken)
     pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
@@ -385,4 +395,6 @@ def _none(name: str, offenders: list[str]) -> Check:
     return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
-VERIFIER = Verifier("flow-scheduling", FlowAnswer, FlowProof, _judge, duals=True, solvable=True, options=FlowOptions)
+VERIFIER = Verifier(
+    "flow-scheduling", FlowAnswer, FlowProof, _judge, duals=True, solvable=True, options=FlowOptions, state=state_flow
+)

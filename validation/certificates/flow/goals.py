@@ -13,8 +13,7 @@ import math
 import zlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -24,81 +23,15 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
+from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.locality import Blocks, Locality, Reach
+from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
 from flowlex.validation.certificates.numbers import Number, times, whole, wide
 
-__all__ = ["Goals", "Problem", "Task"]
+__all__ = ["Problem", "Task"]
 
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "Placement": {"rules": {}},
-    "DataLocality": {"rack_cost": 1, "cluster_cost": 2, "threshold": 0.1, "most": 10},
-    "Continuity": {"base": 1, "rate": 1, "unit_s": 60.0},
-    "LoadSpread": {"step": 1},
-    "RandomCosts": {"most": 1000, "seed": 0},
-    "Priority": {"weights": {"placement": 1}, "mode": "strict", "omega": 10, "limits": {}, "lowest": None},
-    "FairShares": {"kind": "max_min"},
-}
-_SHARES = ("max_min", "weighted", "caps", "dominant")
-_PRESETS: dict[str, list[dict[str, Any]]] = {
-    "quincy": [{"type": "Placement"}, {"type": "DataLocality"}, {"type": "Continuity", "base": 10, "rate": 10}],
-    "borg": [
-        {"type": "Priority"},
-        {"type": "Placement"},
-        {"type": "Continuity", "base": 4, "rate": 2},
-        {"type": "LoadSpread"},
-    ],
-    "alsched": [{"type": "Placement"}],
-    "load_spread": [{"type": "Placement"}, {"type": "LoadSpread"}],
-    "random": [{"type": "RandomCosts"}],
-    "none": [],
-}
 _LOWEST = 1000
 _OLDEST = 24
-
-
-@dataclass(frozen=True)
-class Goals:
-    """The goals of a solution file by kind, and the ranks in which their costs count.
-
-    Attributes
-    ----------
-    by_kind
-        Fields of each goal, defaults filled in.
-    ranks
-        Names of the ranks: of the goals that price anything in strict order, else ``cost`` alone.
-    foreign
-        A goal that no file describes; empty when all are known.
-    """
-
-    by_kind: dict[str, dict[str, Any]]
-    ranks: tuple[str, ...]
-    foreign: str = ""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Goals:
-        """Read the options of a solution file."""
-        said = options["goals"] if options["goals"] is not None else _PRESETS[options["preset"]]
-        found: dict[str, dict[str, Any]] = {}
-        for goal in said:
-            if not isinstance(goal, dict) or goal.get("type") not in _DEFAULTS:
-                return cls({}, ("cost",), str(goal)[:60])
-            fields = {key: value for key, value in goal.items() if key != "type"}
-            known = {"weight": 1, **_DEFAULTS[goal["type"]]}
-            if goal["type"] in found or fields.keys() - known.keys():
-                raise ValueError(f"goal {goal['type']!r} is given twice or has a field that it does not know")
-            if goal["type"] == "FairShares" and fields.get("kind", "max_min") not in _SHARES:
-                raise ValueError(f"fair shares of kind {fields['kind']!r} are unknown")
-            found[goal["type"]] = known | fields
-        pricing = tuple(
-            kind
-            for kind, goal in found.items()
-            if kind not in ("FairShares", "Priority") or (kind == "Priority" and goal["mode"] == "weighted")
-        )
-        return cls(found, pricing if options["lexicographic"] and len(pricing) > 1 else ("cost",))
-
-    def rank(self, kind: str) -> str:
-        """The rank in which a goal counts."""
-        return self.ranks[0] if len(self.ranks) == 1 else kind
 
 
 class Task(NamedTuple):
@@ -108,7 +41,7 @@ class Task(NamedTuple):
     job: int
     own: int
     explicit: dict[int, int]
-    constraints: tuple[Constraint, ...]
+    wishes: Wishes
     apart: str
     keep: int
     limited: bool
@@ -125,10 +58,13 @@ class Problem:
         By rank, (T,) what letting a task wait costs.
     """
 
-    def __init__(self, instance: FlowInstance, options: Mapping[str, Any], scale: int) -> None:
+    def __init__(
+        self, instance: FlowInstance, options: Mapping[str, Any], scale: int, given: Sequence[OwnGoal] = ()
+    ) -> None:
         self.goals: Goals
         self.scale: int
-        self.instance, self.scale, self.goals = instance, scale, Goals.of(options)
+        self.instance, self.scale, self.goals = instance, scale, Goals.of(options, given)
+        self.own_goals: OwnGoals = OwnGoals(self.goals.own, instance, scale)
         self.machine: dict[str, int] = {m.name: k for k, m in enumerate(instance.machines)}
         self.slots: NDArray[np.int64] = np.array([m.slots for m in instance.machines], dtype=np.int64)
         self.racks: dict[str, int] = {
@@ -147,19 +83,18 @@ class Problem:
         together: dict[str, int] = defaultdict(int)
         for job in instance.jobs:
             together[job.different_machines or ""] += len(job.tasks)
-        alike: dict[tuple[Constraint, ...], list[Task]] = defaultdict(list)
+        alike: dict[Wishes, list[Task]] = defaultdict(list)
         for j, job in enumerate(instance.jobs):
             apart = job.different_machines or ""
             apart = apart if together[apart] > 1 else ""
             keep = self.units(job.preempt_cost) if job.preempt_cost else 0
             for task in job.tasks:
                 found = self._task(task, j, job, apart, keep)
-                alike[found.constraints].append(found)
+                alike[found.wishes].append(found)
         self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
         ends = accumulate(map(len, alike.values()))
-        self.classes: list[tuple[tuple[Constraint, ...], slice]] = [
-            (constraints, slice(end - len(alike[constraints]), end))
-            for constraints, end in zip(alike, ends, strict=True)
+        self.classes: list[tuple[Wishes, slice]] = [
+            (wishes, slice(end - len(alike[wishes]), end)) for wishes, end in zip(alike, ends, strict=True)
         ]
         self.job: NDArray[np.int64] = np.array([task.job for task in self.tasks], dtype=np.int64)
         self.own: NDArray[np.int64] = np.array([task.own for task in self.tasks], dtype=np.int64)
@@ -179,7 +114,16 @@ class Problem:
         rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
         rules = rules if "Placement" in self.goals.by_kind else ()
         limited = job.preemptions_per_hour is not None
-        return Task(task, number, own, explicit, rules, apart, keep if own >= 0 else 0, limited)
+        return Task(
+            task,
+            number,
+            own,
+            explicit,
+            Wishes(rules, self.own_goals.number(task)),
+            apart,
+            keep if own >= 0 else 0,
+            limited,
+        )
 
     @cached_property
     def explicit(self) -> NDArray[np.bool_]:
@@ -195,6 +139,10 @@ class Problem:
     def waiting(self) -> dict[str, NDArray[Any]]:
         """By rank, (T,) what letting a task wait costs."""
         found = {self.goals.ranks[0]: whole([self.wait_cost or 0] * len(self.tasks))}
+        for kind, cost in self.own_goals.waiting([task.task for task in self.tasks]).items():
+            rank = self.goals.rank(kind)
+            if cost.any():
+                found[rank] = wide(found[rank]) + wide(cost) if rank in found else cost
         goal, jobs = self.goals.by_kind.get("Priority"), self.instance.jobs
         if goal is None or goal["mode"] == "strict":
             return found
@@ -231,23 +179,27 @@ class Problem:
                 found[self._labels.get(tag, [])] = True
         return found
 
-    def fits(self, constraints: tuple[Constraint, ...], *, drained: bool = False) -> NDArray[np.bool_]:
+    def fits(self, wishes: Wishes, *, drained: bool = False) -> NDArray[np.bool_]:
         """(M,) machines that have slots (or not, with ``drained``) and honour what is required and forbidden."""
-        found: NDArray[np.bool_] = (self.slots > 0) | drained
-        for c in constraints:
+        found: NDArray[np.bool_] = ((self.slots > 0) | drained) & ~self.own_goals.forbidden(wishes.own)
+        for c in wishes.constraints:
             if c.kind in ("required", "forbidden"):
                 having = self.having(c.resources)
                 found &= having if c.kind == "required" else ~having
         return found
 
-    def preference(self, constraints: tuple[Constraint, ...]) -> NDArray[Any]:
-        """(M,) cost of the preferences of a task."""
+    def preference(self, wishes: Wishes) -> dict[str, NDArray[Any]]:
+        """By rank, (M,) what preferences of a task and own goals make machines cost."""
         cost: NDArray[Any] = np.zeros(len(self.slots), np.int64)
-        for c in constraints:
+        for c in wishes.constraints:
             if self.placing and c.kind in ("preferred", "avoided"):
                 units = self.placing * self.units(c.utility) * (-1 if c.kind == "preferred" else 1)
                 cost = wide(cost) + times(self.having(c.resources).astype(np.int64), units)
-        return cost
+        found = {self.goals.rank("Placement"): cost}
+        for kind, price in self.own_goals.prices(wishes.own).items():
+            rank = self.goals.rank(kind)
+            found[rank] = wide(found[rank]) + wide(price) if rank in found else price
+        return found
 
     # Locality ----------------------------------------------------------------------------------------------------
     @cached_property
@@ -261,8 +213,8 @@ class Problem:
         copies = np.array([len(block.machines) for block in data], dtype=np.int64)
         reads = np.flatnonzero(blocks_of)
         racks, machines = list[tuple[int, int]](), list[tuple[int, int]]()
-        for constraints, tasks in self.classes:
-            known_racks, known_machines = self._named(constraints)
+        for wishes, tasks in self.classes:
+            known_racks, known_machines = self._named(wishes)
             if known_racks or known_machines:
                 here = reads[(reads >= tasks.start) & (reads < tasks.stop)].tolist()
                 racks += [(t, r) for t in here for r in known_racks]
@@ -281,9 +233,10 @@ class Problem:
         reach = Reach(rational(goal["threshold"]), int(goal["most"]))
         return Locality.of(blocks, self.rack, list(self.machine), len(self.tasks), (far, min(far, near)), reach)
 
-    def _named(self, constraints: tuple[Constraint, ...]) -> tuple[list[int], list[int]]:
-        """Racks and machines that preferences and requirements name."""
-        tags = {tag for c in constraints if c.kind in ("preferred", "required") for tag in c.resources}
+    def _named(self, wishes: Wishes) -> tuple[list[int], list[int]]:
+        """Racks and machines that preferences, requirements and own goals name."""
+        tags = {tag for c in wishes.constraints if c.kind in ("preferred", "required") for tag in c.resources}
+        tags.update(self.own_goals.named(wishes.own))
         racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
         return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 
@@ -324,8 +277,8 @@ class Problem:
         more important ones, then those that run longer, then by name; of a rule of different machines one a machine.
         """
         found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
-        for constraints, tasks in self.classes:
-            fits = self.fits(constraints)
+        for wishes, tasks in self.classes:
+            fits = self.fits(wishes)
             for t in range(tasks.start, tasks.stop):
                 if self.tasks[t].limited and self.tasks[t].own >= 0 and fits[self.tasks[t].own]:
                     on[self.tasks[t].own].append(t)
@@ -358,7 +311,7 @@ class Problem:
     def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:
         """Machine and number of every slot that tasks could fill, and by rank its cost; none where all are free."""
         spread, chance = (self.goals.by_kind.get(kind) for kind in ("LoadSpread", "RandomCosts"))
-        if spread is None and chance is None:
+        if spread is None and chance is None and not self.own_goals.slots:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
         slots = np.minimum(self.slots, len(self.tasks))
         machine = np.repeat(np.arange(len(slots)), slots)
@@ -374,6 +327,10 @@ class Problem:
                 for x in sorted(zlib.crc32(f"{seed}/{m.name}/{k}".encode()) % most for k in range(m.slots))[:n]
             ]
             more = times(whole(drawn), self.scale * int(chance["weight"]))
+            found[rank] = wide(more) + wide(found[rank]) if rank in found else more
+        for kind, rows in self.own_goals.slots.items():
+            rank, none = self.goals.rank(kind), [0] * int(slots.max(initial=0))
+            more = whole(cost for row, n in zip(rows, slots.tolist(), strict=True) for cost in (row or none)[:n])
             found[rank] = wide(more) + wide(found[rank]) if rank in found else more
         return machine, number, found
 

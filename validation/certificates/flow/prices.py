@@ -102,8 +102,11 @@ class Survey:
         own = [problem.tasks[t].explicit.values() for t in np.flatnonzero(problem.explicit).tolist()]
         costs = [abs(cost) for each in own for cost in each]
         self._largest[ranks.ranks[0]] += max(costs, default=0)
-        liked = (sum(abs(problem.units(c.utility)) for c in constraints) for constraints, _ in problem.classes)
+        liked = (sum(abs(problem.units(c.utility)) for c in wishes.constraints) for wishes, _ in problem.classes)
         self._largest[ranks.rank("Placement")] += problem.placing * max(liked, default=0)
+        for prices, _, _ in problem.own_goals.rows:
+            for kind, price in prices.items():
+                self._largest[ranks.rank(kind)] += int(np.abs(price).max(initial=0))
         self._largest[ranks.ranks[0]] += int(np.abs(problem.keep).max(initial=0))
         self._largest[ranks.rank("Continuity")] += int(np.abs(problem.credit).max(initial=0))
         if problem.locality is not None:
@@ -129,13 +132,12 @@ class Survey:
         """(k, M) what each of some tasks costs on every machine, and (k, M) whether it may run there."""
         problem, count = self.problem, len(self.problem.slots)
         cost, fitting = np.zeros((len(tasks), count), object), np.zeros((len(tasks), count), bool)
-        place = prices.weights.get(problem.goals.rank("Placement"), 0)
-        for constraints, inside in problem.classes:
+        for wishes, inside in problem.classes:
             rows = np.flatnonzero((tasks >= inside.start) & (tasks < inside.stop))
             if not len(rows):
                 continue
-            fits, bare = problem.fits(constraints), whole(prices.machine).astype(object)
-            price = bare + times(problem.preference(constraints), place).astype(object)
+            fits, bare = problem.fits(wishes), whole(prices.machine).astype(object)
+            price = bare + weighed(problem.preference(wishes), prices.weights, count).astype(object)
             fitting[rows] = fits
             cost[rows] = self._each(_Class(inside, fits, bare, price), tasks[rows], prices, true=False)
         return cost, fitting
@@ -169,14 +171,14 @@ class Survey:
         size = self._size(weights) + max(map(abs, prices.machine), default=0) + max(apart, default=0)
         size += 0 if prices.load is None else int(prices.load.cost.max(initial=0))
         kind = np.int64 if size < _SAFE else object
-        bare, place = whole(prices.machine).astype(kind), weights.get(problem.goals.rank("Placement"), 0)
-        for constraints, tasks in problem.classes:
-            fits = problem.fits(constraints)
+        bare = whole(prices.machine).astype(kind)
+        for wishes, tasks in problem.classes:
+            fits = problem.fits(wishes)
             if not fits.any():
                 continue
-            price = bare + times(problem.preference(constraints), place).astype(kind)
+            price = bare + weighed(problem.preference(wishes), weights, len(bare)).astype(kind)
             part = _Class(tasks, fits, bare, price)
-            low, high = self._known(part, weights, true=true, dearest=dearest and bool(constraints))
+            low, high = self._known(part, weights, true=true, dearest=dearest and bool(wishes))
             at = np.flatnonzero(slow[tasks])
             step = max(1, _PAIRS // len(bare))
             for some in (at[k : k + step] for k in range(0, len(at), step)):

@@ -11,16 +11,16 @@ can be placed is an M-convex set); below it, several exchanges at once are not l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
 import scipy
 
-from flowlex.instances.flow import Constraint
 from flowlex.validation.certificates.flow.goals import Problem
+from flowlex.validation.certificates.flow.own_goals import Wishes
 
-__all__ = ["fairest", "unfair"]
+__all__ = ["fairest", "placeable", "unfair"]
 
 Place = tuple[int, Fraction, int]
 
@@ -92,9 +92,7 @@ def unfair(problem: Problem, share: list[int]) -> str:
     tree = _Queues(problem, share)
     if beyond := tree.beyond():
         return f"{beyond} has more than it may have"
-    cells: Counter[tuple[int, tuple[Constraint, ...]]] = Counter()
-    for task in problem.tasks:
-        cells[task.job, tuple(c for c in task.constraints if c.kind in ("required", "forbidden"))] += 1
+    cells = _cells(problem)
     known: dict[frozenset[int], dict[int, list[int]]] = {}
     for gains, losers, free in _exchanges(problem, share, cells):
         if gains < 0:
@@ -106,7 +104,36 @@ def unfair(problem: Problem, share: list[int]) -> str:
     return ""
 
 
-def _kinds(problem: Problem, cells: Counter[tuple[int, tuple[Constraint, ...]]]) -> tuple[list[int], list[list[int]]]:
+def placeable(problem: Problem) -> Callable[[list[int]], bool]:
+    """Whether shares can be placed together, to be asked often."""
+    cells = _cells(problem)
+    slots, may = _kinds(problem, cells)
+
+    def fits(share: list[int]) -> bool:
+        job, cell = 1, 1 + len(share)
+        kind = cell + len(cells)
+        arcs = [(0, job + j, n) for j, n in enumerate(share)]
+        for c, ((j, _), count) in enumerate(cells.items()):
+            arcs += [(job + j, cell + c, count), *((cell + c, kind + k, count) for k in may[c])]
+        arcs += [(kind + k, kind + len(slots), n) for k, n in enumerate(slots)]
+        tail, head, room = np.array(arcs, np.int64).reshape(-1, 3).T
+        size = (kind + len(slots) + 1,) * 2
+        graph = scipy.sparse.coo_array((room.astype(np.int32), (tail, head)), shape=size).tocsr()
+        return int(scipy.sparse.csgraph.maximum_flow(graph, 0, kind + len(slots)).flow_value) == sum(share)
+
+    return fits
+
+
+def _cells(problem: Problem) -> Counter[tuple[int, Wishes]]:
+    """Tasks by job and by what binds where they may run."""
+    cells: Counter[tuple[int, Wishes]] = Counter()
+    for task in problem.tasks:
+        binding = tuple(c for c in task.wishes.constraints if c.kind in ("required", "forbidden"))
+        cells[task.job, Wishes(binding, task.wishes.own)] += 1
+    return cells
+
+
+def _kinds(problem: Problem, cells: Counter[tuple[int, Wishes]]) -> tuple[list[int], list[list[int]]]:
     """Slots of machines that no rule tells apart, and for each cell the kinds it may take."""
     rules = list(dict.fromkeys(rule for _, rule in cells))
     fits = np.array([problem.fits(rule, drained=True) for rule in rules]).reshape(len(rules), len(problem.slots))
@@ -117,7 +144,7 @@ def _kinds(problem: Problem, cells: Counter[tuple[int, tuple[Constraint, ...]]])
 
 
 def _exchanges(
-    problem: Problem, share: list[int], cells: Counter[tuple[int, tuple[Constraint, ...]]]
+    problem: Problem, share: list[int], cells: Counter[tuple[int, Wishes]]
 ) -> Iterator[tuple[int, frozenset[int], bool]]:
     """A job that may gain, jobs that may lose for it, and whether a slot is free for it; -1 where shares do not fit."""
     if not share:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
+from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.flow.amounts import SizePrice, loads
@@ -36,11 +37,18 @@ class StageProof(Strict):
 
 
 def proven(
-    problem: Problem, proofs: Mapping[str, StageProof], values: Mapping[str, int], shares: list[tuple[int, int]]
-) -> Iterator[tuple[Check, str, int]]:
-    """Of every stage with a proof: the check of it, and what it proves (the value of a proof that fails is none)."""
+    problem: Problem,
+    proofs: Mapping[str, StageProof],
+    values: Mapping[str, int],
+    shares: list[tuple[int, int]],
+    budget: Budget,
+) -> Iterator[tuple[Check, str, int | None]]:
+    """Of every stage with a proof: the check of it, and the bound stated; None once the budget is spent."""
     survey = Survey(problem)
     for stage, proof in proofs.items():
+        if budget.spent:
+            yield budget.quoted(f"bound of {stage}"), stage, None
+            continue
         why = _strange(problem, stage, proof, values)
         if why:
             yield Check(f"bound of {stage}", False, detail=why), stage, proof.at_least

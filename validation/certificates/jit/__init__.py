@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
+from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.jit.derivation import Board
 from flowlex.validation.certificates.jit.even import sweep
 from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
 from flowlex.validation.certificates.jit.prices import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
+from flowlex.validation.certificates.jit.ties import tie_checks, tie_figures
 from flowlex.validation.certificates.jit.windows import NEVER, planned_as_stated, transfer_windows
 
 __all__ = [
@@ -46,14 +48,15 @@ __all__ = [
 _TOLERANCE = 1e-6
 
 
-def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificate:
-    """Recompute a schedule from its instance, and judge the proof of every level."""
+def certify_schedule(instance: JitInstance, schedule: JitSchedule, budget: Budget | None = None) -> Certificate:
+    """Recompute a schedule from its instance, and judge the proof of every level (while ``budget`` lasts)."""
+    budget = budget or Budget()
     known = _known(instance, schedule)
     if not known.ok:
         return Certificate("feasible", False, (known,))
-    view = View(instance, schedule)
+    view = View.of(instance, schedule)
     checks = [known, *_plan(view), *_schedule(view)]
-    claims: list[Claim] = ["optimal" if schedule.parts else "feasible"]
+    claims: list[Claim] = ["optimal" if schedule.parts or not len(schedule.planned) else "feasible"]
     lowest = schedule.levels_claimed
     partial = bool(schedule.parts) and isinstance(lowest, int) and lowest > 1
     if partial:
@@ -65,8 +68,9 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
         )
         apart = whole and view.parts_apart()
         checks.append(Check("the parts hold every transfer once and share no load", apart))
-        for number, part in enumerate(schedule.parts) if apart else ():
-            for check, proven in _levels(view, part, number):
+        judged = schedule.parts[:-1] if schedule.ruled else schedule.parts
+        for number, part in enumerate(judged) if apart else ():
+            for check, proven in _levels(view, part, number, budget):
                 checks.append(check)
                 if not proven:
                     claims.append("bounded")
@@ -76,6 +80,9 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule) -> Certificat
         checks.append(_reached(view, schedule.least))
         claims.append("bounded")
     claim: Claim = "bounded" if "bounded" in claims else claims[0]
+    if schedule.ties:
+        proven = claim == "optimal" and all(check.ok for check in checks)
+        checks += tie_checks(view, int(largest_load(instance, schedule)) if proven else None)
     exact = schedule.integral
     return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
 
@@ -84,6 +91,8 @@ def as_stated(instance: JitInstance, schedule: JitSchedule, stages: Mapping[str,
     """Whether stated stages (total lateness, loads by level) are those of the schedule."""
     true: dict[str, Any] = {f"level_{s}": n for s, n in level_counts(instance, schedule).items()}
     true["lateness"] = schedule.lateness
+    if schedule.ties:
+        true |= tie_figures(View.of(instance, schedule))
     wrong = [
         f"{name} is {true.get(name, 0):g} (stated {stages.get(name, 0):g})"
         for name in sorted(true.keys() | stages.keys())
@@ -103,14 +112,22 @@ def no_schedule(instance: JitInstance, lat: str, windows: str) -> Certificate | 
 def all_loads(instance: JitInstance, schedule: JitSchedule) -> tuple[NDArray[Any], Integers]:
     """Loads of a schedule, and in how many slots each is met."""
     nothing = np.zeros(0), np.zeros(0, np.int64)
-    return View(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or nothing
+    return View.of(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or nothing
 
 
 def level_counts(instance: JitInstance, schedule: JitSchedule) -> dict[int, Any]:
     """Level s to the number of loads of at least s (of rates that are not whole: the parts of loads in it)."""
-    loads, width = all_loads(instance, schedule)
+    return dict(reversed(_counts(*all_loads(instance, schedule)).items()))
+
+
+def _counts(loads: NDArray[Any], width: Integers) -> dict[int, Any]:
+    """The same of given loads, from level 1 up."""
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
-    return {s: (np.clip(loads - (s - 1), 0, 1) * width).sum().item() for s in range(top, 0, -1)}
+    if not np.issubdtype(loads.dtype, np.integer):
+        return {s: (np.clip(loads - (s - 1), 0, 1) * width).sum().item() for s in range(1, top + 1)}
+    met = np.zeros(top + 1, np.int64)
+    np.add.at(met, np.maximum(loads, 0), width)  # amounts below 0 are refused elsewhere
+    return dict(enumerate(np.cumsum(met[::-1])[::-1][1:].tolist(), 1))
 
 
 def largest_load(instance: JitInstance, schedule: JitSchedule) -> int | float:
@@ -121,7 +138,7 @@ def largest_load(instance: JitInstance, schedule: JitSchedule) -> int | float:
 
 def total_weight(instance: JitInstance, schedule: JitSchedule) -> int:
     """P3 and P4: the sum of ``n ** load`` over the n loads (unit and slot in which a planned transfer may be sent)."""
-    view, at = View(instance, schedule), schedule.planned
+    view, at = View.of(instance, schedule), schedule.planned
     loads, width = view.loads(np.ones(len(schedule.transfer), np.bool_)) or (np.zeros(0), np.zeros(0, np.int64))
     ends = view.windows.stop[at]
     spans = [sweep(group[at], view.windows.start[at], ends, np.ones(len(at), np.int64)) for group in view.groups]
@@ -254,13 +271,13 @@ def _senseless(proof: LevelProof) -> bool:
     return min(proof.mu, default=proof.level + 1) <= proof.level
 
 
-def _levels(view: View, part: SchedulePart, number: int) -> Iterator[tuple[Check, bool]]:
+def _levels(view: View, part: SchedulePart, number: int, budget: Budget) -> Iterator[tuple[Check, bool]]:
     """One check per level with loads, and whether duality (not a quoted bound) proves it."""
     s, at = view.schedule, part.transfers
     runs = np.isin(s.transfer, at)
     loads, width = view.loads(runs) or (np.zeros(0), np.zeros(0, np.int64))
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
-    counts = {k: (np.clip(loads - (k - 1), 0, 1) * width).sum() for k in range(1, top + 1)}
+    counts = _counts(loads, width)
     where = f", part {number + 1}" if len(s.parts) > 1 else ""
     lateness = view.lateness(runs)
     proofs = {proof.level: proof for proof in part.proofs}
@@ -270,6 +287,9 @@ def _levels(view: View, part: SchedulePart, number: int) -> Iterator[tuple[Check
     late = lateness > 0 and s.windows == "elastic"
     if LATENESS in proofs and _senseless(proofs[LATENESS]):
         yield Check(f"prices of lateness{where} make sense", False), True
+        return
+    if budget.spent:
+        yield budget.quoted(f"lateness and levels of {len(at)} transfers{where}"), False
         return
     bound, allowed = _opened(view, part, proofs, lateness)
     if late:
@@ -285,6 +305,9 @@ def _levels(view: View, part: SchedulePart, number: int) -> Iterator[tuple[Check
     # Stages that found no load so high claim nothing, but later ones build on what they settle.
     before = set() if largest else {level for level in proofs if level > top}
     for level in sorted({*levels, *before}, reverse=True):
+        if budget.spent:
+            yield budget.quoted(f"levels from {level} down{where}"), False
+            return
         if level in before:
             if _senseless(proofs[level]):
                 yield Check(f"prices of level {level}{where} make sense", False), True

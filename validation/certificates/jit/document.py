@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from pydantic import Field
 
+from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Check
@@ -21,19 +24,24 @@ from flowlex.validation.certificates.jit import (
     certify_schedule,
     largest_load,
     level_counts,
+    no_schedule,
     total_weight,
 )
 from flowlex.validation.certificates.jit.duals import check_duals
-from flowlex.validation.certificates.jit.windows import transfer_windows
+from flowlex.validation.certificates.jit.rules import judge_rules
+from flowlex.validation.certificates.jit.schedule import View
+from flowlex.validation.certificates.jit.statement import state_jit
+from flowlex.validation.certificates.jit.ties import tie_figures
+from flowlex.validation.certificates.jit.windows import overloaded, transfer_windows
 from flowlex.validation.certificates.options import JitOptions
+from flowlex.validation.certificates.statement.proof import StatementProof
 
 __all__ = ["VERIFIER", "Answer", "Proof"]
 
 _SIDES = ("out", "in")
 #: How the answer was found; and what is left to background traffic, which no file holds.
-_UNJUDGED = frozenset(
-    {"route", "linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"}
-)
+_UNJUDGED = frozenset({"linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"})
+_WORDS = frozenset({"route"})
 
 
 class Answer(Strict):
@@ -70,44 +78,95 @@ class Part(Strict):
 
 
 class Proof(Strict):
-    """All parts; levels below ``lowest`` are not claimed."""
+    """All parts; levels below ``lowest`` are not claimed. Nothing is shown where it is empty."""
 
-    lowest: int
-    largest_only: bool
-    parts: list[Part]
+    lowest: int = 1
+    largest_only: bool = False
+    parts: list[Part] = Field(default_factory=list)
     least: Part | None = None
     """Where no level is claimed: transfers of which some load must reach the last of these levels."""
+    rules: StatementProof | None = None
+    """Of a changed model: the stages of the last part, which holds what rules concern; none where every part is proven
+    without rules."""
 
 
 def _judge(claimed: Claimed) -> Finding:
-    instance, document = claimed.instance, claimed.document
+    instance = claimed.instance
     assert isinstance(instance, JitInstance)
     if claimed.answer is None:
-        return Finding("feasible", (Check("there is an answer", False, detail=document.status),))
-    schedule = _schedule(claimed, instance)
-    certificate = certify_schedule(instance, schedule)
+        return _no_answer(claimed, instance)
+    return _judge_schedule(claimed, instance, _schedule(claimed, instance))
+
+
+def _judge_changed(claimed: Claimed, changes: Changes) -> Finding:
+    """A schedule that rules allow: proven without them, but for the part that they concern."""
+    instance, rules = claimed.instance, claimed.proof.rules
+    if rules is None or claimed.document.options["program"] not in ("P1", "P2"):
+        raise ValueError("a changed model needs the proof of what its rules concern")
+    schedule = replace(_schedule(claimed, instance), ties=False, ruled=bool(rules.stages))
+    found = _judge_schedule(claimed, instance, schedule)
+    if not found.checks[0].ok:
+        return found
+    ruled, stages = judge_rules(instance, claimed.document.options, changes, schedule, rules, claimed.budget)
+    claim = found.claim if ruled.claim == "optimal" or not rules.stages else "feasible"
+    largest = found.objective or 0
+    return replace(
+        found,
+        claim=claim,
+        checks=(*found.checks, *ruled.checks),
+        stages={name: largest if name == "largest" else found.stages.get(name, 0) for name in stages},
+    )
+
+
+def _judge_schedule(claimed: Claimed, instance: JitInstance, schedule: JitSchedule) -> Finding:
+    document = claimed.document
+    certificate = certify_schedule(instance, schedule, claimed.budget)
     checks = list(certificate.checks)
-    answer, origin = claimed.answer, transfer_windows(instance, schedule.lat).origin
-    same = (answer.slot_s, answer.unit_mb, answer.origin_slot) == (instance.slot_s, instance.unit_mb, origin)
+    known, answer = certificate.checks[0].ok, claimed.answer
+    windows = View.of(instance, schedule).windows if known else transfer_windows(instance, schedule.lat)
+    same = (answer.slot_s, answer.unit_mb, answer.origin_slot) == (instance.slot_s, instance.unit_mb, windows.origin)
     checks.append(Check("slots and units are those of the instance", same))
-    counts = level_counts(instance, schedule) if certificate.checks[0].ok else {}
-    largest = Fraction(largest_load(instance, schedule)) if counts else Fraction(0)
+    counts = level_counts(instance, schedule) if known else {}
+    largest = Fraction(largest_load(instance, schedule)) if known else Fraction(0)
     bound = largest
     if not schedule.parts:
         bound = _least_load(schedule)
-    if document.options["program"] in ("P3", "P4") and counts:
+    if document.options["program"] in ("P3", "P4") and known:
         weight = Fraction(total_weight(instance, schedule))
         bound = weight if document.bound is None else rational(document.bound)
         near = abs(weight - bound) <= weight / 10**6
         checks.append(Check("sum of weights meets the solver's bound", near, detail=f"{weight}", how="quoted"))
         certificate, largest = replace(certificate, claim="bounded", exact=False), weight
-    if document.duals:
+    if document.duals and document.status == "optimal" and not document.proof:
+        checks.append(Check("duals", True, detail="without prices", how="quoted"))
+    elif document.duals:
         checks.append(check_duals(instance, schedule.parts, document.duals))
-    figures = _figures(instance, schedule) if counts else {}
+    figures = _figures(instance, schedule) if known else {}
     stages: dict[str, Fraction | int] = {f"level_{s}": Fraction(n) for s, n in counts.items()}
     stages["lateness"] = Fraction(schedule.lateness)
+    if schedule.ties and known:
+        stages |= tie_figures(View.of(instance, schedule))
     tolerance = 0.0 if certificate.exact else 1e-6
-    return Finding(certificate.claim, tuple(checks), largest, bound, stages, figures, _UNJUDGED, tolerance)
+    return Finding(certificate.claim, tuple(checks), largest, bound, stages, figures, _UNJUDGED, _WORDS, tolerance)
+
+
+def _no_answer(claimed: Claimed, instance: JitInstance) -> Finding:
+    """That there is no schedule: shown by an overloaded port, or quoted; never where all may be late."""
+    options, name = claimed.document.options, "there is no schedule"
+    if claimed.document.status != "infeasible":
+        return Finding("feasible", (Check("there is an answer", False, detail=claimed.document.status),))
+    windows, rule = _windows(options), str(options["lat"])
+    refused = no_schedule(instance, rule, windows)
+    if refused is not None:
+        return Finding("feasible", refused.checks)
+    found = overloaded(instance, rule, windows) if float(options["share"]) == 1 else ""
+    if found:
+        return Finding("infeasible", (Check(name, True, detail=found),))
+    return Finding("feasible", (Check(name, True, detail="the solver's word", how="quoted"),))
+
+
+def _windows(options: dict[str, Any]) -> str:
+    return str(options["windows"] or ("elastic" if options["program"] == "P2" else "strict"))
 
 
 def _least_load(schedule: JitSchedule) -> Fraction:
@@ -120,7 +179,7 @@ def _least_load(schedule: JitSchedule) -> Fraction:
 def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | int | Fraction | str]:
     """The figures that the schedule and its windows decide."""
     loads, width = all_loads(instance, schedule)
-    windows, top = transfer_windows(instance, schedule.lat), largest_load(instance, schedule)
+    windows, top = View.of(instance, schedule).windows, largest_load(instance, schedule)
     levels = [(int(width[loads >= s - 1e-6].sum()), s) for s in range(math.ceil(top - 1e-6), 0, -1)]
     return {
         "largest_load": top,
@@ -146,7 +205,7 @@ def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
         share_of=str(options["share_of"]),
         load=str(options["load"]),
         lat=str(options["lat"]),
-        windows=str(options["windows"] or ("elastic" if options["program"] == "P2" else "strict")),
+        windows=_windows(options),
         planned=np.array([place[name] for name in answer.schedule], np.int64),
         transfer=np.array([run[0] for run in runs], np.int64),
         begin=np.array([run[1] for run in runs], np.int64),
@@ -156,6 +215,10 @@ def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
         integral=integral,
         parts=tuple(_part(part, place, machine, str(options["load"])) for part in proof.parts),
         levels_claimed=lowest,
+        ties=integral
+        and options["program"] == "P2"
+        and options["integrality"] != "lp"
+        and options.get("tie_break") is not False,
         least=None if proof.least is None else _part(proof.least, place, machine, str(options["load"])),
     )
 
@@ -192,4 +255,4 @@ def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool)
     return Prices(np.array(units, np.int64), *table.T)
 
 
-VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions)
+VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions, state=state_jit, changed=_judge_changed)

@@ -48,6 +48,10 @@ class JitSchedule:
         the last level of its proofs; None when nothing does.
     levels_claimed
         ``all``; ``largest`` when only the largest load is claimed to be least; or the lowest level that is proven.
+    ties
+        Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.ties`.
+    ruled
+        Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.rules`.
     """
 
     share: float
@@ -65,6 +69,8 @@ class JitSchedule:
     share_of: str = "transfers"
     levels_claimed: str | int = "all"
     least: SchedulePart | None = None
+    ties: bool = False
+    ruled: bool = False
 
 
 class View:
@@ -94,6 +100,15 @@ class View:
         twice = np.where(length > 0, begin + 1 + schedule.end - 2 * first, 0)
         self.twice_late = twice * np.where(uneven, schedule.amount, length * rate)
         self.open_lateness = uneven & (length > 0) & (length < slots)
+
+    @classmethod
+    def of(cls, instance: JitInstance, schedule: JitSchedule) -> View:
+        """That of a schedule, made once."""
+        known: View | None = schedule.__dict__.get("_view")
+        if known is None or known.instance is not instance:
+            known = cls(instance, schedule)
+            schedule.__dict__["_view"] = known
+        return known
 
     def parts_apart(self) -> bool:
         part = np.full(len(self.arrays.job), -1)

@@ -13,7 +13,7 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance
 
-__all__ = ["TransferWindows", "latest_offsets", "planned_as_stated", "transfer_windows"]
+__all__ = ["TransferWindows", "latest_offsets", "overloaded", "planned_as_stated", "transfer_windows"]
 
 #: A quotient this near to a whole number counts as whole.
 _WHOLE = Fraction(1, 10**9)
@@ -154,4 +154,22 @@ def planned_as_stated(instance: JitInstance, planned: Integers, share: float, sh
         wanted, slack = share * sum(weight), 1e-9 * (1 + sum(weight))
         if sum(own) < wanted - slack or (own and sum(own) - max(own) >= wanted + slack):
             return f"{sum(own):g} of {sum(weight):g} {share_of} of job {job.name!r} are planned"
+    return ""
+
+
+def overloaded(instance: JitInstance, rule: str, windows: str) -> str:
+    """A port and slots whose transfers hold more units than it carries, so that no schedule exists; empty: not seen."""
+    w, arrays = transfer_windows(instance, rule), instance.arrays
+    stop = w.stop if windows == "strict" else w.firm
+    sides = (("out of", arrays.sender, arrays.out_units), ("into", arrays.receiver, arrays.in_units))
+    for side, port, limit in sides:
+        for number in np.unique(port).tolist():
+            own = np.flatnonzero((port == number) & (stop < NEVER))
+            own = own[np.argsort(stop[own], kind="stable")]
+            for first in np.unique(w.start[own]).tolist():
+                held = np.cumsum(np.where(w.start[own] >= first, w.units[own], 0))
+                over = np.flatnonzero(held > (stop[own] - first) * int(limit[number]))
+                if len(over):
+                    k, name = int(over[0]), instance.machines[number].name
+                    return f"{held[k]} units {side} {name!r} in slots {first}..{stop[own[k]] - 1}"
     return ""

@@ -20,11 +20,11 @@ from fractions import Fraction
 from pydantic import Field
 
 from flowlex.validation.certificates.contract import Strict
+from flowlex.validation.certificates.pods.gang_bounds import Wholes
 from flowlex.validation.certificates.pods.holdings import holdings
-from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
+from flowlex.validation.certificates.pods.price_bound import Market, Population, Price, Priced
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE
-from flowlex.validation.certificates.pods.wholes import Wholes
 
 __all__ = ["AdmissionProof", "most_by_prices"]
 

@@ -9,7 +9,7 @@ or max u_i. Each piece of a proof holds where the mean lies in [low, high]; piec
     sum |u_i - m|   >= sum a_i u_i                     for slopes of sum 0, the largest at most 2 above the least,
     max u_i         >= sum a_i u_i                     for slopes from 0 on of sum 1,
 
-which is linear in the placement, so that prices bound it from below (see `market`).
+which is linear in the placement, so that prices bound it from below (see `price_bound`).
 
 *Patterns*: prices e_g of pods. With the mean in [low, high],
 
@@ -34,9 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.holdings import holdings
-from flowlex.validation.certificates.pods.market import Market, Population, Price, Priced
+from flowlex.validation.certificates.pods.price_bound import Market, Population, Price, Priced
 from flowlex.validation.certificates.pods.sizes import TOLERANCE, shape_of
 
 __all__ = ["Piece", "least_balance"]
@@ -65,7 +66,12 @@ class Piece(Strict):
 
 
 def least_balance(
-    people: Population, measure: str, pieces: list[Piece], placed: Mapping[str, Fraction], near: float
+    people: Population,
+    measure: str,
+    pieces: list[Piece],
+    placed: Mapping[str, Fraction],
+    near: float,
+    budget: Budget | None = None,
 ) -> float:
     """The largest balance that the pieces prove to be a lower bound; 0 where they prove nothing.
 
@@ -75,13 +81,15 @@ def least_balance(
         By level, what is placed.
     near
         The bound that is hoped for: patterns are told apart as far as it matters for that.
+    budget
+        Once it is spent, the pieces that are left prove nothing.
     """
-    size = len(people.instance.nodes)
+    size, budget = len(people.instance.nodes), budget or Budget()
     if measure == "max_load":
-        return max((_largest(people, piece, placed) for piece in pieces), default=0.0)
+        return max((_largest(people, piece, placed) for piece in pieces if not budget.spent), default=0.0)
     reached, least, aim = 0.0, math.inf, _total(measure, near - 0.5 * TOLERANCE, size)
     for piece in sorted(pieces, key=lambda each: (each.low, each.high)):
-        if piece.low > reached:
+        if piece.low > reached or budget.spent:
             break
         value = _straight(people, measure, piece, placed)
         if piece.pods is not None:
@@ -222,6 +230,7 @@ def _all_of(people: Population, key: str) -> Fraction:
 
 def _largest(people: Population, piece: Piece, placed: Mapping[str, Fraction]) -> float:
     """The largest load that one piece proves to be reached: by slopes, or because patterns below it do not suffice."""
+    piece = piece.model_copy(update={"mean": 0.0})  # nothing says that the mean is in the interval of the piece
     value = _straight(people, "max_load", piece, placed)
     if piece.pods is None or piece.high <= value:
         return value

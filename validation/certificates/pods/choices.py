@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 from flowlex.validation.certificates.pods.patterns import SQUARED, cost_of_load, packed, promise
 
 __all__ = ["list_patterns", "none_below"]

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
+from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.options import PodOptions
@@ -25,8 +26,9 @@ from flowlex.validation.certificates.pods.admission import AdmissionProof, most_
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.compute import compute_checks
 from flowlex.validation.certificates.pods.exhaustion import best_of_all
-from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.gang_bounds import Wholes
 from flowlex.validation.certificates.pods.placement import check_placement, could_be_added, loads_at
+from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import (
     TOLERANCE,
@@ -34,8 +36,8 @@ from flowlex.validation.certificates.pods.sizes import (
     size_of,
     units_of,
 )
-from flowlex.validation.certificates.pods.wholes import Wholes
-from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
+from flowlex.validation.certificates.pods.statement import state_pods
+from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
 
@@ -78,8 +80,9 @@ def judge_placement(
     options: Mapping[str, Any],
     objective: float,
     bound: float,
+    budget: Budget,
 ) -> Finding:
-    """Recompute a placement and what is claimed of it."""
+    """Recompute a placement and what is claimed of it; what is not proven when ``budget`` is spent is quoted."""
     index = {node.name: n for n, node in enumerate(instance.nodes)}
     number = {pod.name: p for p, pod in enumerate(instance.pods)}
     strange = [name for name in (*answer.placement, *answer.cards) if name not in number]
@@ -89,8 +92,8 @@ def judge_placement(
     where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
     on = {number[name]: np.array(cards, np.int64) for name, cards in answer.cards.items()}
     measure, cards = str(options.get("balance", "deviation")), bool(options.get("cards", True))
-    budget = float(options.get("move_budget", 0.0))
-    checks = [*check_placement(instance, where, on if cards else None, measure, objective, budget)]
+    moves = float(options.get("move_budget", 0.0))
+    checks = [*check_placement(instance, where, on if cards else None, measure, objective, moves)]
     checks += compute_checks(instance, where.tolist(), on, cards)
     checks += RuleBook(instance).checks(where.tolist())
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
@@ -98,15 +101,17 @@ def judge_placement(
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
     checks.append(could_be_added(instance, where, on, options))
     people = Population(instance, options)
-    tried = best_of_all(people, where.tolist())
-    admission, proven = _check_admission(people, where, answer, proof, tried)
+    tried = None if budget.spent else best_of_all(people, where.tolist())
+    admission, proven = _check_admission(people, where, answer, proof, tried, budget)
     checks += admission
     placed = count_levels(instance, where, options)[0]
     best = tried[1] if tried is not None and [*placed.values()] == tried[0] else None
     shown = best or 0.0
     if bound > shown + TOLERANCE and proof.balance:
-        shown = max(shown, least_balance(people, measure, proof.balance, placed, bound))
+        shown = max(shown, least_balance(people, measure, proof.balance, placed, bound, budget))
     balance, claim = _check_balance(objective, bound, shown, best, proven)
+    if balance.how == "quoted" and budget.spent:
+        balance = budget.quoted(balance.name)
     checks.append(balance)
     met = claim != "feasible" and objective - bound <= TOLERANCE + 1e-11
     most = all(each.admitted == each.most for each in answer.admitted.values())
@@ -129,6 +134,7 @@ def _check_admission(
     answer: PlacementAnswer,
     proof: PlacementProof,
     tried: tuple[list[Fraction], float] | None,
+    budget: Budget,
 ) -> tuple[list[Check], bool]:
     """Numbers of every level recounted, and the most of each proven or quoted."""
     placed, wanted = count_levels(people.instance, where, people.options)
@@ -144,9 +150,10 @@ def _check_admission(
     for i, k in enumerate(wanted):
         most, least = told[k][2] if k in told else Fraction(0), wanted[k] - lost.get(k, 0)
         name = f"most pods of priority {k}"
-        if k in proof.admission:
+        late = budget.spent
+        if k in proof.admission and not late:
             least = min(least, most_by_prices(people, k, kept, proof.admission[k]))
-        least = wholes.largest(k, least)
+        least = least if late else wholes.largest(k, least)
         can = placed[k]
         if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
             least, can = min(least, tried[0][i]), max(can, tried[0][i])
@@ -157,7 +164,8 @@ def _check_admission(
         elif most >= least:
             checks.append(Check(name, True, 0, f"at most {float(least):g}, {float(placed[k]):g} placed"))
         else:
-            checks.append(Check(name, True, 0, f"{float(most):g} stated, only {float(least):g} shown", how="quoted"))
+            said = f"{float(most):g} stated, only {float(least):g} shown"
+            checks.append(budget.quoted(name) if late else Check(name, True, 0, said, how="quoted"))
             proven = False
         kept[k] = placed[k]
     return checks, proven
@@ -252,7 +260,9 @@ def _judge(claimed: Claimed) -> Finding:
     objective, bound = (float(rational(0 if v is None else v)) for v in (document.objective, document.bound))
     if document.duals:
         return Finding("feasible", (Check("duals", False, len(document.duals), "pod placement has none"),))
-    finding = judge_placement(claimed.instance, claimed.answer, claimed.proof, document.options, objective, bound)
+    finding = judge_placement(
+        claimed.instance, claimed.answer, claimed.proof, document.options, objective, bound, claimed.budget
+    )
     short = [key for key, each in claimed.answer.admitted.items() if each.admitted != each.most]
     if document.status == "optimal" and short:
         told = Check("an optimum admits the most", False, len(short), f"level {short[0]} does not")
@@ -263,4 +273,4 @@ def _judge(claimed: Claimed) -> Finding:
     return finding
 
 
-VERIFIER = Verifier("pod-placement", PlacementAnswer, PlacementProof, _judge, options=PodOptions)
+VERIFIER = Verifier("pod-placement", PlacementAnswer, PlacementProof, _judge, options=PodOptions, state=state_pods)

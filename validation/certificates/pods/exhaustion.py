@@ -9,12 +9,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.instances.pods import Pod, PodInstance, fits_wishes
-from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, loads_of, need_of, size_of
-from flowlex.validation.certificates.pods.worths import QueueShares, levels_of
+from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 __all__ = ["all_ways", "best_of_all"]
 
@@ -48,17 +49,28 @@ def best_of_all(people: Population, where: Sequence[int] = ()) -> tuple[list[Fra
     if sizes is None:
         return None
     size, need, many, may, cost, load, room, card, budget = sizes
+    own = _own_cards(people, [instance.pods[p] for p in order])
+    distinct = own.any(axis=0)
     units = [0 if (each := found[p]) is None else int(each.worth / people.unit[each.key]) for p in order]
     levels, worth = np.array([level[p] for p in order], np.int64), np.array(units, np.int64)
     like = np.array([k > 0 and kinds[p] == kinds[order[k - 1]] for k, p in enumerate(order)], np.bool_)
     mode = ("deviation", "mean_absolute", "max_load").index(str(people.options.get("balance", "deviation")))
     ways = choices_of_cards(cards)
-    best, value, whole = try_all(
-        size, need, many, may, cost, levels < 0, levels, worth, like, load, room, card, *ways, budget, mode, _STEPS
-    )
+    ranked = (levels < 0, levels, worth, like, load, room, card)
+    best, value, whole = try_all(size, need, many, may, own, distinct, cost, *ranked, *ways, budget, mode, _STEPS)
     if not whole or not math.isfinite(value):
         return None
     return [int(n) * people.unit[key] for n, key in zip(best, keys, strict=True)], float(value)
+
+
+def _own_cards(people: Population, pods: list[Pod]) -> NDArray[np.int64]:
+    """(P, N) the cards that a pod has to use on a node, as bits; 0: any."""
+    node = {each.name: n for n, each in enumerate(people.instance.nodes)}
+    own = np.zeros((len(pods), len(node)), np.int64)
+    for p, pod in enumerate(pods):
+        if people.cards and pod.node is not None and pod.node_cards:
+            own[p, node[pod.node]] = sum(1 << card for card in pod.node_cards)
+    return own
 
 
 def _sizes(people: Population, pods: list[Pod], cards: int) -> tuple[Any, ...] | None:
@@ -192,6 +204,8 @@ class _AllWays:
         need, part = self._asks(pod, n)
         gpu = zip(self.gpu[n], self.compute[n], strict=True)
         able = [k for k, (left, compute) in enumerate(gpu) if left >= need and compute >= part]
+        if self.cards and pod.node_cards is not None and pod.node == self.instance.nodes[n].name:
+            able = [k for k in able if k in pod.node_cards]
         if not self.cards:
             return [(0,)] if self.instance.nodes[n].cards and able else []
         return list(combinations(able, pod.gpu_cards))

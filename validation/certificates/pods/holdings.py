@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.pods import Pod, PodNode
-from flowlex.validation.certificates.pods.market import Population
+from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
 __all__ = ["Holding", "holdings"]

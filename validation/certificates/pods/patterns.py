@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 
 __all__ = ["CAPPED", "OUTSIDE", "SQUARED", "best_pattern", "cost_of_load", "packed", "promise"]
 
@@ -20,6 +20,8 @@ __all__ = ["CAPPED", "OUTSIDE", "SQUARED", "best_pattern", "cost_of_load", "pack
 SQUARED, OUTSIDE, CAPPED = 0, 1, 2
 #: Steps after which a packing of cards counts as possible.
 _PACKING = 5_000
+#: Steps of the search for prices of resources.
+_PRICES = 300
 
 
 @njit(cache=True)
@@ -131,6 +133,62 @@ def _ratios(sizes, loads, profit):
 
 
 @njit(cache=True)
+def _surplus(used, most_of, profit, price, taken):
+    """(H,) what pods of each shape earn at most above what they pay for resources; how many these are, in ``taken``."""
+    surplus = np.zeros(len(used))
+    for h in range(len(used)):
+        cost = 0.0
+        for r in range(used.shape[1]):
+            cost += used[h, r] * price[r]
+        taken[h] = 0.0
+        for n in range(1, most_of[h] + 1):
+            if profit[h, n] - n * cost > surplus[h]:
+                surplus[h], taken[h] = profit[h, n] - n * cost, n
+    return surplus
+
+
+@njit(cache=True)
+def _resource_prices(used, most_of, profit):
+    """(4,) prices of shares of the node at which these and the surplus cost little; any prices, from 0 on, are a bound.
+
+    Projected subgradients with a step that is halved when the sum has not fallen for some time.
+    """
+    price, best_price, taken = np.zeros(used.shape[1]), np.zeros(used.shape[1]), np.zeros(len(used))
+    least, step, waited = np.inf, 0.1, 0
+    for _ in range(_PRICES):
+        total = price.sum() + _surplus(used, most_of, profit, price, taken).sum()
+        if total < least * (1.0 - 1e-9):
+            least, waited = total, 0
+            best_price[:] = price
+        else:
+            waited += 1
+        if waited == 8:
+            step, waited = step / 2.0, 0
+            price[:] = best_price
+            continue
+        rise = np.ones(len(price))
+        for h in range(len(used)):
+            rise -= taken[h] * used[h]
+        norm = (rise * rise).sum()
+        if norm < 1e-18:
+            break
+        price = np.maximum(price - step * total / norm * rise, 0.0)
+    return best_price
+
+
+@njit(cache=True)
+def _shares(sizes, room, half, cards):
+    """(H, 4) shares of what is left of the node that a pod of each shape takes, by resource as in ``room``."""
+    used = np.zeros((len(sizes), 4))
+    for h in range(len(sizes)):
+        for r in range(3):
+            used[h, r] = sizes[h, r] / room[r] if room[r] > 0 else 0.0
+        if cards and sizes[h, 3] > half and room[3] > 0:
+            used[h, 3] = sizes[h, 4] / room[3]
+    return used
+
+
+@njit(cache=True)
 def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, cards, law, bounds, tolerance, limit):
     """At most what a pattern earns less the cost of its load; minus infinity when there is none.
 
@@ -155,7 +213,11 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
     """
     low, high, slope, start, most = bounds[0], bounds[1], bounds[2], bounds[3], bounds[4]
     shapes = len(loads)
-    ratio = _ratios(sizes, loads, profit)
+    ratio, used = _ratios(sizes, loads, profit), _shares(sizes, room, half, cards)
+    price, beyond = _resource_prices(used, most_of, profit), np.zeros(shapes + 1)
+    surplus = _surplus(used, most_of, profit, price, np.zeros(shapes))
+    for h in range(shapes - 1, -1, -1):
+        beyond[h] = beyond[h + 1] + surplus[h]
     left, load, earned = np.zeros((shapes + 1, 4), np.int64), np.zeros(shapes + 1), np.zeros(shapes + 1)
     left[0], load[0] = room, start
     counts = np.zeros(shapes, np.int64)
@@ -175,6 +237,10 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
             for r in range(3):
                 each = ratio[depth, r + 1]
                 gain = min(gain, each * left[depth, r] if each < np.inf else np.inf)
+            paid = beyond[depth]
+            for r in range(4):
+                paid += price[r] * (left[depth, r] / room[r] if room[r] > 0 else 0.0)
+            gain = min(gain, paid * (1.0 + 1e-9))
             above = earned[depth] + promise(law, low, high, slope, load[depth], ratio[depth, 0], gain, most)
             first = min(first, above) if depth == 0 else first
             if above <= best + tolerance:

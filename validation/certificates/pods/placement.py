@@ -63,8 +63,10 @@ class _Usage:
         if size_of(node.memory_gb) - self.memory[n] < size_of(pod.memory_gb):
             return False
         part = size_of(pod.gpu_compute) * (1 if self.apart else pod.gpu_cards)
-        rooms = zip(self.gpu[n], self.compute[n], strict=False)  # a node without cards has no compute
-        free = sum(self.card(node) - used >= self.need(pod, node) and left >= part for used, left in rooms)
+        rooms = enumerate(zip(self.gpu[n], self.compute[n], strict=False))  # a node without cards has no compute
+        own = pod.node_cards if self.apart else None  # it may only be back on these
+        able = [k for k, (used, left) in rooms if self.card(node) - used >= self.need(pod, node) and left >= part]
+        free = sum(own is None or k in own for k in able)
         return not pod.wants_gpu or (node.cards > 0 and free >= (pod.gpu_cards if self.apart else 1))
 
 
@@ -73,6 +75,21 @@ def _has_its_cards(pod: Pod, node: PodNode | None, chosen: list[int], apart: boo
     if node is None or not pod.wants_gpu or not apart:
         return not chosen and (node is None or not pod.wants_gpu or node.cards > 0)
     return len(set(chosen)) == len(chosen) == pod.gpu_cards and all(0 <= k < node.cards for k in chosen)
+
+
+def _keeps_cards(pod: Pod, node: PodNode, chosen: list[int]) -> bool:
+    """Whether a pod that stays on its node uses the cards that it used, where these are known."""
+    return pod.node_cards is None or pod.node != node.name or sorted(chosen) == sorted(pod.node_cards)
+
+
+def _running_cards(instance: PodInstance, other: list[str], apart: bool) -> tuple[Check, ...]:
+    """One check, where GPU pods run and cards are told apart."""
+    running = sum(pod.node is not None and pod.wants_gpu for pod in instance.pods)
+    if not running or not apart:
+        return ()
+    many = len(instance.repacked)
+    assumed = f"not known of {many} of {running} pods, which are assumed to be repacked" if many else ""
+    return (Check("running pods keep their cards", not other, len(other), ", ".join(other[:3]) or assumed),)
 
 
 def check_placement(
@@ -95,17 +112,20 @@ def check_placement(
         Card numbers of each GPU pod; None when GPU memory is counted per node.
     """
     wrong_wish, wrong_cards, stopped, spent = list[str](), list[str](), list[str](), Fraction(0)
+    other_cards = list[str]()
     for p, pod in enumerate(instance.pods):
         machine = instance.nodes[int(node[p])] if node[p] >= 0 else None
         moved = machine is not None and pod.node not in (None, machine.name)
         spent += size_of(pod.move_cost or 0.0) if moved else 0
-        if (moved and pod.move_cost is None) or (machine is None and pod.node is not None and pod.preempt_cost is None):
+        if (moved and pod.move_cost is None) or (machine is None and pod.name in instance.must_run):
             stopped.append(pod.name)
         if machine is not None and not fits_wishes(pod, machine):
             wrong_wish.append(pod.name)
         chosen = [] if used_cards is None else [int(k) for k in used_cards.get(p, ())]
         if not _has_its_cards(pod, machine, chosen, used_cards is not None):
             wrong_cards.append(pod.name)
+        if used_cards is not None and node[p] >= 0 and not _keeps_cards(pod, instance.nodes[int(node[p])], chosen):
+            other_cards.append(pod.name)
     usage = _Usage(instance, node, used_cards)
     cpu, memory, gpu = usage.over()
     found = balance_of(loads_of(instance, usage.cpu, usage.memory, usage.gpu), measure)
@@ -115,6 +135,7 @@ def check_placement(
         Check("memory of every node", memory <= 0, max(0.0, float(memory))),
         Check(f"GPU memory of every {where}", gpu <= 0, max(0.0, float(gpu))),
         _none("every GPU pod has its cards", wrong_cards),
+        *_running_cards(instance, other_cards, used_cards is not None),
         _none("labels, taints and card models", wrong_wish),
         _none("running pods go on", stopped),
         Check("moves within the budget", spent <= size_of(move_budget), max(0.0, float(spent) - move_budget)),
@@ -151,7 +172,9 @@ def could_be_added(instance: PodInstance, where: NDArray[np.int64], on: Cards, o
         for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
             if not usage.takes(pod, n):
                 continue
-            now = [*where[:p].tolist(), n, *where[p + 1 :].tolist()] if pod.spreads or pod.queue else []
+            now = (
+                [*where[:p].tolist(), n, *where[p + 1 :].tolist()] if pod.spreads or pod.queue or pod.resources else []
+            )
             if not now or book.holds(now, pod):
                 adds.append(pod.name)
                 break

@@ -44,7 +44,7 @@ class RuleBook:
     instance: PodInstance
 
     def __bool__(self) -> bool:
-        return bool(self.instance.gangs or self.instance.spreads or self.instance.queues)
+        return bool(self.instance.gangs or self.instance.spreads or self.instance.queues or self.instance.resources)
 
     def checks(self, where: Sequence[int]) -> tuple[Check, ...]:
         """One check for each kind of rule that the instance has."""
@@ -53,6 +53,7 @@ class RuleBook:
             ("gangs whole and within their domain", source.gangs, self.gangs),
             ("spreads over their domains", source.spreads, self.spreads),
             ("quotas of queues", source.queues, self.quotas),
+            ("resources of their domains", source.resources, self.resources),
         ):
             if rules:
                 wrong = broken(where)
@@ -61,7 +62,8 @@ class RuleBook:
 
     def holds(self, where: Sequence[int], of: Pod | None = None) -> bool:
         """Whether nothing is broken, of the rules of one pod or of all."""
-        return not (self.gangs(where, of) or self.spreads(where, of) or self.quotas(where, of))
+        kinds = (self.gangs, self.spreads, self.quotas, self.resources)
+        return not any(broken(where, of) for broken in kinds)
 
     @cached_property
     def _sets(self) -> dict[tuple[str, str], _Set]:
@@ -142,6 +144,48 @@ class RuleBook:
                     wrong.append(f"{queue.name} ({field})")
         return wrong
 
+    @cached_property
+    def _stock(self) -> dict[str, tuple[list[tuple[int, int]], dict[str, int], Counter[str]]]:
+        """By resource: pods that ask for it and how much, what each domain has, what ran there before."""
+        source, found = self.instance, {}
+        home = {node.name: node for node in source.nodes}
+        for resource in source.resources:
+            asked = [
+                (p, pod.resources[resource.name])
+                for p, pod in enumerate(source.pods)
+                if pod.resources.get(resource.name)
+            ]
+            has, ran = dict[str, int](), Counter[str]()
+            for node in source.nodes:
+                if (d := _domain(node, resource.over)) is not None:
+                    more = node.resources.get(resource.name, 0)
+                    has[d] = resource.amount if resource.amount is not None else has.get(d, 0) + more
+            for p, amount in asked:
+                at = source.pods[p].node
+                if at is not None and (d := _domain(home[at], resource.over)) is not None:
+                    ran[d] += amount
+            found[resource.name] = (asked, has, ran)
+        return found
+
+    def resources(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
+        """Resources of which a domain gives more than it has and than what ran before took, or a node without any."""
+        nodes, pods, wrong = self.instance.nodes, self.instance.pods, []
+        for resource in self.instance.resources:
+            if of is not None and resource.name not in of.resources:
+                continue
+            asked, has, ran = self._stock[resource.name]
+            used, strange = Counter[str](), False
+            for p, amount in asked:
+                node = nodes[where[p]] if where[p] >= 0 else None
+                domain = _domain(node, resource.over)
+                if domain is not None:
+                    used[domain] += amount
+                elif node is not None:
+                    strange |= node.name != pods[p].node
+            if strange or any(amount > max(has[d], ran[d]) for d, amount in used.items()):
+                wrong.append(resource.name)
+        return wrong
+
     def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
         """By name of a quota or a spread, the share of all that it allows by name of pod; these sum to 1 at most.
 
@@ -173,6 +217,13 @@ class RuleBook:
                 if everything := max(size_of(limit), running):
                     share = {pods[p].name: float(a / everything) for p, a in asked.items()}
                     found[f"{field} of queue {queue.name!r}"] = share
+        for resource in self.instance.resources:
+            amounts, has, before = self._stock[resource.name]
+            stock = sum(max(has[d], before[d]) for d in has)
+            if stock:
+                homes = {p: _domain(home[at], resource.over) for p, _ in amounts if (at := pods[p].node) is not None}
+                part = {pods[p].name: a / stock for p, a in amounts if homes.get(p, next(iter(has))) in has}
+                found[f"resource {resource.name!r}"] = part
         return {name: found[name] for name in names}
 
     def _asked(self, pod: Pod, field: str, largest: Fraction) -> Fraction:

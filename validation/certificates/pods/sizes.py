@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -19,6 +19,7 @@ __all__ = [
     "TOLERANCE",
     "Level",
     "balance_of",
+    "exact_rates",
     "kind_of",
     "level_of",
     "loads_of",
@@ -54,21 +55,33 @@ def balance_of(loads: NDArray[np.float64], measure: str) -> float:
     return float(np.abs(loads - loads.mean()).mean())
 
 
+def exact_rates(instance: PodInstance) -> list[tuple[Fraction, ...]]:
+    """By node, what a GB of GPU memory, a core and a GB of memory add to its load."""
+    capacity = [(m.cards * size_of(m.card_gb), size_of(m.cpu_cores), size_of(m.memory_gb)) for m in instance.nodes]
+    totals = [sum(column, Fraction(0)) for column in zip(*capacity, strict=True)]
+    known = {has: _rates(has, totals, instance.load_reading) for has in {*capacity}}
+    return [known[has] for has in capacity]
+
+
+def _rates(has: Sequence[Fraction], totals: Sequence[Fraction], reading: str) -> tuple[Fraction, ...]:
+    """What a unit of each resource adds to the load of a node that has so much of them."""
+    part = [h / total if total else Fraction(0) for h, total in zip(has, totals, strict=True)]
+    found = []
+    for h, total, p in zip(has, totals, part, strict=True):
+        if not h:
+            found.append(Fraction(0))
+        elif reading == "raw":
+            found.append(1 / (3 * total))
+        elif reading == "equal":
+            found.append(1 / (h * sum(each > 0 for each in has)))
+        else:
+            found.append(p / sum(part) / (total if reading == "cluster" else h))
+    return tuple(found)
+
+
 def rates_of(instance: PodInstance) -> NDArray[np.float64]:
-    """(N, 3) what a GB of GPU memory, a core and a GB of memory add to the load of each node."""
-    capacity = np.array([[m.cards * m.card_gb, m.cpu_cores, m.memory_gb] for m in instance.nodes])
-    totals = capacity.sum(axis=0)
-    rates = np.zeros_like(capacity)
-    for n, has in enumerate(capacity):
-        part = [has[r] / totals[r] if totals[r] else 0.0 for r in range(3)]
-        for r in range(3):
-            if has[r] and instance.load_reading == "raw":
-                rates[n, r] = 1 / (3 * totals[r])
-            elif has[r] and instance.load_reading == "equal":
-                rates[n, r] = 1 / (np.count_nonzero(has) * has[r])
-            elif has[r]:
-                rates[n, r] = part[r] / sum(part) / (totals[r] if instance.load_reading == "cluster" else has[r])
-    return rates
+    """(N, 3) the same, as floats."""
+    return np.array([[float(rate) for rate in node] for node in exact_rates(instance)])
 
 
 def loads_of(
@@ -88,7 +101,8 @@ def machine_kind(node: PodNode) -> tuple[object, ...]:
 
 def kind_of(pod: Pod) -> tuple[object, ...]:
     """Equal for pods that nothing tells apart but their names."""
-    rules = (pod.gpu_compute, pod.gang, frozenset(pod.spreads), pod.queue)
+    groups = (pod.gang, frozenset(pod.spreads), pod.queue, frozenset(pod.resources.items()))
+    rules = (pod.gpu_compute, pod.node_cards, *groups)
     return (*shape_of(pod), pod.priority, pod.value, *rules, pod.node, pod.move_cost, pod.preempt_cost)
 
 
@@ -109,8 +123,8 @@ class Level:
 
 
 def level_of(instance: PodInstance, pod: Pod, options: Mapping[str, Any]) -> Level | None:
-    """The level of a pod; None when it runs and goes on."""
-    if pod.node is not None and pod.preempt_cost is None:
+    """The level of a pod; None when it runs and may not be stopped."""
+    if pod.name in instance.must_run:
         return None
     if options.get("admission", "lexicographic") == "lexicographic":
         if pod.preempt_cost is not None:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from flowlex.formulations.compiled import njit
+from flowlex.formulations.loops import njit
 
 __all__ = ["choices_of_cards", "try_all"]
 
@@ -24,14 +24,16 @@ def choices_of_cards(cards: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True)
-def _fits(free, pod, node, need, chosen):
-    """Whether the chosen cards take the pod, and are the first among equally free ones."""
+def _fits(free, pod, node, need, chosen, own, distinct):
+    """Whether the chosen cards take the pod, are its own if it has some, else the first among equally free ones."""
     cards = free.shape[1]
+    if own[pod, node] and chosen != own[pod, node]:
+        return False
     for a in range(cards):
         on = (chosen >> a) & 1
         if on and free[node, a] < need[pod, node]:
             return False
-        for b in range(a + 1, 0 if on else cards):
+        for b in range(a + 1, 0 if on or distinct[node] else cards):
             if (chosen >> b) & 1 and free[node, b] == free[node, a]:
                 return False
     return True
@@ -89,7 +91,27 @@ def _later(level, worth, levels):
 
 
 @njit(cache=True)
-def try_all(size, need, many, may, cost, must, level, worth, like, load, room, card, ways, number, budget, mode, limit):
+def try_all(
+    size,
+    need,
+    many,
+    may,
+    own,
+    distinct,
+    cost,
+    must,
+    level,
+    worth,
+    like,
+    load,
+    room,
+    card,
+    ways,
+    number,
+    budget,
+    mode,
+    limit,
+):
     """The lexicographically most worth by level, the best balance with it, and whether all was tried.
 
     Parameters
@@ -98,6 +120,8 @@ def try_all(size, need, many, may, cost, must, level, worth, like, load, room, c
         (P, 2) cores and memory, (P, N) memory of each card, (P,) cards.
     may, cost, must
         (P, N) whether the pod may be there, what its move there costs; (P,) whether it must run.
+    own, distinct
+        (P, N) the cards that it has to use there, as bits, 0: any; (N,) whether cards are told apart by such pods.
     level, worth, like
         (P,) level (-1 for none) and worth; whether it is equal to the pod before.
     load
@@ -135,7 +159,9 @@ def try_all(size, need, many, may, cost, must, level, worth, like, load, room, c
             way[p] += 1
         while n < nodes:
             able = may[p, n] and room[n, 0] >= size[p, 0] and room[n, 1] >= size[p, 1] and spent + cost[p, n] <= budget
-            while able and way[p] < number[many[p]] and not _fits(card, p, n, need, ways[many[p], way[p]]):
+            while (
+                able and way[p] < number[many[p]] and not _fits(card, p, n, need, ways[many[p], way[p]], own, distinct)
+            ):
                 way[p] += 1
             if able and way[p] < number[many[p]]:
                 break

@@ -11,11 +11,10 @@ import pytest
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
-from flowlex.models.flow.goals.base import ClusterView
+from flowlex.models.flow.goals.base import ClusterView, task_views
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.network import task_views
 from flowlex.models.flow.plots import draw_network
 from tests.seeds import seeds
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.live.scheduler import EventError
-from flowlex.models.flow.offers import Rules
 from flowlex.validation.certificates import CertificateError
 from flowlex.validation.certificates.contract import verify
 from tests.seeds import seeds

@@ -55,14 +55,6 @@ def test_long_lives(goals, flow_life):
             life.check_step()
 
 
-@pytest.mark.parametrize("engine", ["highs", "scaling"])
-@pytest.mark.parametrize("goals", ["strict", "caps"])
-def test_engines_for_comparison_agree(goals, engine, flow_life):
-    life = flow_life(1, GOALS[goals], engine=engine, cost_limit=1000, task_limit=1000)
-    for _ in range(8):
-        life.check_step()
-
-
 def small(**more):
     machines = (Machine(name="a", slots=1), Machine(name="b", slots=1, labels=("gpu",)))
     return FlowScheduler(FlowInstance(name="small", machines=machines), **more)
@@ -162,7 +154,7 @@ def test_bad_events_are_refused_and_change_nothing():
         (lambda: scheduler.cancel(), "cancel names a task or a job"),
         (lambda: scheduler.add_machine(Machine(name="a")), "machine 'a' is here already"),
         (lambda: scheduler.remove_machine("z"), "no machine is named 'z'"),
-        (lambda: scheduler.set_slots("a", -1), "slots must be a whole number of at least 0, got -1"),
+        (lambda: scheduler.set_slots("a", -1), "slots must be a whole number in 0..100000, got -1"),
         (lambda: submit(scheduler, "j", "w"), "job 'j' is here already"),
         (lambda: submit(scheduler, "k", "t"), "task 't' is here already"),
         (lambda: scheduler.update_shares("j", max_tasks=0), "min_tasks 1 exceeds max_tasks 0"),
@@ -182,8 +174,6 @@ def test_bad_events_are_refused_and_change_nothing():
         scheduler.submit(FlowJob(name="k", tasks=(running,)))
     delta = scheduler.step()
     assert (delta.events, delta.placed, delta.moved, delta.stopped) == (0, (), (), ())
-    with pytest.raises(ModelError, match="no live engine is called 'cplex'"):
-        small(engine="cplex")
     with pytest.raises(ModelError, match="would overflow exact"):
         small(cost_limit=2**50)
 
@@ -222,16 +212,14 @@ def test_damaged_state_files(tmp_path):
     path = tmp_path / "state.npz"
     save_scheduler(scheduler, path)
     data = path.read_bytes()
-    with pytest.raises(InstanceError, match="saved with the goals Placement"):
+    with pytest.raises(InstanceError, match=r"saved with the goals .*:Placement"):
         load_scheduler(path, (LoadSpread(),))
-    for broken in (data[: len(data) // 2], b"", b"not a zip", data[:200] + b"\xff" * 50 + data[250:]):
+    for broken in (data[: len(data) // 2], b"", b"not a zip", data[:60] + b"\xff" * 20 + data[80:]):
         path.write_bytes(broken)
         with pytest.raises(InstanceError, match=r"state\.npz"):
             load_scheduler(path, (Placement(),))
     with pytest.raises(InstanceError, match="cannot be read"):
         load_scheduler(tmp_path / "nowhere.npz", ())
-    with pytest.raises(ModelError, match="use engine='paths'"):
-        save_scheduler(small(engine="highs"), path)
 
 
 def test_replay_of_a_log():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.models.flow.claims import Rule
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.shares import JobClaims
+from flowlex.models.flow.share_claims import Rule
 from flowlex.models.flow.sharing import Claims, Places
 
 

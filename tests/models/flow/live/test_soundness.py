@@ -146,8 +146,8 @@ def test_fractional_costs_of_goals_are_exact_live_and_static() -> None:
         (lambda: scheduler(1, goals=(Continuity(), Continuity(base=3))), "two goals are of kind Continuity"),
         (lambda: scheduler(1, goals=(Placement(), Placement())), "two goals are of kind Placement"),
         (lambda: scheduler(1, goals=(Priority(mode="weighted"),)), "pass lowest="),
-        (lambda: scheduler(1).set_slots("m0", 2.5), "slots must be a whole number of at least 0, got 2.5"),
-        (lambda: scheduler(1).set_slots("m0", -1), "slots must be a whole number of at least 0, got -1"),
+        (lambda: scheduler(1).set_slots("m0", 2.5), "slots must be a whole number in 0..100000, got 2.5"),
+        (lambda: scheduler(1).set_slots("m0", -1), "slots must be a whole number in 0..100000, got -1"),
     ],
 )
 def test_what_is_refused_before_anything_changes(make, says: str) -> None:

@@ -1,0 +1,327 @@
+"""A batch on a Dask cluster: Dask decides which worker does what; our supervised processes do it.
+
+The client reads the files of an instance and sends them with the task (`flowlex.cli.dask_transport`). Results come back
+in the order in which they finish. Only a few more tasks than there are threads are submitted at any time, so neither
+client nor scheduler holds the whole batch. When a worker dies, Dask gives its tasks to other workers; the scheduler's
+metadata count how often each task was started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import threading
+import time
+import uuid
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flowlex.cli.dask_transport import TRIES, PackedTask, pack, perform, workers_died
+from flowlex.cli.output import note
+from flowlex.cli.pool import Finished, PoolError, grace_s
+from flowlex.cli.record import blank
+from flowlex.cli.versions import different, versions
+from flowlex.instances.base import InstanceError
+
+__all__ = ["Cluster", "entered"]
+
+_LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+_ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
+#: Seconds to connect to a scheduler, then to wait for a first worker, and for another once all have gone.
+_REACH_S, _WORKER_S, _NO_WORKER_S = 10.0, 60.0, 600.0
+#: Tasks under way beyond two per thread.
+_AHEAD = 32
+#: Seconds in which events are collected, to send and fetch several tasks in one message.
+_TICK_S = 0.05
+#: No more files are read while the files of the tasks under way have so many bytes.
+_MOST_BYTES = 256 << 20
+#: Times that Dask may give a task up because workers died before they started it.
+_INNOCENT = 20
+
+
+class Cluster:
+    """A Dask scheduler and its workers; a context manager.
+
+    Parameters
+    ----------
+    scheduler
+        ``tcp://HOST:PORT`` (or ``tls://``), or ``local:N``: N worker processes of this machine, ended afterwards.
+    quiet
+        Print nothing about the cluster.
+
+    Raises
+    ------
+    PoolError
+        The address is wrong, the scheduler does not answer or has no workers, or workers have other versions.
+    """
+
+    def __init__(self, scheduler: str, *, quiet: bool = False) -> None:
+        self.quiet: bool
+        self.scheduler, self.quiet = scheduler, quiet
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Cluster:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            remedy = "install it with: pip install 'flowlex[distributed]'"
+            raise PoolError(f"--scheduler needs {error.name}; {remedy}") from error
+        with contextlib.ExitStack() as stack:
+            address = self._address(stack)
+            try:
+                client: Any = Client(address, timeout=_REACH_S, set_as_default=False)  # type: ignore[no-untyped-call]
+                self._client: Any = stack.enter_context(client)
+            except (OSError, ValueError) as error:
+                remedy = "is `dask scheduler` running there, and does a firewall let you through?"
+                raise PoolError(f"the scheduler {self.scheduler} does not answer ({error}); {remedy}") from error
+            self._check_workers()
+            self._stack = stack.pop_all()
+        if not self.quiet:
+            threads = self._client.nthreads()
+            dashboard = self._client.dashboard_link
+            note(f"{sum(threads.values())} threads of {len(threads)} workers; dashboard: {dashboard}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _address(self, stack: contextlib.ExitStack) -> str:
+        here = _LOCAL.fullmatch(self.scheduler)
+        if here is None:
+            if not _ADDRESS.fullmatch(self.scheduler):
+                expected = "tcp://HOST:PORT, tls://HOST:PORT or local:N"
+                raise PoolError(f"--scheduler {self.scheduler!r} is no address of a scheduler; give {expected}")
+            return self.scheduler
+        import logging
+
+        from distributed import LocalCluster
+
+        options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+        cluster: Any = LocalCluster(n_workers=int(here[1]), **options)  # type: ignore[no-untyped-call]
+        return str(stack.enter_context(cluster).scheduler_address)
+
+    def _check_workers(self) -> None:
+        """Wait for a worker, and compare the versions of all that are there."""
+        try:
+            self._client.wait_for_workers(1, timeout=_WORKER_S)
+        except TimeoutError as error:
+            remedy = f"start one: dask worker {self.scheduler}"
+            raise PoolError(f"the scheduler {self.scheduler} has no workers after {_WORKER_S:g} s; {remedy}") from error
+        ours, wrong = versions(), []
+        for worker, theirs in self._client.run(_worker_versions, on_error="return").items():
+            if isinstance(theirs, BaseException):
+                wrong.append(f"{worker} cannot run flowlex ({type(theirs).__name__}: {theirs})")
+            elif different(ours, theirs):
+                wrong.append(f"{worker} has {different(ours, theirs)}")
+        if wrong:
+            more = f" (and {len(wrong) - 3} more workers)" if len(wrong) > 3 else ""
+            raise PoolError(f"workers have other versions than this client: {'; '.join(wrong[:3])}{more}")
+
+    def perform(
+        self, tasks: Sequence[dict[str, Any]], inputs: Callable[[dict[str, Any]], Sequence[Path]]
+    ) -> Iterator[Finished]:
+        """Yield the result of each task, as they finish; waits for workers while there are none.
+
+        Parameters
+        ----------
+        inputs
+            Returns the files that a task reads.
+
+        Raises
+        ------
+        PoolError
+            The scheduler is lost, or there were no workers for `_NO_WORKER_S` seconds.
+        """
+        workers = Workers(self._client, self.scheduler)
+        try:
+            yield from _Run(self._client, tasks, inputs).results(workers)
+        except OSError as error:
+            raise PoolError(f"the scheduler is lost ({error}); start it and go on with --resume") from error
+
+
+class Workers:
+    """How many threads the cluster has, asked once a second; says when there are none and when there are some again."""
+
+    def __init__(self, client: Any, scheduler: str) -> None:
+        self._client, self._scheduler = client, scheduler
+        self._asked, self._threads = float("-inf"), 1
+        self._none_since: float | None = None
+
+    def threads(self) -> int:
+        """Threads of all workers.
+
+        Raises
+        ------
+        PoolError
+            There were none for `_NO_WORKER_S` seconds.
+        """
+        now = time.monotonic()
+        if now - self._asked < 1.0:
+            return self._threads
+        self._asked, self._threads = now, sum(self._client.nthreads().values())
+        if self._threads:
+            if self._none_since is not None:
+                note(f"workers are back: {self._threads} threads")
+            self._none_since = None
+        elif self._none_since is None:
+            self._none_since = now
+            note(f"no workers at {self._scheduler}; waiting for one (at most {_NO_WORKER_S:g} s)")
+        elif now - self._none_since > _NO_WORKER_S:
+            message = f"the scheduler {self._scheduler} had no workers for {_NO_WORKER_S:g} s"
+            raise PoolError(f"{message}; start one (dask worker {self._scheduler}) and go on with --resume")
+        return self._threads
+
+
+def entered(stack: contextlib.ExitStack, scheduler: str | None) -> Cluster | None:
+    """Enter the cluster that an option names; None without one."""
+    return None if scheduler is None else stack.enter_context(Cluster(scheduler))
+
+
+class _Run:
+    """The tasks of one run: waiting, being read, read, and at the cluster.
+
+    Files are read in threads of their own, and Dask reports results from its own thread; both put what happened into
+    one queue. The queue is emptied every `_TICK_S` seconds, so that many tasks are sent, and many results fetched, in
+    one message each.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        tasks: Sequence[dict[str, Any]],
+        inputs: Callable[[dict[str, Any]], Sequence[Path]],
+    ) -> None:
+        self.client, self.inputs, self.run = client, inputs, uuid.uuid4().hex
+        self.divided = any(task.get("divided") for task in tasks)
+        self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
+        self.reading: dict[str, tuple[dict[str, Any], float]] = {}
+        self.ready: list[PackedTask] = []
+        #: By future: the task, and how often Dask gave it up before.
+        self.submitted: dict[Any, tuple[PackedTask, int]] = {}
+        self.bytes = 0
+        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def results(self, workers: Workers) -> Iterator[Finished]:
+        while self.waiting or self.reading or self.ready or self.submitted:
+            threads = workers.threads()
+            most = max(1, threads) if self.divided else 2 * threads + _AHEAD
+            free = most - len(self.reading) - len(self.ready) - len(self.submitted)
+            for _ in range(min(free, len(self.waiting))):
+                if self.bytes < _MOST_BYTES:
+                    self._read(*self.waiting.popleft())
+            yield from self._handle(self._next_events())
+            yield from self._overdue()
+            if self.ready:
+                self._submit(self.ready)
+                self.ready = []
+        with contextlib.suppress(OSError):  # the scheduler can forget which workers started what
+            self.client.set_metadata(["flowlex", self.run], None)
+
+    def _next_events(self) -> list[Any]:
+        """Everything that has happened; waits a moment if that is nothing."""
+        found = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self.events.get(timeout=0.5))
+            time.sleep(_TICK_S if self.submitted else 0.0)
+            while True:
+                found.append(self.events.get_nowait())
+        return found
+
+    def _read(self, key: str, task: dict[str, Any]) -> None:
+        """Read the files of a task in a daemon thread: a read that hangs must not stop the batch."""
+        limit = task["time_limit_s"]
+        self.reading[key] = (task, float("inf") if limit is None else time.monotonic() + limit + grace_s(limit))
+
+        def read() -> None:
+            try:
+                found: Any = pack(task, self.inputs(task), run=self.run, key=key, versions=versions())
+            except Exception as error:
+                found = error
+            self.events.put((key, found))
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def _overdue(self) -> Iterator[Finished]:
+        """Report tasks whose files were not read in time."""
+        for key, (task, deadline) in list(self.reading.items()):
+            if deadline <= time.monotonic():
+                del self.reading[key]
+                message = f"stopped while reading it: limit {task['time_limit_s']:g} s"
+                yield Finished(task, _record(task, "time_limit", message))
+
+    def _handle(self, events: list[Any]) -> Iterator[Finished]:
+        """Note which files were read; report which tasks are done."""
+        futures = [event for event in events if not isinstance(event, tuple)]
+        for key, found in (event for event in events if isinstance(event, tuple)):
+            if key not in self.reading:
+                continue  # overdue
+            task, _ = self.reading.pop(key)
+            if isinstance(found, PackedTask):
+                self.ready.append(found)
+                self.bytes += found.size
+            else:
+                known = isinstance(found, InstanceError)
+                yield Finished(task, _record(task, "error", str(found) if known else f"cannot be read: {found!r}"))
+        results = self._fetched([future for future in futures if future.status == "finished"])
+        for future in futures:
+            yield from self._completed(future, results)
+
+    def _fetched(self, futures: list[Any]) -> dict[Any, Finished]:
+        """Fetch results in one message; a result whose worker died since then is missing."""
+        from distributed import KilledWorker
+
+        try:
+            return dict(zip(futures, self.client.gather(futures), strict=True)) if futures else {}
+        except KilledWorker:
+            return {future: self.client.gather(future) for future in futures if future.status == "finished"}
+
+    def _submit(self, tasks: Sequence[PackedTask], given_up: int = 0) -> None:
+        """Give tasks to the scheduler in one message."""
+        names = [f"flowlex-{self.run}-{packed.key}-{given_up}" for packed in tasks]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # Dask warns of large graphs; files travel in them on purpose
+            futures = self.client.map(perform, tasks, key=names, pure=False, fifo_timeout="0 ms")
+        for future, packed in zip(futures, tasks, strict=True):
+            self.submitted[future] = (packed, given_up)
+            future.add_done_callback(self.events.put)
+
+    def _completed(self, future: Any, results: dict[Any, Finished]) -> Iterator[Finished]:
+        """Report a result, or decide what to do with a task that has none."""
+        from distributed import KilledWorker
+
+        if future not in results and future.status in ("pending", "lost", "finished"):  # its worker died at the end
+            future.add_done_callback(self.events.put)
+            return
+        packed, given_up = self.submitted.pop(future)
+        if future in results:
+            self.bytes -= packed.size
+            yield results[future]
+        elif future.status != "error":
+            raise PoolError(f"the scheduler is lost (a task is {future.status}); start it and go on with --resume")
+        elif isinstance(error := future.exception(), KilledWorker):
+            yield from self._given_up(packed, given_up + 1)
+        else:
+            self.bytes -= packed.size
+            yield packed.failed(f"the cluster failed: {error!r}")
+
+    def _given_up(self, packed: PackedTask, times: int) -> Iterator[Finished]:
+        """Submit a task again whose workers died, unless enough workers had started it."""
+        started = tuple(self.client.get_metadata(packed.metadata_keys, default=()))
+        if len(started) >= TRIES or times > _INNOCENT:
+            self.bytes -= packed.size
+            yield packed.failed(workers_died(started))
+        else:
+            self._submit([packed], times)
+
+
+def _record(task: dict[str, Any], status: str, message: str) -> dict[str, Any]:
+    return blank(task["instance"], task["engine"]) | {"status": status, "message": message}
+
+
+def _worker_versions() -> dict[str, str]:
+    """Versions of a worker; it can import this function only if it has flowlex."""
+    return dict(versions())

@@ -1,0 +1,185 @@
+"""Tasks sent to the workers of a Dask cluster: input files travel with a task, its output files come back.
+
+Workers share no disk with the client. A worker unpacks the files into a temporary folder, lets a supervised process do
+the task (see `flowlex.cli.pool`) and returns the files that the process wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flowlex.cli.pool import Finished, PoolError, SingleWorker
+from flowlex.cli.record import blank
+from flowlex.instances.storage import MAX_UNPACKED
+
+__all__ = ["TRIES", "PackedTask", "pack", "perform", "workers_died"]
+
+#: How often an instance is tried; it is tried again only when the worker that had it died.
+TRIES = 3
+_OUTPUT = "out"
+_thread = threading.local()
+
+
+@dataclass(frozen=True)
+class PackedTask:
+    """A task and the files that it reads.
+
+    Attributes
+    ----------
+    task
+        See `flowlex.cli.worker.solve_task`.
+    files
+        Contents by path below the folder where they are unpacked.
+    paths
+        The same paths by the names of the files in the task.
+    run, key
+        Identifier of the run, and of the task within it.
+    versions
+        Versions of the client.
+    """
+
+    task: dict[str, Any]
+    files: dict[str, bytes] = field(repr=False)
+    paths: dict[str, str]
+    run: str = ""
+    key: str = ""
+    versions: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(map(len, self.files.values()))
+
+    @property
+    def metadata_keys(self) -> list[str]:
+        """Where the scheduler stores the addresses of the workers that have started this task."""
+        return ["flowlex", self.run, self.key]
+
+    def unpack(self, folder: Path) -> dict[str, Any]:
+        """Write the files, and return the task with their new paths."""
+        for place, content in self.files.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        task = dict(self.task)
+        for key, value in self.task.items():
+            if key != "instance" and isinstance(value, str) and value in self.paths:
+                task[key] = str(folder / self.paths[value])
+        if task["solution"] is not None:
+            (folder / _OUTPUT).mkdir()
+            task["solution"] = str(folder / _OUTPUT / Path(task["solution"]).name)
+        return task
+
+    def failed(self, message: str) -> Finished:
+        """The result of this task when it could not be done."""
+        record = blank(self.task["instance"], self.task["engine"])
+        return Finished(self.task, record | {"status": "error", "message": message})
+
+
+def pack(task: dict[str, Any], inputs: Sequence[Path], **identity: Any) -> PackedTask:
+    """Read the files that a task needs; ``identity`` is ``run``, ``key`` and ``versions``.
+
+    Raises
+    ------
+    InstanceError
+        A file cannot be read.
+    """
+    names = [Path(os.path.normpath(Path.cwd() / str(path))) for path in inputs]  # URLs too: only differences matter
+    base = os.path.commonpath([name.parent for name in names]) if names else ""
+    places = [str("in" / name.relative_to(base)) for name in names]
+    contents = {place: _read(path) for place, path in zip(places, inputs, strict=True)}
+    return PackedTask(
+        task, contents, {str(path): place for path, place in zip(inputs, places, strict=True)}, **identity
+    )
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file, not decompressed."""
+    from flowlex.instances.base import InstanceError
+
+    try:
+        with path.open("rb") as stream:
+            data: bytes = stream.read(MAX_UNPACKED + 1)
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except Exception as error:  # fsspec's stores raise exceptions of their client libraries
+        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
+    if len(data) > MAX_UNPACKED:
+        raise InstanceError(f"is larger than {MAX_UNPACKED >> 20} MB, too large to send to a worker", path=path)
+    return data
+
+
+def perform(packed: PackedTask) -> Finished:
+    """Do a task in a thread of a Dask worker; whatever goes wrong becomes part of the result."""
+    from distributed import get_worker
+
+    from flowlex.cli.versions import different, versions
+
+    worker = get_worker()
+    if packed.versions and packed.versions != versions():
+        told = different(packed.versions, versions())
+        message = f"joined with other versions than the client's: {told}; install the same"
+        return packed.failed(f"{worker.address}: {message}")
+    started = _record_start(packed.metadata_keys, worker)
+    if len(started) >= TRIES:
+        return packed.failed(f"{worker.address}: {workers_died(started)}")
+    return _perform(packed, worker)
+
+
+def workers_died(workers: Sequence[str]) -> str:
+    """The message for an instance whose workers died."""
+    return f"the workers that had it died ({', '.join(workers)}); it is not tried again: what does it need?"
+
+
+def _perform(packed: PackedTask, worker: Any) -> Finished:
+    from distributed import secede
+
+    key = str(worker.get_current_task())
+    with tempfile.TemporaryDirectory(prefix="flowlex-", dir=worker.local_directory) as folder:
+        task = packed.unpack(Path(folder))
+        if task.get("divided"):  # its parts are tasks too, and need the threads of this worker
+            task["scheduler"] = worker.scheduler.address
+            secede()  # type: ignore[no-untyped-call]
+        try:
+            item = _process().perform(task, lambda: _is_wanted(worker, key))
+        except PoolError as error:
+            return packed.failed(f"{worker.address}: {error}")
+        for name, place in packed.paths.items():  # messages name files as the client does
+            item.record["message"] = item.record["message"].replace(str(Path(folder) / place), name)
+        out = Path(folder) / _OUTPUT
+        files = {one.name: one.read_bytes() for one in out.iterdir() if one.suffix != ".part"} if out.is_dir() else {}
+        return Finished(packed.task, item.record, item.display, item.usage, files)
+
+
+def _process() -> SingleWorker:
+    """The supervised process of this thread."""
+    if not hasattr(_thread, "process"):
+        _thread.process = SingleWorker()
+    process: SingleWorker = _thread.process
+    return process
+
+
+def _is_wanted(worker: Any, key: str) -> bool:
+    """Whether the scheduler still waits for a task; it does not when the client has gone."""
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state in ("executing", "long-running", "resumed")
+
+
+def _record_start(keys: list[str], worker: Any) -> tuple[str, ...]:
+    """Workers that have started this task before; if they are fewer than `TRIES`, this one is recorded too."""
+    from distributed.utils import sync
+
+    async def record() -> tuple[str, ...]:
+        before = tuple(await worker.scheduler.get_metadata(keys=keys, default=()))
+        if len(before) < TRIES:
+            await worker.scheduler.set_metadata(keys=keys, value=(*before, worker.address))
+        return before
+
+    found: tuple[str, ...] = sync(worker.loop, record)
+    return found

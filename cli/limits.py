@@ -1,0 +1,41 @@
+"""The memory that a task may take, and what is said of the error that ended it."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["explained", "memory_limit"]
+
+
+@contextlib.contextmanager
+def memory_limit(limit_mb: int | None) -> Iterator[None]:
+    """Let the system refuse memory beyond what this process holds now and so many megabytes."""
+    if limit_mb is None:
+        yield
+        return
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("VmData:")[2].split()[0]) << 10
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (held + (limit_mb << 20), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def explained(error: Exception) -> str:
+    """One line about an error, for a record."""
+    from flowlex.cli.group import explanation
+
+    known = explanation(error)
+    if known is not None:
+        return known
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"unexpected {type(error).__name__}{place}: {error}{notes}; please report this with the instance"

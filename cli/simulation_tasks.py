@@ -1,0 +1,94 @@
+"""What a worker does for ``flowlex simulate`` and ``flowlex reproduce``: one run, one line of results."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowlex.cli.limits import explained, memory_limit
+from flowlex.cli.record import blank, plain
+
+if TYPE_CHECKING:
+    from flowlex.cli.channel import Channel
+
+__all__ = ["measure_task", "simulate_task"]
+
+
+def simulate_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Run one policy with one seed: ``task`` has ``scenario`` (path), ``policy``, ``seed``, ``settings``, ``solution``.
+
+    The last is the path of the log.
+    """
+    return _perform(task, channel, _simulate)
+
+
+def measure_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Measure one experiment with one seed; ``task`` has ``experiment``, ``seed``, ``quick`` and ``given``."""
+    return _perform(task, channel, _measure)
+
+
+def _perform(task: dict[str, Any], channel: Channel, work: Any) -> dict[str, Any]:
+    record = blank(task["instance"], task["simulator"])
+    reply: dict[str, Any] = {"record": record, "display": {}, "usage": False}
+    channel.send("stage", stage="running", record=record)
+    try:
+        with memory_limit(task.get("memory_limit_mb")):
+            work(task, record)
+    except MemoryError:
+        record |= {"status": "error", "message": "not enough memory"}
+    except Exception as error:  # a batch goes on whatever one run does
+        record |= {"status": "error", "message": explained(error)}
+    return reply
+
+
+def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
+    from flowlex.instances.events import write_event_log
+    from flowlex.instances.files import read_instance
+    from flowlex.instances.locations import location
+    from flowlex.instances.scenario import Scenario
+    from flowlex.simulation.registry import simulator
+    from flowlex.simulation.scenarios import run_scenario, with_settings
+
+    path = location(task["scenario"])
+    scenario = read_instance(path)
+    assert isinstance(scenario, Scenario)  # read by the command before
+    scenario = with_settings(scenario, task["settings"])
+    record |= {"name": scenario.name, "kind": "scenario", "model": task["policy"]}
+    started = time.perf_counter()
+    instance, log = run_scenario(scenario, task["policy"], task["seed"], path.parent)
+    record["seconds"]["solve"] = time.perf_counter() - started
+    runs = simulator(scenario.simulator)
+    record |= {"status": "simulated", "seed": task["seed"], "metrics": plain(runs.figures(log))}
+    if task["solution"] is not None:
+        target = Path(task["solution"])
+        log.write(target)
+        record["solution"] = target.name
+        events = list(runs.events(instance, log)) if hasattr(runs, "events") else []
+        if events:
+            write_event_log(events, target.with_name(target.name.replace(".run.jsonl", ".events.jsonl")))
+
+
+def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
+    from flowlex.cli.experiment_needs import NEEDS
+    from flowlex.simulation.experiments import experiments
+
+    (experiment,) = (each for each in experiments(task["paper"]) if each.name == task["experiment"])
+    record |= {"name": experiment.name, "kind": "experiment", "model": experiment.paper}
+    started, busy = time.perf_counter(), _processor_s()
+    given = json.loads(task["given"])
+    with ExitStack() as stack:
+        handed = {need: stack.enter_context(NEEDS[need].give()) for need in experiment.needs}
+        numbers = dict(experiment.measure(task["seed"], task["quick"], **given, **handed))
+    record["seconds"]["solve"] = time.perf_counter() - started
+    record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": plain(numbers)}
+    record["processor_s"] = _processor_s() - busy
+
+
+def _processor_s() -> float:
+    """Processor seconds of this process and of those that it started and that have ended."""
+    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)

@@ -1,0 +1,93 @@
+"""Subtasks of one instance (the parts of an allocation), each solved by another process or by a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowlex.cli.pool import Finished, solve_all
+from flowlex.cli.record import blank
+
+if TYPE_CHECKING:
+    from flowlex.cli.channel import Channel
+
+__all__ = ["distributed_subtasks", "divided", "subtask"]
+
+#: Status of a subtask that succeeded; it never reaches a journal.
+_DONE = "done"
+Perform = Callable[[list[dict[str, Any]]], Iterator[Finished]]
+
+
+def divided(settings: dict[str, Any]) -> bool:
+    """Whether options of a model ask for parts."""
+    wanted = str(settings.get("parts", "1"))
+    return wanted.isdecimal() and int(wanted) > 1
+
+
+@contextlib.contextmanager
+def distributed_subtasks(task: dict[str, Any]) -> Iterator[None]:
+    """Let a model that is solved inside distribute its parts: to a ``scheduler``, to ``processes``, or not at all."""
+    from flowlex.models.parallel import pieces_by
+
+    with contextlib.ExitStack() as stack:
+        perform: Perform | None = None
+        if task.get("scheduler") is not None:
+            from flowlex.cli.dask_batch import Cluster
+
+            cluster = stack.enter_context(Cluster(task["scheduler"], quiet=True))
+            perform = partial(cluster.perform, inputs=lambda part: [Path(part["path"])])
+        elif task.get("processes", 1) > 1:
+            perform = partial(solve_all, jobs=task["processes"])
+        if perform is not None:
+            stack.enter_context(pieces_by(partial(_map, task, perform)))
+        yield
+
+
+def _map(task: dict[str, Any], perform: Perform, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Results of a function for each item, in order.
+
+    Raises
+    ------
+    EngineError
+        A subtask failed, or was killed at a limit.
+    """
+    from flowlex.formulations.outcome import EngineError
+
+    limits = {name: task.get(name) for name in ("engine", "time_limit_s", "memory_limit_mb", "log")}
+    with tempfile.TemporaryDirectory(prefix="flowlex-subtasks-") as folder:
+        tasks = []
+        for number, item in enumerate(items):
+            path, result = Path(folder) / f"{number}.input", Path(folder) / f"{number}.result"
+            path.write_bytes(pickle.dumps((function, item)))
+            names = {"instance": f"{task['instance']}, part {number + 1}", "path": str(path), "solution": str(result)}
+            tasks.append({"job": "subtask", "number": number, **limits, **names})
+        results: dict[int, Any] = {}
+        for done in perform(tasks):
+            if done.record["status"] != _DONE:
+                raise EngineError(f"{done.record['instance']}: {done.record['message'] or done.record['status']}")
+            result = Path(done.task["solution"])
+            results[done.task["number"]] = pickle.loads(done.files.get(result.name) or result.read_bytes())
+        return [results[number] for number in range(len(tasks))]
+
+
+def subtask(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Call the function pickled in the file ``path`` with its argument; write the result to ``solution``."""
+    from flowlex.cli.limits import explained, memory_limit
+
+    record = blank(task["instance"], task["engine"])
+    channel.send("stage", stage="solving", record=record)
+    try:
+        function, item = pickle.loads(Path(task["path"]).read_bytes())
+        with memory_limit(task["memory_limit_mb"]):
+            Path(task["solution"]).write_bytes(pickle.dumps(function(item)))
+        record["status"] = _DONE
+    except MemoryError:
+        record["message"] = "not enough memory"
+    except Exception as error:  # the process that asked reports it
+        record["message"] = explained(error)
+    return {"record": record, "display": {}, "usage": False}

@@ -1,0 +1,354 @@
+r"""Objectives in strict order over one integer program, each proven by a tree of linear programs.
+
+Stage k is minimised among the answers that keep the stages before it at their optima. A linear program comes first:
+where its vertex is whole it is the answer, and its duals are the proof. Else HiGHS solves the integer program, and
+branch and bound over linear programs makes a tree whose leaves carry duals. Whoever reads the proof needs no solver:
+with multipliers y of the rows and e of the earlier stages, every answer of a leaf satisfies
+
+.. math::
+
+    w c x \ge \sum_i y_i b_i + \sum_k e_k v_k + \sum_j \min_{l_j \le x_j \le u_j} r_j x_j,
+    \quad r = w c - A'y - \sum_k e_k c_k,
+
+with w = 1, or w = 0 and a positive right-hand side where the leaf is empty.
+Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steffy, 2017).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import highspy
+import numpy as np
+
+from flowlex.formulations.arrays import Booleans, Floats, Integers, LinearProgramArrays
+from flowlex.formulations.engines.highs import configured, pass_model, quiet, run
+from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StageResult, StagesOutcome
+from flowlex.formulations.outcome import SolveOptions, Status
+
+__all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome", "solve_stages"]
+
+#: A value this close to a whole number is one.
+_WHOLE = 1e-6
+#: Rounding by less than this moves no other column.
+_DUST = 1e-11
+#: Leaves of the tree of one stage, where the caller sets no ``max_steps``.
+_LEAVES = 500
+
+
+@dataclass(eq=False)
+class _Program:
+    """What all stages share. ``granular`` (k,): the stage takes whole multiples of this only, 0 where it does not."""
+
+    arrays: LinearProgramArrays
+    costs: Sequence[Floats]
+    options: SolveOptions
+    until: float
+    integer: Integers = field(init=False)
+    lp: highspy.Highs = field(init=False)
+    kept: list[tuple[Floats, float]] = field(default_factory=list)
+    bounded: set[int] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
+    best: Floats | None = None
+    #: Whether the solver says that there is no answer, where the tree was too large to show it.
+    refuted: bool = False
+
+    def __post_init__(self) -> None:
+        self.integer = np.flatnonzero(self.arrays.integrality)
+        self.lp = quiet(solver="simplex", random_seed=self.options.seed)
+        pass_model(self.lp, replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality)))
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves a tree may have."""
+        return self.options.max_steps or _LEAVES
+
+    @property
+    def late(self) -> bool:
+        return time.process_time() > self.until
+
+    def minimise(self, cost: Floats) -> None:
+        columns = np.arange(len(cost), dtype=np.int32)
+        self.lp.changeColsCost(len(columns), columns, cost)
+
+    def keep(self, cost: Floats, value: float, step: float) -> None:
+        """Keep a stage at its value from now on."""
+        used = np.flatnonzero(cost)
+        side = value + (0.0 if step else 1e-9 * max(1.0, abs(value)))
+        self.lp.addRow(-inf, side, len(used), used.astype(np.int32), cost[used])
+        self.kept.append((cost, side))
+
+    def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
+        """The linear program of a leaf: what its duals prove, and its vertex."""
+        low, high = self._bounds(branches)
+        for column in self.bounded | {branch.column for branch in branches}:
+            self.lp.changeColBounds(column, float(low[column]), float(high[column]))
+        self.bounded = {branch.column for branch in branches}
+        crossed = next((b.column for b in branches if low[b.column] > high[b.column]), None)
+        if crossed is not None:
+            return Leaf(branches, np.zeros(len(self.arrays.row_lower)), np.zeros(len(self.kept)), 0, inf), None
+        run(self.lp)
+        status = self.lp.getModelStatus()
+        if status == highspy.HighsModelStatus.kUnknown:  # numerical trouble: without the last basis it ends
+            self.lp.clearSolver()
+            run(self.lp)
+            status = self.lp.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return self._empty(branches, low, high), None
+        if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty):
+            raise RuntimeError(f"HiGHS ends a relaxation with {self.lp.modelStatusToString(status)!r}")
+        solution = self.lp.getSolution()
+        leaf = self.leaf(branches, np.array(solution.row_dual), 1, cost, low, high)
+        return leaf, np.array(solution.col_value)
+
+    def _bounds(self, branches: tuple[Branch, ...]) -> tuple[Floats, Floats]:
+        low, high = self.arrays.column_lower.copy(), self.arrays.column_upper.copy()
+        for b in branches:
+            if b.upper:
+                high[b.column] = min(high[b.column], b.side)
+            else:
+                low[b.column] = max(low[b.column], b.side)
+        return low, high
+
+    def _empty(self, branches: tuple[Branch, ...], low: Floats, high: Floats) -> Leaf:
+        _, found, ray = self.lp.getDualRay()
+        if not found:  # presolve found it
+            self.lp.setOptionValue("presolve", "off")
+            self.lp.clearSolver()
+            run(self.lp)
+            _, found, ray = self.lp.getDualRay()
+            self.lp.setOptionValue("presolve", "choose")
+        duals = np.array(ray) if found else np.zeros(len(self.arrays.row_lower) + len(self.kept))
+        duals = duals / max(float(np.abs(duals).max(initial=0)), 1e-12)
+        none = np.zeros(len(self.arrays.cost))
+        each = [self.leaf(branches, sign * duals, 0, none, low, high) for sign in (1.0, -1.0)]
+        best = max(each, key=lambda leaf: leaf.bound)
+        return replace(best, bound=inf)
+
+    def leaf(
+        self, branches: tuple[Branch, ...], duals: Floats, own: int, cost: Floats, low: Floats, high: Floats
+    ) -> Leaf:
+        """What multipliers prove of a leaf, in floating point; certificates repeat it exactly."""
+        a = self.arrays
+        m = len(a.row_lower)
+        y, earlier = duals[:m].copy(), np.minimum(np.pad(duals[m:], (0, len(self.kept) - len(duals[m:]))), 0)
+        side = np.where(y > 0, a.row_lower, a.row_upper)
+        y[~np.isfinite(side)] = 0
+        reduced = own * cost - a.matrix.T @ y
+        total = float(y @ np.where(np.isfinite(side), side, 0))
+        for multiplier, (before, value) in zip(earlier, self.kept, strict=True):
+            reduced = reduced - multiplier * before
+            total += multiplier * value
+        end = np.where(reduced > 0, low, high)
+        used = np.abs(reduced) > 1e-11
+        total += float(reduced[used] @ end[used])
+        return Leaf(branches, y, earlier, own, total)
+
+    def integral(self, values: Floats) -> bool:
+        """Whether all integer columns are whole."""
+        x = values[self.integer]
+        return bool((np.abs(x - np.rint(x)) <= _WHOLE).all())
+
+    def rounded(self, values: Floats) -> Floats:
+        """The values with integer columns rounded, and the others at their optimum for these."""
+        values = values.copy()
+        whole = np.rint(values[self.integer])
+        apart = np.abs(values[self.integer] - whole).max(initial=0)
+        values[self.integer] = whole
+        if apart > _DUST and len(self.integer) < len(values):
+            columns = self.integer.astype(np.int32)
+            self.lp.changeColsBounds(len(columns), columns, whole, whole)
+            self.bounded |= set(columns.tolist())
+            run(self.lp)
+            if self.lp.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                found = np.array(self.lp.getSolution().col_value)
+                found[self.integer] = whole
+                return found
+        return values
+
+    def whole_program(self, cost: Floats) -> tuple[Floats | None, bool]:
+        """An optimum of the integer program by HiGHS, started from the best answer so far; whether one was proven."""
+        left = None if self.until == inf else max(self.until - time.process_time(), 0.1)
+        chosen = replace(self.options, time_limit_s=left, max_steps=None, solver=None)
+        solver = configured(chosen, "choose", is_mip=True)
+        pass_model(solver, replace(self.arrays, cost=cost, offset=0.0, maximize=False))
+        for before, value in self.kept:
+            used = np.flatnonzero(before)
+            solver.addRow(-inf, value, len(used), used.astype(np.int32), before[used])
+        if self.best is not None:
+            start = highspy.HighsSolution()
+            start.col_value = self.best.tolist()
+            solver.setSolution(start)
+        run(solver)
+        self.methods.add("integer program")
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return None, True
+        if solver.getInfo().primal_solution_status != 2:
+            return None, False
+        return self.rounded(np.array(solver.getSolution().col_value)), status == highspy.HighsModelStatus.kOptimal
+
+
+def solve_stages(
+    arrays: LinearProgramArrays,
+    costs: Sequence[Floats],
+    options: SolveOptions | None = None,
+    *,
+    start: Floats | None = None,
+    seen: Callable[[Floats], None] | None = None,
+) -> StagesOutcome:
+    """Minimise the costs one after the other.
+
+    Parameters
+    ----------
+    arrays
+        The program; its own objective does not count. All columns have finite bounds.
+    costs
+        (n,) coefficients of each stage, whole where exact.
+    options
+        Of `SolveOptions`: ``time_limit_s`` (processor seconds), ``max_steps`` (leaves of a stage's tree), ``gap``,
+        ``seed``, ``threads``.
+    start
+        (n,) an answer to begin with.
+    seen
+        Given each better answer as it is found.
+
+    Returns
+    -------
+    StagesOutcome
+        ``optimal`` where every stage is proven, ``feasible`` where the tree of one was cut off (later stages are then
+        minimised too, from the value found), ``infeasible`` or ``time_limit`` without an answer.
+    """
+    options = options or SolveOptions()
+    started = time.process_time()
+    until = inf if options.time_limit_s is None else started + options.time_limit_s
+    program = _Program(arrays, costs, options, until)
+    if start is not None:
+        program.best = program.rounded(start)
+    results: list[StageResult] = []
+    message = ""
+    for cost in costs if len(costs) else [np.zeros(len(arrays.cost))]:
+        result, empty = _stage(program, cost)
+        if result is None:
+            status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
+            text = "no answer satisfies all rows" if status is Status.INFEASIBLE else "the limit came before any answer"
+            return StagesOutcome(status, method=_method(program), message=text, empty=empty)
+        results.append(result)
+        if not result.proven and not message:
+            message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
+        if seen is not None and program.best is not None:
+            seen(program.best)
+    return StagesOutcome(
+        Status.FEASIBLE if message else Status.OPTIMAL,
+        program.best,
+        tuple(results),
+        _method(program),
+        message,
+        time.process_time() - started,
+    )
+
+
+def _method(program: _Program) -> str:
+    return "integer program" if program.methods else "linear program"
+
+
+def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
+    """Minimise one stage and keep it at its value; without an answer, leaves that show there is none."""
+    step = _step(cost, program.arrays.integrality)
+    program.minimise(cost)
+    trivial = _trivial(program, cost, step)
+    if trivial is None:
+        root, vertex = program.relax((), cost)
+        if vertex is None:
+            return None, (root,)
+        if program.integral(vertex):
+            program.best = program.rounded(vertex)
+            value = float(cost @ program.best)
+            trivial = StageResult(value, (root,), value, True)
+    if trivial is None:
+        best, sure = program.whole_program(cost)
+        program.refuted = best is None and sure
+        if best is not None and (program.best is None or cost @ best <= cost @ program.best + _WHOLE):
+            program.best = best
+        leaves, open_ = _tree(program, cost, step)
+        if program.best is None:
+            return None, () if open_ else leaves
+        value = float(cost @ program.best)
+        bound = min((_up(leaf.bound, step) for leaf in leaves), default=value)
+        bound = min(bound, value)
+        trivial = StageResult(value, leaves, bound, value - bound <= _close(value, program.options.gap))
+    program.keep(cost, trivial.value, step)
+    return trivial, ()
+
+
+def _close(value: float, gap: float) -> float:
+    return max(1e-6, 1e-9 * abs(value), gap * max(1.0, abs(value)) if gap else 0.0)
+
+
+def _step(cost: Floats, integrality: Booleans) -> float:
+    """Stage values are whole multiples of this; 0 where a column that costs may be fractional."""
+    used = np.flatnonzero(cost)
+    if not integrality[used].all() or (cost != np.rint(cost)).any() or not len(used):
+        return 0.0 if len(used) else 1.0
+    return float(np.gcd.reduce(np.abs(cost[used]).astype(np.int64)))
+
+
+def _up(bound: float, step: float) -> float:
+    """A bound raised to the next multiple of the step."""
+    return bound if not step or not np.isfinite(bound) else float(np.ceil((bound - _WHOLE) / step)) * step
+
+
+def _trivial(program: _Program, cost: Floats, step: float) -> StageResult | None:
+    """The best answer so far, where no answer within the bounds of the columns is better."""
+    if program.best is None:
+        return None
+    a = program.arrays
+    zero = np.zeros(len(a.row_lower) + len(program.kept))
+    leaf = program.leaf((), zero, 1, cost, a.column_lower, a.column_upper)
+    value = float(cost @ program.best)
+    return StageResult(value, (leaf,), value, True) if value <= leaf.bound + _close(value, 0) else None
+
+
+def _tree(program: _Program, cost: Floats, step: float) -> tuple[tuple[Leaf, ...], bool]:
+    """Leaves that cover all answers, depth first; whether one of them is still open."""
+    leaves: list[Leaf] = []
+    stack: list[tuple[Branch, ...]] = [()]
+    cut = False
+    while stack:
+        leaf, vertex = program.relax(stack.pop(), cost)
+        value = inf if program.best is None else float(cost @ program.best)
+        if vertex is not None and _up(leaf.bound, step) < value - _close(value if np.isfinite(value) else 0.0, 0):
+            if program.integral(vertex):
+                program.best = program.rounded(vertex)
+            elif len(leaves) + len(stack) + 2 <= program.leaves and not program.late:
+                stack += [(*leaf.branches, branch) for branch in _branches(program, vertex, cost)]
+                continue
+            else:
+                cut = True
+        leaves.append(leaf)
+    return tuple(leaves), cut
+
+
+def _branches(program: _Program, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
+    """The two sides of a fractional integer column, the nearer side first.
+
+    Columns of earlier stages come first, as their sum is settled, then those of this stage, whose branches raise its
+    bound. Among them the column is chosen that the vertex makes cheapest against the best answer, the last of several.
+    """
+    x = vertex[program.integer]
+    away = np.abs(x - np.rint(x))
+    for each in (*(before for before, _ in program.kept), cost):
+        own = each[program.integer]
+        if away[own != 0].max(initial=0) > _WHOLE:
+            away = np.where(own != 0, away, 0.0)
+            if program.best is not None:
+                gain = np.sign(own) * (program.best[program.integer] - x)
+                away = np.where(away > _WHOLE, 2 + np.clip(gain, -1, 1), 0.0)
+            break
+    k = int(np.flatnonzero(away >= away.max() - _WHOLE)[-1])
+    column, below = int(program.integer[k]), int(np.floor(x[k]))
+    sides = Branch(column, True, below), Branch(column, False, below + 1)
+    return sides if x[k] - below > 0.5 else (sides[1], sides[0])

@@ -1,0 +1,214 @@
+"""Waiting pods of a cluster on their way to an instance: where each may run, and the rules that bind them together.
+
+Sets of nodes are integers whose bits are the nodes in the order listed, so that a set costs little for each pod.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, label_map
+from flowlex.instances.importers.kubernetes_selectors import selects
+from flowlex.instances.pod_rules import PodResource, PodSpread
+
+__all__ = ["Draft", "Kind", "Selection"]
+
+HOST = "kubernetes.io/hostname"
+_T = TypeVar("_T")
+
+
+class Kind(NamedTuple):
+    """What selectors of pods look at: pods of one kind are matched together."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Pods that a rule of one pod means: a label selector in namespaces (None: in all), over domains of a label."""
+
+    key: str
+    spaces: frozenset[str] | None
+    text: str
+    """The selector as JSON."""
+
+    def matches(self, kind: Kind) -> bool:
+        """Whether it means pods of a kind."""
+        if self.spaces is not None and kind.namespace not in self.spaces:
+            return False
+        return selects(json.loads(self.text), dict(kind.labels))
+
+
+@dataclass(eq=False)
+class Draft:
+    """Where waiting pods may run, and the rules of the instance to be.
+
+    Attributes
+    ----------
+    names
+        All listed nodes.
+    usable
+        Nodes that the instance has; the others take no pod.
+    allowed
+        By waiting pod.
+    marks
+        By node, labels that the instance adds.
+    spreads, resources
+        Rules of the instance.
+    spread_of, resources_of
+        By pod, running ones too.
+    pinned
+        Running pods that must go on, since a rule of a waiting pod counts them.
+    """
+
+    cluster: Cluster
+    names: list[str]
+    usable: int
+    allowed: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
+    spreads: list[PodSpread] = field(default_factory=list)
+    resources: list[PodResource] = field(default_factory=list)
+    spread_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    resources_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    pinned: set[str] = field(default_factory=set)
+    _met: dict[tuple[Selection, Kind], bool] = field(default_factory=dict)
+
+    @cached_property
+    def bit(self) -> dict[str, int]:
+        """By node, its bit."""
+        return {name: 1 << k for k, name in enumerate(self.names)}
+
+    @property
+    def waiting(self) -> list[KubePod]:
+        """Pods to be placed that nothing has left pending so far."""
+        return [pod for pod in self.cluster.waiting if pod.name not in self.cluster.pending]
+
+    @cached_property
+    def free(self) -> dict[str, dict[str, int]]:
+        """By node, what the running pods leave of each resource; below 0 where they use more than there is."""
+        found = {name: dict(node.allocatable) for name, node in self.cluster.nodes.items()}
+        for pod in self.cluster.running:
+            here = found[str(pod.node)]
+            for what, amount in pod.requests.items():
+                here[what] = here.get(what, 0) - amount
+        return found
+
+    def each(self, work: Callable[[KubePod], None]) -> None:
+        """Do something for each waiting pod; what it cannot do leaves the pod pending."""
+        for pod in self.waiting:
+            self.tried(pod, lambda pod=pod: work(pod), None)  # type: ignore[misc]
+
+    def tried(self, pod: KubePod, work: Callable[[], _T], otherwise: _T) -> _T:
+        """What ``work`` returns; where it fails, the pod stays pending with the reason."""
+        try:
+            return work()
+        except ANY_ERROR as error:
+            what = "a field is missing or of another type " if not isinstance(error, ValueError) else ""
+            self.cluster.leave(pod, f"a rule of it cannot be read: {what}{error}")
+            return otherwise
+
+    def forbid(self, pod: KubePod, nodes: int, reason: str) -> None:
+        """Keep a waiting pod away from nodes; without any left it stays pending."""
+        left = self.allowed[pod.name] & ~nodes
+        self.allowed[pod.name] = left
+        if not left & self.usable:
+            self.cluster.leave(pod, reason)
+
+    def domains(self, key: str) -> dict[str, int]:
+        """Values of a label, each with its nodes."""
+        found: dict[str, int] = {}
+        for name, node in self.cluster.nodes.items():
+            if key in node.labels:
+                value = node.labels[key]
+                found[value] = found.get(value, 0) | self.bit[name]
+        return found
+
+    def same_domain(self, key: str, nodes: int) -> int:
+        """All nodes that share a value of the label with one of these."""
+        return sum(mask for mask in self.domains(key).values() if mask & nodes)
+
+    @staticmethod
+    def kind(pod: KubePod) -> Kind:
+        """The kind of a pod."""
+        return Kind(pod.namespace, frozenset(pod.labels.items()))
+
+    def means(self, selection: Selection, pod: KubePod) -> bool:
+        """Whether a selection means a pod."""
+        key = (selection, self.kind(pod))
+        if key not in self._met:
+            self._met[key] = selection.matches(key[1])
+        return self._met[key]
+
+    @cached_property
+    def places(self) -> dict[Kind, Counter[str]]:
+        """By kind of running pods, how many run on each node."""
+        return self._count(self.cluster.running)
+
+    @cached_property
+    def lasting(self) -> dict[Kind, Counter[str]]:
+        """The same, of those that are not being deleted."""
+        return self._count(pod for pod in self.cluster.running if not pod.ending)
+
+    def _count(self, pods: Iterable[KubePod]) -> dict[Kind, Counter[str]]:
+        found: dict[Kind, Counter[str]] = {}
+        for pod in pods:
+            found.setdefault(self.kind(pod), Counter())[str(pod.node)] += 1
+        return found
+
+    def selection(
+        self, pod: KubePod, rule: Mapping[str, Any], *, anywhere: bool = False, spread: bool = False
+    ) -> Selection:
+        """What a rule of a pod means; ``anywhere``: in all namespaces where these are not known."""
+        selector = rule.get("labelSelector")
+        if selector is not None:
+            more = list(selector.get("matchExpressions") or ())
+            for field_name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+                keys = [key for key in rule.get(field_name) or () if key in pod.labels]
+                more += [{"key": key, "operator": operator, "values": [pod.labels[key]]} for key in keys]
+            selector = {"matchLabels": dict(selector.get("matchLabels") or {}), "matchExpressions": more}
+            selects(selector, {})  # raises where it cannot be read
+        spaces = frozenset({pod.namespace}) if spread else self._spaces(pod, rule, anywhere)
+        return Selection(str(rule["topologyKey"]), spaces, json.dumps(selector, sort_keys=True))
+
+    def _spaces(self, pod: KubePod, rule: Mapping[str, Any], anywhere: bool) -> frozenset[str] | None:
+        named, selector = frozenset(map(str, rule.get("namespaces") or ())), rule.get("namespaceSelector")
+        if selector is None:
+            return named or frozenset({pod.namespace})
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            return None
+        listed = self.cluster.others.get("Namespace")
+        if listed is None:
+            if anywhere:
+                return None
+            raise ValueError("its namespaceSelector needs the Namespace objects; list them too")
+        labels = {str(each["metadata"]["name"]): label_map(each["metadata"]) for each in listed}
+        named |= {
+            name for name, mine in labels.items() if selects(selector, {"kubernetes.io/metadata.name": name} | mine)
+        }
+        return named
+
+    def mark(self, name: str, values: Mapping[str, str]) -> str:
+        """Label nodes for a rule; returns the label."""
+        label = f"flowlex/{name}"
+        for node, value in values.items():
+            self.marks.setdefault(node, {})[label] = value
+        return label
+
+    def over(self, key: str, name: str, nodes: int, *, others: bool) -> str:
+        """What a rule's domains are: the label itself where all nodes have it, else one made for the rule.
+
+        ``nodes`` count; the others are no domain, or, with ``others``, one each.
+        """
+        listed = [self.cluster.nodes[each] for each in self.names if self.bit[each] & self.usable]
+        inside = {node.name: node.labels[key] for node in listed if self.bit[node.name] & nodes and key in node.labels}
+        if len(inside) == len(listed):
+            return "node" if key == HOST and len({*inside.values()}) == len(inside) else key
+        if others:
+            inside |= {node.name: f"only {node.name}" for node in listed if node.name not in inside}
+        return self.mark(name, inside)

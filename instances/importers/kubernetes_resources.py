@@ -1,0 +1,133 @@
+"""Quantities of Kubernetes and what a pod requests, as the scheduler adds it up."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["Amounts", "allocatable", "host_ports", "quantity", "requests"]
+
+Amounts = dict[str, int]
+
+_POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_QUANTITY = re.compile(
+    r"([+-]?\d{1,30}(?:\.\d{0,30})?|[+-]?\.\d{1,30})(?:([KMGTPE])i|([numkMGTPE])|[eE]([+-]?\d{1,2}))?"
+)
+
+
+def quantity(text: object) -> Fraction:
+    """A Kubernetes quantity, exactly: ``500m`` is one half, ``1Ki`` is 1024.
+
+    Raises
+    ------
+    ValueError
+        It is no quantity.
+    """
+    found = _QUANTITY.fullmatch(str(text).strip())
+    if found is None:
+        raise ValueError(f"{str(text)[:40]!r} is no quantity; such as 500m, 2 or 16Gi is expected")
+    number, binary, decimal, exponent = found.groups()
+    if binary:
+        return Fraction(number) * (1 << 10 * ("KMGTPE".index(binary) + 1))
+    power = int(exponent) if exponent else _POWERS[decimal or ""]
+    return Fraction(f"{number}e{power}")
+
+
+def _amounts(listed: object) -> Amounts:
+    """Resources by name in the scheduler's units: thousandths of a core, else whole units, both rounded up."""
+    if listed is None:
+        return {}
+    if not isinstance(listed, Mapping):
+        raise ValueError(f"resources are expected by name, got {str(listed)[:40]!r}")
+    found = {}
+    for name, text in listed.items():
+        amount = quantity(text)
+        if amount < 0:
+            raise ValueError(f"{name} is {text}; a quantity must be at least 0")
+        found[str(name)] = math.ceil(amount * 1000 if name == "cpu" else amount)
+    return found
+
+
+def allocatable(node: Mapping[str, Any]) -> Amounts:
+    """What the pods of a node may request together."""
+    return _amounts(node["status"]["allocatable"])
+
+
+def requests(pod: Mapping[str, Any]) -> Amounts:
+    """What the scheduler reserves for a pod.
+
+    Containers and sidecars together, or an init container beside the sidecars before it where that is more; the
+    request of the pod itself where it states one; the overhead. A container that was resized counts the larger of
+    what is asked for and what it has.
+    """
+    spec, status = pod["spec"], pod.get("status") or {}
+    has = _resized([*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())])
+    total: Amounts = {}
+    for container in spec["containers"]:
+        _add(total, _of(container, has))
+    sidecars: Amounts = {}
+    largest: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        own = _of(container, has)
+        if container.get("restartPolicy") == "Always":
+            _add(total, own)
+            _add(sidecars, own)
+            own = {}
+        together = dict(sidecars)
+        _add(together, own)
+        _raise(largest, together)
+    _raise(total, largest)
+    total |= _of_pod(spec, total)
+    _add(total, _amounts(spec.get("overhead")))
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def _of_pod(spec: Mapping[str, Any], total: Amounts) -> Amounts:
+    """What the pod itself requests; a limit is the request of what no container requests."""
+    resources = spec.get("resources") or {}
+    limits = {name: amount for name, amount in _amounts(resources.get("limits")).items() if name not in total}
+    return limits | _amounts(resources.get("requests"))
+
+
+def _of(container: Mapping[str, Any], has: Mapping[str, Amounts]) -> Amounts:
+    """Requests of a container; where there is none, its limit is the request."""
+    resources = container.get("resources") or {}
+    found = _amounts(resources.get("limits")) | _amounts(resources.get("requests"))
+    _raise(found, has.get(str(container.get("name")), {}))
+    return found
+
+
+def _resized(statuses: list[Mapping[str, Any]]) -> dict[str, Amounts]:
+    """What containers have now, by name."""
+    found: dict[str, Amounts] = {}
+    for status in statuses:
+        now = found.setdefault(str(status.get("name")), {})
+        _raise(now, _amounts(status.get("allocatedResources")))
+        _raise(now, _amounts((status.get("resources") or {}).get("requests")))
+    return found
+
+
+def _add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise(total: Amounts, least: Mapping[str, int]) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def host_ports(pod: Mapping[str, Any]) -> set[tuple[str, int, str]]:
+    """Protocol, port and address of every port of the node that a pod takes; ``0.0.0.0`` is every address."""
+    spec, found = pod["spec"], set()
+    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    for container in [*spec["containers"], *sidecars]:
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else 0)
+            if number:
+                address = port.get("hostIP") or "0.0.0.0"
+                found.add((port.get("protocol") or "TCP", int(number), address))
+    return found

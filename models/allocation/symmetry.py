@@ -1,0 +1,140 @@
+r"""Identical jobs as one: exact, because an optimum may be averaged over all ways to exchange them.
+
+Jobs are *identical* under a policy when exchanging them changes nothing: same job type (so same speeds alone and in
+pairs), same weight, and same of whatever else the policy or a limit reads. Programs are convex, so the mean of an
+optimum over all exchanges is an optimum in which identical jobs gain the same. It is found over the sums of their
+columns: q identical jobs are a job with q times the time, whose gain, level and deadline count q times, and which is
+its own partner where q > 1.
+Prices of the sums' rows are prices of every member's rows.
+
+The way back: a member gets a q-th of each column alone. A pair of classes a and b is laid along two lines, one divided
+into the members of a, one into those of b; members that overlap run together for that long, so each class needs only
+about as many pairs as it has members. A class paired with itself runs round a ring, each member beside the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats, Integers
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.policies import Step
+from flowlex.models.allocation.program import Columns
+
+__all__ = ["JobClasses", "job_classes"]
+
+_BY_WEIGHT = ("max_min", "water_filling", "hierarchical")
+
+
+@dataclass(frozen=True, eq=False)
+class JobClasses:
+    """Classes of identical jobs. Sizes: n jobs, k classes.
+
+    Attributes
+    ----------
+    of, first, many
+        (n,) class of each job; (k,) a member of each class, how many it has.
+    """
+
+    of: Integers
+    first: Integers
+    many: Integers
+
+    def merged(self, instance: AllocationInstance) -> AllocationInstance:
+        """The instance with one job per class."""
+        return AllocationInstance(
+            name=instance.name,
+            gpu_types=instance.gpu_types,
+            job_types=instance.job_types,
+            jobs=tuple(instance.jobs[m] for m in self.first.tolist()),
+            pairs=instance.pairs,
+            pair_tables=instance.pair_tables,
+            entities=instance.entities,
+            limits=instance.limits,
+        )
+
+    def step(self, step: Step, owed: Integers) -> Step:
+        """Prices of every job's rows; ``owed`` are the classes with deadlines, in the order of their rows."""
+        prices = dict(step.prices)
+        for name in ("time", "level"):
+            if name in prices:
+                prices[name] = prices[name][self.of]
+        if "deadline" in prices:
+            due = np.full(len(self.first), np.nan)
+            due[owed] = prices["deadline"]
+            prices["deadline"] = due[self.of][~np.isnan(due[self.of])]
+        return Step(step.value, prices, step.full[self.of], step.rise)
+
+    def spread(self, columns: Columns, share: Floats) -> tuple[Columns, Floats]:
+        """Columns of all members, and what each gets, from those of classes and their sums."""
+        order, alone = np.argsort(self.of, kind="stable"), np.flatnonzero(~columns.paired)
+        begin = np.cumsum(self.many) - self.many
+        first, size = columns.first[alone], self.many[columns.first[alone]]
+        each = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        parts = [(order[np.repeat(begin[first], size) + each], np.full(len(each), -1), np.repeat(alone, size))]
+        amounts = [np.repeat(share[alone] / size, size)]
+        for c in np.flatnonzero(columns.paired & (share > 0)).tolist():
+            a, b = int(columns.first[c]), int(columns.second[c])
+            one, other, part = _overlaps(int(self.many[a]), int(self.many[b])) if a != b else _ring(int(self.many[a]))
+            parts.append((order[begin[a] + one], order[begin[b] + other], np.full(len(one), c)))
+            amounts.append(share[c] * part)
+        jobs, partners, which = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Columns(jobs, partners, columns.gpu[which], columns.speed[which]), np.concatenate(amounts)
+
+
+def _overlaps(a: int, b: int) -> tuple[Integers, Integers, Floats]:
+    """Members of two classes along two lines of length a b, and what part of the line each overlap is."""
+    ends = np.union1d(np.arange(1, a + 1) * b, np.arange(1, b + 1) * a)
+    size = np.diff(ends, prepend=0)
+    return (ends - 1) // b, (ends - 1) // a, size / (a * b)
+
+
+def _ring(many: int) -> tuple[Integers, Integers, Floats]:
+    """Every member beside the next."""
+    pairs = many if many > 2 else 1
+    one = np.arange(pairs)
+    other = (one + 1) % many
+    return np.minimum(one, other), np.maximum(one, other), np.full(pairs, 1 / pairs)
+
+
+def job_classes(
+    instance: AllocationInstance, policy: str, unit: Floats | None, *, deadlines: bool, within: float = 1.0
+) -> JobClasses:
+    """The classes of an instance's jobs under a policy.
+
+    Parameters
+    ----------
+    unit
+        (n,) gain per step/s, None where gain is time.
+    within
+        Above 1, jobs whose weights, units and deadlines differ by no more than about this factor are one class, too:
+        good to begin with, not exact.
+    """
+    view, limits = instance.arrays, instance.limits
+    n = len(view.kind)
+    distinct, nothing = np.arange(n), np.zeros(n)
+    named = {limit.job for limit in limits}
+    own = np.array([m if job.name in named else -1 for m, job in enumerate(instance.jobs)])
+    by_entity = policy == "hierarchical" or any(limit.entity is not None for limit in limits)
+    inside_order = policy == "hierarchical" and any(entity.inside == "fifo" for entity in instance.entities)
+
+    def near(values: Floats) -> Floats:
+        return values if within <= 1 else np.round(np.log(values) / np.log(within))
+
+    columns = [
+        view.kind,
+        near(view.weight) if policy in _BY_WEIGHT else nothing,
+        nothing if unit is None else near(unit),
+        view.entity if by_entity else nothing,
+        distinct if inside_order else own,
+        near(view.steps / view.deadline) if deadlines else nothing,
+        *((view.steps, view.running, view.isolated) if policy == "finish_time" else ()),
+    ]
+    keys = np.nan_to_num(np.column_stack(columns).astype(np.float64), nan=-1.0)
+    _, first, of, many = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.argsort(first, kind="stable")  # classes in the order of their first members
+    place = np.empty_like(rank)
+    place[rank] = np.arange(len(rank))
+    return JobClasses(place[of.ravel()], first[rank], many[rank])

@@ -1,0 +1,347 @@
+"""From goals to the arcs of one task, one machine and one job; shared by the model and the live scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from flowlex.instances.flow import Machine
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.checked import check_prices, check_slot_costs, check_waiting, is_foreign
+from flowlex.models.flow.goals.costs import Continuity
+from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.goals.placement import Placement
+from flowlex.models.flow.goals.priority import Priority
+from flowlex.models.flow.lexicographic_costs import StrictOrder
+
+__all__ = ["Rules", "StageWeights", "mentioned_machines", "only_machine", "single_file"]
+
+#: Spots of one task beyond which its preferences are too entangled for a network.
+_MOST_SPOTS = 256
+
+
+@dataclass(frozen=True)
+class StageWeights:
+    """Weights that make one cost of several in strict order: shortfall of shares, waiting by class, the rest.
+
+    Let P bound the ordinary cost of any simple cycle of the residual network. Such a cycle passes the sink once,
+    so it changes the tasks waiting in one class by at most one, for at most one of another class. A gap of
+    P + 1 between neighbouring classes therefore outweighs all ordinary costs, and P + 1 + (most important class)
+    outweighs every class: the sum's optimum is the lexicographic one. (Chains of displaced tasks, which defeat
+    the paper's weight, are inside P.)
+    """
+
+    level: int
+    shortfall: int
+
+    @classmethod
+    def for_bound(cls, cycle: int, top_level: int) -> StageWeights:
+        """Weights for P = ``cycle`` and the importance of the top class."""
+        return cls(cycle + 1, cycle + 1 + (cycle + 1) * top_level)
+
+
+class Rules:
+    """Goals made ready for one cluster.
+
+    Parameters
+    ----------
+    goals
+        At most one of each kind.
+    wait_cost
+        Cost of a waiting task; None makes running come before all other costs.
+    order
+        Ranks of the goals; None adds their costs up as they are.
+    """
+
+    def __init__(
+        self,
+        goals: Iterable[Goal],
+        wait_cost: float | None,
+        scale: Scale,
+        tasks: Iterable[TaskView],
+        order: StrictOrder | None = None,
+    ) -> None:
+        tasks = list(tasks)
+        self.goals: tuple[Goal, ...] = tuple(goal.prepare(tasks) for goal in goals)
+        self.scale = scale
+        self.order: StrictOrder | None = order if order is not None and len(order.names) > 1 else None
+        kinds = [type(goal).__name__ for goal in self.goals]
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                raise ModelError(f"two goals are of kind {kind}; keep one, with their rules and weights together")
+        weight = 1 if self.order is None else self.order.weight_of
+        weighted = [(goal, weight if isinstance(weight, int) else weight(k)) for k, goal in enumerate(self.goals)]
+        #: Weight of explicit costs and ``wait_cost``.
+        self.first: int = 1 if self.order is None else self.order.weights[0]
+        others = [(goal, w) for goal, w in weighted if not isinstance(goal, Continuity)]
+        self._continuity = [(goal, w) for goal, w in weighted if isinstance(goal, Continuity)]
+        self._pricing = [(goal, w) for goal, w in others if _overrides(goal, "price") or _overrides(goal, "prices")]
+        self._waiting = [(goal, w) for goal, w in weighted if _overrides(goal, "waiting")]
+        self._slots = [(goal, w) for goal, w in weighted if _overrides(goal, "slot_costs")]
+        self._spotting = [goal for goal, _ in others if _overrides(goal, "spots")]
+        self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
+        self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
+        #: Whether the arcs of every task depend on every machine, as own goals are asked about each.
+        self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in self._pricing)
+        says = ("price", "prices", "spots")
+        free = [goal for goal, _ in others if not isinstance(goal, Placement)]
+        speaking = [goal for goal in free if any(_overrides(goal, method) for method in says)]
+        self._alone = speaking[0] if len(speaking) == 1 and self.order is None and not is_foreign(speaking[0]) else None
+        self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
+        self.priority: Priority | None = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
+        if wait_cost is not None and not wait_cost >= 0:
+            raise ModelError(f"wait_cost is {wait_cost}; it must be at least 0")
+        self.wait_cost: int | None = None if wait_cost is None else scale.units(wait_cost, "wait_cost")
+        #: Credit that a task may still earn on top of what placing it costs.
+        self.credit: int = sum(goal.largest(scale) for goal in self.goals if isinstance(goal, Continuity))
+        if self.order is not None:
+            self.order.within(self.wait_cost or 0, "wait_cost")
+            self.order.within(self.credit, "Continuity")
+
+    def level(self, priority: int) -> int:
+        """Importance of a job in the strict order; 0 when its waiting is an ordinary cost."""
+        if self.priority is not None:
+            return self.priority.level(priority) if self.priority.mode == "strict" else 0
+        return 1 if self.wait_cost is None else 0
+
+    def waiting(self, task: TaskView) -> int:
+        """Ordinary cost of waiting."""
+        cost = (self.wait_cost or 0) * self.first
+        for goal, weight in self._waiting:
+            foreign = is_foreign(goal)
+            units = check_waiting(goal, task, self.scale) if foreign else goal.waiting(task, self.scale)
+            if self.order is not None:
+                more = (self.wait_cost or 0) if weight == self.first else 0
+                self.order.within(units + more, f"task {task.task.name!r} waiting")
+            cost += units * weight
+        return cost
+
+    def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
+        """(capacity, cost) of a machine's arcs to the sink."""
+        said = []
+        for goal, weight in self._slots:
+            foreign = is_foreign(goal)
+            costs = check_slot_costs(goal, machine, self.scale) if foreign else goal.slot_costs(machine, self.scale)
+            if costs is None:
+                continue
+            if self.order is not None and costs:
+                self.order.within(max(costs, key=abs), f"slots of machine {machine.name!r}")
+            said.append(costs if weight == 1 else [weight * cost for cost in costs])
+        if not said:
+            return [(machine.slots, 0)] if machine.slots else []
+        return [(1, sum(costs)) for costs in zip(*said, strict=True)]
+
+    def offers(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
+        """Cost of each arc of a task: to machines by name, to groups of machines by `Spot`."""
+        return self.staying(task, self.moving(task, cluster), cluster)
+
+    def everywhere(self, task: TaskView, cluster: ClusterView) -> dict[str, int]:
+        """Cheapest cost of a task on every machine that it may take, whichever way it comes there."""
+        found: dict[str, int] = {}
+        for target, cost in self.offers(task, cluster).items():
+            only = only_machine(target) if isinstance(target, Spot) else target
+            for name in cluster.members(target) if only is None and isinstance(target, Spot) else (only,):
+                if name is not None and (name not in found or cost < found[name]):
+                    found[name] = cost
+        return found
+
+    def prices_slots(self, machines: Iterable[Machine]) -> bool:
+        """Whether a goal says what slots of any of the machines cost."""
+        return any(goal.slot_costs(m, self.scale) is not None for goal, _ in self._slots for m in machines)
+
+    def staying(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
+        """Add to ``moving`` what staying on its machine costs a running task, whoever says what placing costs.
+
+        A task that is held has no other arc.
+        """
+        machine = task.machine
+        if machine is not None and (self._continuity or task.preempt_cost or task.limited):
+            cost = self._here(task, moving, cluster)
+            if cost is not None:
+                place = (cluster.spots[machine], machine)
+                for goal, weight in self._continuity:
+                    cost += weight * self._ranked(goal.price(task, *place, cluster, self.scale), task)
+                cost -= self.first * self.keeping(task)
+                if task.preempt_cost and self.order is not None:
+                    self._ranked(self.order.split(cost)[0], task)
+                moving = {machine: cost} if task.held else moving | {machine: cost}
+        return {_once(target, task.apart): c for target, c in moving.items()} if task.apart else moving
+
+    def _here(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> int | None:
+        """What placing a task where it runs would cost; None where it may not run there any more."""
+        machine = task.machine
+        if machine is None or machine not in cluster.machines:
+            return None
+        cost = moving.get(machine)
+        if cost is None and any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
+            cost = self._prices(task, ((cluster.spots[machine], machine),), cluster)[0]
+        return cost
+
+    def credit_at(self, elapsed_s: float) -> int:
+        """What `Continuity` takes off the cost of staying after so many seconds."""
+        return sum(weight * goal.credit(elapsed_s, self.scale) for goal, weight in self._continuity)
+
+    def may_stay(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> bool:
+        """Whether a running task may run where it does."""
+        return self._here(task, moving, cluster) is not None
+
+    def keeping(self, task: TaskView) -> int:
+        """Credit for not preempting a running task, in units of explicit costs."""
+        if not task.preempt_cost:
+            return 0
+        units = self.scale.units(task.preempt_cost, f"preempt_cost of job {task.job!r}")
+        return self._ranked(units, task)
+
+    def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
+        """Costs of the arcs that do not depend on where the task runs."""
+        if self._alone is not None and not (task.costs or self._forbidding or self.placing(task)):
+            said = self._alone.alone(task, cluster, self.scale)
+            if said is not None:
+                return said
+        targets = self._targets(task, cluster)
+        spots = cluster.spots
+        places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
+        found = dict(zip(targets, self._prices(task, places, cluster), strict=True))
+        if not task.costs:
+            return found
+        for machine in task.costs.keys() & found.keys():
+            what = f"cost of {task.task.name!r} on {machine!r}"
+            found[machine] = self.first * self._ranked(self.scale.units(task.costs[machine], what), task)
+        return self._shield(task, found, cluster)
+
+    def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
+        costs: list[int] | None = None
+        for goal, weight in self._pricing if places else ():
+            say = check_prices if is_foreign(goal) else type(goal).prices
+            said = say(goal, task, places, cluster, self.scale)
+            if said is None:
+                continue
+            if self.order is not None:
+                self._ranked(max(said, key=abs), task)
+            if weight != 1:
+                said = [weight * units for units in said]
+            costs = list(said) if costs is None else [a + b for a, b in zip(costs, said, strict=True)]
+        return [0] * len(places) if costs is None else costs
+
+    def _ranked(self, units: int, task: TaskView) -> int:
+        return units if self.order is None else self.order.within(units, f"task {task.task.name!r}")
+
+    def _targets(self, task: TaskView, cluster: ClusterView) -> list[str | Spot]:
+        """Machines and groups where a task may run, in an order that depends on nothing else."""
+        wanted: list[str | Spot] = [ANYWHERE]
+        for goal in self._spotting:
+            wanted += goal.spots(task, cluster)
+        wanted += task.costs
+        placing, left = self.placing(task), self.allowed(task, cluster)
+        if placing or left is not None:
+            wanted = list(self._placed(task, wanted, placing, left))
+        machines = cluster.machines
+        targets: dict[str | Spot, None] = {}
+        for target in wanted:
+            if isinstance(target, str):
+                if target in machines:
+                    targets[target] = None
+                continue
+            only = only_machine(target)
+            if only is None:
+                targets[target] = None
+            elif only in machines and cluster.meets(only, target):
+                targets[only] = None
+        return list(targets)
+
+    def _placed(
+        self, task: TaskView, wanted: Iterable[str | Spot], placing: list[Placement], left: Spot | None
+    ) -> dict[Spot, None]:
+        """Cut the spots by preferences and requirements, and to what goals have ``left``."""
+        spots = {Spot.of(f"machine:{t}") if isinstance(t, str) else t: None for t in wanted}
+        for placement in placing:
+            for choice in placement.choices(task):
+                spots |= {both: None for spot in spots if (both := spot.both(choice)) is not None}
+                if len(spots) > _MOST_SPOTS:
+                    raise ModelError(f"task {task.task.name!r} has too many preferences for a network; merge some")
+            for either in placement.required(task):
+                spots = {both: None for spot in spots for a in either if (both := spot.both(a)) is not None}
+        if left is not None:
+            spots = {both: None for spot in spots if (both := spot.both(left)) is not None}
+        return spots
+
+    def allowed(self, task: TaskView, cluster: ClusterView) -> Spot | None:
+        """All machines but those that goals forbid a task; None where they forbid none."""
+        machines = cluster.machines.items() if self._forbidding else ()
+        forbidden = [name for name, m in machines if any(goal.forbids(task, m) for goal in self._forbidding)]
+        return Spot.without(*(f"machine:{name}" for name in forbidden)) if forbidden else None
+
+    def _shield(self, task: TaskView, found: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
+        """Keep groups from offering a machine for less than the explicit cost of the task there."""
+        shielded: dict[str | Spot, int] = {}
+        for target, cost in found.items():
+            if isinstance(target, Spot):
+                dear = [
+                    f"machine:{m}"
+                    for m in task.costs
+                    if m in cluster.machines and cluster.meets(m, target) and found.get(m, cost) > cost
+                ]
+                target = Spot(target.has, target.lacks | frozenset(dear))
+            shielded[target] = min(cost, shielded.get(target, cost))
+        return shielded
+
+    def placing(self, task: TaskView) -> list[Placement]:
+        """Placement goals that have something to say about a task."""
+        return [goal for goal in self._placing if goal.constraints(task)]
+
+    def unmet(self, task: TaskView, cluster: ClusterView, apart: Collection[str] = ()) -> str | None:
+        """Why no machine of the cluster will do for a task; None when some will.
+
+        ``apart``: machines that run a task it must not share a machine with.
+        """
+        fit = (
+            machine
+            for target in self._targets(task, cluster)
+            for machine in ((target,) if isinstance(target, str) else cluster.members(target))
+        )
+        first = next(fit, None)
+        if first is None:
+            wants = [" or ".join(map(str, a)) for goal in self._placing for a in goal.required(task)]
+            wants += [f"goal {type(goal).__name__}" for goal in self._forbidding if cluster.machines]
+            return f"no machine meets its placement ({'; '.join(wants) or 'the cluster is empty'})"
+        if apart and first in apart and all(machine in apart for machine in fit):
+            return f"every machine it could take runs another task of {task.apart!r}"
+        return None
+
+
+def _overrides(goal: Goal, method: str) -> bool:
+    return getattr(type(goal), method) is not getattr(Goal, method)
+
+
+def single_file(machine: str, once: str) -> Spot:
+    """The spot of one machine for tasks that pass it one at a time."""
+    return Spot(frozenset((f"machine:{machine}",)), frozenset(), once)
+
+
+def _once(target: str | Spot, apart: str) -> Spot:
+    return single_file(target, apart) if isinstance(target, str) else target._replace(once=apart)
+
+
+@lru_cache(maxsize=2**14)
+def only_machine(spot: Spot) -> str | None:
+    """The machine that a spot of one machine stands for."""
+    for tag in spot.has:
+        if tag.startswith("machine:"):
+            return tag[8:]
+    return None
+
+
+def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> tuple[str, ...]:
+    """Machines whose coming or going changes the arcs of a task, wherever it runs."""
+    names = {target: None for target in moving if isinstance(target, str)}
+    for block in task.task.data:
+        for machine in block.machines:
+            names[machine] = None
+    for machine in task.costs:
+        names[machine] = None
+    for goal in rules.placing(task):
+        for spot in (*goal.choices(task), *(spot for either in goal.required(task) for spot in either)):
+            names.update({tag[8:]: None for tag in spot.has if tag.startswith("machine:")})
+    return tuple(names)

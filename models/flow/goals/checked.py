@@ -1,0 +1,114 @@
+"""What goals of other packages return: taken if it makes sense, else refused by goal, task, machine and value."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+from flowlex.instances.flow import Machine
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals.base import LARGEST_COST, ClusterView, Goal, Scale, Spot, TaskView
+
+__all__ = ["check_prices", "check_slot_costs", "check_waiting", "is_foreign"]
+
+
+def is_foreign(goal: Goal) -> bool:
+    """Whether a goal is of another package, so that what it returns is checked."""
+    return not type(goal).__module__.startswith("flowlex.")
+
+
+def check_prices(
+    goal: Goal, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
+) -> list[int] | None:
+    """Prices of a task, whole, one for each place; see `_check_groups`."""
+    who = f"goal {type(goal).__name__}"
+    said = goal.prices(task, places, cluster, scale)
+    if said is None:
+        return None
+    if len(said) != len(places):
+        raise ModelError(f"{who}: expected {len(places)} prices for task {task.task.name!r}, got {len(said)}")
+    found = [
+        _whole(price, f"{who}: the price of task {task.task.name!r} on {machine or spot}", scale)
+        for price, (spot, machine) in zip(said, places, strict=True)
+    ]
+    _check_groups(goal, task, places, found, cluster, scale)
+    return found
+
+
+def _check_groups(
+    goal: Goal,
+    task: TaskView,
+    places: Sequence[tuple[Spot, str | None]],
+    found: Sequence[int],
+    cluster: ClusterView,
+    scale: Scale,
+) -> None:
+    """Raise `ModelError` unless every machine costs what the cheapest way to it costs.
+
+    A group may cost more than a machine in it only where the machine, or a smaller group around it, is named.
+    """
+    groups = [(spot, price) for price, (spot, machine) in zip(found, places, strict=True) if machine is None]
+    if not groups:
+        return
+    named = {machine for _, machine in places if machine is not None}
+    least: dict[str, tuple[int, Spot]] = {}
+    for spot, price in groups:
+        for name in cluster.members(spot):
+            if name not in least or price < least[name][0]:
+                least[name] = price, spot
+    said = goal.prices(task, [(cluster.spots[name], name) for name in least], cluster, scale) if least else ()
+    who = f"goal {type(goal).__name__}: task {task.task.name!r} costs"
+    for part, (name, (price, spot)) in zip(said or [0] * len(least), least.items(), strict=True):
+        units = _whole(part, f"goal {type(goal).__name__}: the price of task {task.task.name!r} on {name}", scale)
+        if units > price:
+            raise ModelError(
+                f"{who} {units} on machine {name!r}, but {price} anywhere in '{spot}'; return for a group the largest "
+                "price of its machines, and name cheaper ones in spots()"
+            )
+        if units < price and name not in named:
+            raise ModelError(
+                f"{who} {units} on machine {name!r}, less than the {price} anywhere in '{spot}', and spots() does not "
+                "name the machine; name it there"
+            )
+
+
+def check_waiting(goal: Goal, task: TaskView, scale: Scale) -> int:
+    """Cost of waiting, whole."""
+    return _whole(goal.waiting(task, scale), f"goal {type(goal).__name__}: waiting of task {task.task.name!r}", scale)
+
+
+def check_slot_costs(goal: Goal, machine: Machine, scale: Scale) -> list[int] | None:
+    """Costs of the slots of a machine: whole, one for each, none below the one before."""
+    who = f"goal {type(goal).__name__}: slot costs of machine {machine.name!r}"
+    said = goal.slot_costs(machine, scale)
+    if said is None:
+        return None
+    if len(said) != machine.slots:
+        raise ModelError(f"{who}: expected {machine.slots}, one for each slot, got {len(said)}")
+    found = [_whole(cost, f"{who}, slot {k}", scale) for k, cost in enumerate(said, 1)]
+    for k, (cost, after) in enumerate(itertools.pairwise(found), 2):
+        if after < cost:
+            raise ModelError(f"{who}: slot {k} costs {after}, less than the {cost} before it; costs must not fall")
+    return found
+
+
+def _whole(value: Any, what: str, scale: Scale) -> int:
+    if isinstance(value, bool) or (not isinstance(value, int | float | Rational) and not hasattr(value, "__index__")):
+        raise ModelError(f"{what}: expected a whole number of 1/{scale.factor}, got {value!r}")
+    if not isinstance(value, int):
+        try:
+            exact = Fraction(value)
+        except (ValueError, OverflowError, TypeError):
+            exact = Fraction(1, 2)
+        if exact.denominator != 1:
+            raise ModelError(
+                f"{what}: expected a whole number of 1/{scale.factor}, got {value!r}; name the cost in real_costs() "
+                "and return scale.units(cost, ...)"
+            )
+        value = exact.numerator
+    if abs(value) > LARGEST_COST:
+        raise ModelError(f"{what} is {value}, more than {LARGEST_COST}; use a larger unit of cost")
+    return int(value)

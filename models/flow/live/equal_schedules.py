@@ -1,0 +1,190 @@
+"""Among equal schedules the present one: changes of the network's optimum that gain nothing are not made.
+
+The network takes any optimum. Its changes fall into parts that do not touch each other: cycles, which leave the count
+of tasks on every machine and of waiting tasks in every job as it is, and chains that share no machine and no job. A
+part that costs as much as leaving it out is left out, unless more tasks run with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.live.side_constraints import Changes
+from flowlex.models.flow.live.state import LiveState
+
+__all__ = ["without_idle_changes"]
+
+#: A machine by name, or (None) the waiting tasks of a job.
+_Place = tuple[str | None, str]
+
+
+def without_idle_changes(state: LiveState, changes: Changes, wanted: Mapping[str, str | None]) -> Changes:
+    """Changes of an optimum with those left out that gain nothing.
+
+    Parameters
+    ----------
+    changes
+        Machine of each task that the optimum changes: (now, next).
+    wanted
+        Where tasks should rather be, at equal cost; the present place of tasks that are not named.
+    """
+    names = dict.fromkeys((*changes, *wanted))
+    present = {name: changes[name] if name in changes else (state.tasks[name].machine,) * 2 for name in names}
+    better = {name: wanted.get(name, now) for name, (now, _) in present.items()}
+    other = [name for name, (_, found) in present.items() if found != better[name]]
+    if not other:
+        return changes
+    weighing = _Weighing(state, {name: found for name, (_, found) in present.items()}, better)
+    idle = (
+        other
+        if weighing.is_idle(other)
+        else [t for part in weighing.parts(other) if weighing.is_idle(part) for t in part]
+    )
+    found = {name: (now, after) for name, (now, after) in present.items()}
+    found |= {name: (present[name][0], better[name]) for name in idle}
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+class _Weighing:
+    """What it costs to have tasks where they are wanted instead of where the optimum has them."""
+
+    def __init__(self, state: LiveState, found: Mapping[str, str | None], better: Mapping[str, str | None]) -> None:
+        self._state, self._found, self._better = state, found, better
+        self._held: Counter[str] = Counter()
+        for name, machine in found.items():
+            now = state.tasks[name].machine
+            self._held.update({} if machine is None else {machine: 1})
+            self._held.subtract({} if now is None else {now: 1})
+
+    def parts(self, names: Iterable[str]) -> list[list[str]]:
+        """Cycles, and what is left by common machines and jobs."""
+        leaving: dict[_Place, list[str]] = defaultdict(list)
+        for name in names:
+            leaving[self._place(name, self._found[name])].append(name)
+        cycles, chains = list[list[str]](), list[str]()
+        for start in list(leaving):
+            while leaving[start]:
+                self._walk(start, leaving, cycles, chains)
+        return [*cycles, *self._together(chains)]
+
+    def _together(self, chains: Iterable[str]) -> list[list[str]]:
+        """Changes by the places that they have in common."""
+        part_of: dict[_Place, list[str]] = {}
+        inside: dict[int, list[_Place]] = {}
+        parts: dict[int, list[str]] = {}
+        for name in chains:
+            mine, ends = [name], [self._place(name, where[name]) for where in (self._found, self._better)]
+            places = list(dict.fromkeys(ends))
+            for other in {id(part_of[end]): part_of[end] for end in ends if end in part_of}.values():
+                mine += other
+                places += inside.pop(id(other))
+                del parts[id(other)]
+            parts[id(mine)], inside[id(mine)] = mine, places
+            part_of |= dict.fromkeys(places, mine)
+        return list(parts.values())
+
+    def _walk(
+        self, start: _Place, leaving: dict[_Place, list[str]], cycles: list[list[str]], chains: list[str]
+    ) -> None:
+        """Go from place to place until there is no way on; cut out the cycles on the way."""
+        at, way, places = start, list[str](), {start: 0}
+        while leaving.get(at):
+            name = leaving[at].pop()
+            way.append(name)
+            at = self._place(name, self._better[name])
+            if at in places:
+                cut = places[at]
+                cycles.append(way[cut:])
+                del way[cut:]
+                places = {place: k for place, k in places.items() if k <= cut}
+            else:
+                places[at] = len(way)
+        chains += way
+
+    def _place(self, name: str, machine: str | None) -> _Place:
+        return (None, self._state.tasks[name].job) if machine is None else (machine, "")
+
+    def is_idle(self, names: Iterable[str]) -> bool:
+        """Whether tasks may be where they are wanted, all at once, that costs as much, and no fewer of them run."""
+        names = list(names)
+        if sum((self._better[name] is None) - (self._found[name] is None) for name in names) > 0:
+            return False
+        cost = 0
+        for name in names:
+            there, here = self._cost(name, self._better[name]), self._cost(name, self._found[name])
+            if there is None or here is None:
+                return False
+            cost += there - here
+        more: Counter[_Place] = Counter()
+        for name in names:
+            more[self._place(name, self._better[name])] += 1
+            more[self._place(name, self._found[name])] -= 1
+        for place, count in more.items():
+            extra = self._extra(place, count) if count else 0
+            if extra is None:
+                return False
+            cost += extra
+        return cost == 0 and self._apart(names) and self._gates(names)
+
+    def _cost(self, name: str, machine: str | None) -> int | None:
+        """Cost of the arcs of a task to a machine, or of waiting; None where it has none."""
+        node, cluster = self._state.network.tasks[name], self._state.cluster
+        if machine is None:
+            return node.wait_cost
+        if machine not in cluster.machines:
+            return None
+        fits = (
+            cost
+            for target, (_, cost) in node.arcs.items()
+            if target == machine or (isinstance(target, Spot) and cluster.meets(machine, target))
+        )
+        return min(fits, default=None)
+
+    def _extra(self, place: _Place, more: int) -> int | None:
+        """What so many more tasks on a machine, or waiting in a job, cost there; None where there is no room."""
+        state, (machine, job) = self._state, place
+        if machine is not None:
+            held = len(list(state.held(machine))) + self._held[machine]
+            steps = [(capacity, cost) for _, capacity, cost in state.network.machines[machine].arcs]
+        else:
+            live, bounds = state.jobs[job], state.network.jobs[job].bounds
+            found = (self._found.get(name, state.tasks[name].machine) for name in live.tasks)
+            held = sum(machine is None for machine in found) - bounds.must
+            steps = [(bounds.free, bounds.wait_cost), (bounds.short, bounds.short_cost)]
+        before, after = _filled(steps, held), _filled(steps, held + more)
+        return None if before is None or after is None else after - before
+
+    def _apart(self, names: list[str]) -> bool:
+        """Whether tasks that must run on different machines do."""
+        state, moved = self._state, {name: self._better[name] for name in names}
+        for name, machine in moved.items():
+            rule = state.tasks[name].apart
+            if not rule or machine is None:
+                continue
+            for other in state._apart[rule]:
+                now = moved.get(other, self._found.get(other, state.tasks[other].machine))
+                if other != name and now == machine:
+                    return False
+        return True
+
+    def _gates(self, names: list[str]) -> bool:
+        """Whether no more held tasks of a job stop than in the optimum, which keeps within the limit."""
+        stops: Counter[str] = Counter()
+        for name in names:
+            task = self._state.tasks[name]
+            if task.held:
+                stops[task.job] += (self._better[name] is None) - (self._found[name] is None)
+        return all(count <= 0 for count in stops.values())
+
+
+def _filled(steps: list[tuple[int, int]], count: int) -> int | None:
+    """Cost of filling capacities one after the other; None where they do not hold so many."""
+    if count < 0:
+        return None
+    cost = 0
+    for capacity, each in sorted(steps, key=lambda step: step[1]):
+        cost += each * min(capacity, count)
+        count -= min(capacity, count)
+    return None if count else cost

@@ -1,0 +1,276 @@
+"""What happens to a living cluster, as it reaches the flow scheduler; every event is taken whole or refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from flowlex.instances import events as ev
+from flowlex.instances.base import Part
+from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine, Queue
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals import Goal, preset
+from flowlex.models.flow.goals.priority import LOWEST
+from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.side_constraints import TieRule
+from flowlex.models.flow.live.state import LiveState
+
+__all__ = ["Intake", "Timed"]
+
+
+class Timed:
+    """Counts the events that were taken, and their seconds."""
+
+    __slots__ = ("events", "seconds", "started")
+
+    def __init__(self) -> None:
+        self.events, self.seconds, self.started = 0, 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.events += 1
+            self.seconds += time.perf_counter() - self.started
+
+
+class Intake:
+    """The events of `FlowScheduler`: each changes the network at once, the optimum waits for a step."""
+
+    state: LiveState
+    _timed: Timed
+    _why: dict[str, str]
+
+    def set_goals(self, goals: Iterable[Goal]) -> None:
+        """Other goals from the next step on."""
+        raise NotImplementedError
+
+    def set_queues(self, queues: Iterable[Queue]) -> None:
+        """Other quotas from the next step on."""
+        raise NotImplementedError
+
+    def handle(self, event: Part) -> None:
+        """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened)."""
+        match event:
+            case ev.Submit():
+                self.submit(event.job, *event.rules)
+            case ev.Finish():
+                self.finish(event.task)
+            case ev.Cancel():
+                self.cancel(task=event.task, job=event.job)
+            case ev.AddMachine():
+                self.add_machine(event.machine)
+            case ev.RemoveMachine():
+                self.remove_machine(event.machine)
+            case ev.SetSlots():
+                self.set_slots(event.machine, event.slots)
+            case ev.SetPriority():
+                self.set_priority(event.job, event.priority)
+            case ev.SetCost():
+                self.set_cost(event.task, event.machine, event.cost)
+            case ev.UpdateShares():
+                given = event.model_fields_set & {"weight", "min_tasks", "max_tasks"}
+                self.update_shares(event.job, **{name: getattr(event, name) for name in given})
+            case ev.SetPreemption():
+                given = event.model_fields_set & {"cost", "per_hour"}
+                self.set_preemption(event.job, **{name: getattr(event, name) for name in given})
+            case ev.Tie():
+                self.tie(*event.rules)
+            case ev.Untie():
+                self.untie(event.kind, event.name)
+            case ev.Relabel():
+                self.relabel(event.machine, labels=event.labels, rack=event.rack)
+            case ev.SetQueues():
+                self.set_queues(event.queues)
+            case ev.SetGoals():
+                self.set_goals(_preset(event.goals))
+            case _:
+                raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
+
+    def submit(self, job: FlowJob, *rules: TieRule) -> None:
+        """A job arrives, with rules over its tasks; they wait until the next step."""
+        with self._timed:
+            if job.name in self.state.jobs:
+                raise EventError(f"job {job.name!r} is here already; a job is submitted once")
+            for task in job.tasks:
+                if task.name in self.state.tasks:
+                    raise EventError(f"task {task.name!r} is here already; give each task its own name")
+                if task.running is not None:
+                    raise EventError(f"task {task.name!r} runs already; submit it without 'running'")
+            if job.preempted_s:
+                raise EventError(f"job {job.name!r} is new, so none of its tasks was preempted; leave out preempted_s")
+            self.state.put_job(job)
+            try:
+                self._tie(rules)
+            except EventError:
+                for task in job.tasks:
+                    self.state.take_task(task.name)
+                raise
+
+    def tie(self, *rules: TieRule) -> None:
+        """More rules from the next step on, over jobs and tasks that are here.
+
+        Raises
+        ------
+        EventError
+            A rule names what is not here, or contradicts another; nothing has changed.
+        """
+        with self._timed:
+            self._tie(rules)
+
+    def _tie(self, rules: tuple[TieRule, ...]) -> None:
+        if rules:
+            self.state.beyond.refuse_beside(rules[0])
+            self.state.beyond.tie(rules)
+
+    def untie(self, kind: str, name: str) -> None:
+        """Drop a rule (``gang``, ``spread`` or ``affinity``) from the next step on."""
+        with self._timed:
+            self.state.beyond.untie(kind, name)
+
+    def finish(self, task: str) -> None:
+        """A running task has ended."""
+        with self._timed:
+            if self.state.task(task).machine is None:
+                raise EventError(f"task {task!r} waits, so it cannot finish; cancel it instead")
+            self.state.take_task(task)
+
+    def cancel(self, *, task: str | None = None, job: str | None = None) -> None:
+        """A task or a whole job is withdrawn."""
+        with self._timed:
+            if (task is None) == (job is None):
+                raise EventError("cancel names a task or a job, one of the two")
+            names = [task] if task is not None else list(self.state.job(str(job)).tasks)
+            for name in names:
+                self.state.task(name)
+                self.state.take_task(name)
+
+    def add_machine(self, machine: Machine) -> None:
+        """A machine joins or returns."""
+        with self._timed:
+            if machine.name in self.state.cluster.machines:
+                raise EventError(f"machine {machine.name!r} is here already; use set_slots to change it")
+            self.state.put_machine(machine)
+
+    def remove_machine(self, machine: str) -> None:
+        """A machine leaves; its tasks stop or move in the next step."""
+        with self._timed:
+            self.state.machine(machine)
+            for name in self.state.held(machine):
+                self._why[name] = f"machine {machine!r} was removed"
+            self.state.take_machine(machine)
+
+    def set_slots(self, machine: str, slots: int) -> None:
+        """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step."""
+        with self._timed:
+            if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
+                raise EventError(f"machine {machine!r}: slots must be a whole number in 0..{MOST_SLOTS}, got {slots!r}")
+            old = self.state.machine(machine)
+            new = old.model_copy(update={"slots": slots})
+            self.state.refuse_slots(machine, slots - old.slots)
+            if self.state.rules.asks_each:  # own goals may ask for the slots
+                self.state.replace_machine(new)
+            else:
+                costs = self.state.slot_costs(new)
+                self.state.slots += slots - old.slots
+                self.state.doubt(machine)
+                self.state.cluster.add(new)
+                self.state.note_machines()
+                self.state.network.set_slots(machine, costs)
+            if slots < old.slots:
+                for name in self.state.held(machine):
+                    self._why[name] = f"machine {machine!r} has only {slots} slots now"
+
+    def set_priority(self, job: str, priority: int) -> None:
+        """A job becomes more or less important."""
+        with self._timed:
+            live = self.state.job(job)
+            if not isinstance(priority, int) or not 0 <= priority <= LOWEST:
+                raise EventError(f"job {job!r}: priority must be a whole number in 0..{LOWEST}, got {priority!r}")
+            if self.state.rules.priority is not None:
+                self.state.rules.priority.level(priority)
+            self.state.prioritise(live, priority)
+
+    def set_cost(self, task: str, machine: str, cost: float | None) -> None:
+        """Set what placing a task on a machine costs; None leaves it to the goals again.
+
+        `Continuity` is on top as ever: a task that runs there has its credit for staying.
+        """
+        with self._timed:
+            live = self.state.task(task)
+            self.state.machine(machine)
+            old = live.costs
+            live.costs = {m: c for m, c in old.items() if m != machine} | ({} if cost is None else {machine: cost})
+            try:
+                self.state.reprice(live)
+            except ModelError:
+                live.costs = old
+                raise
+
+    def update_shares(
+        self, job: str, *, weight: int | None = None, min_tasks: int | None = None, max_tasks: int | str | None = "keep"
+    ) -> None:
+        """Change a job's claim to the cluster; what is not given stays."""
+        with self._timed:
+            live = self.state.job(job)
+            changes: dict[str, Any] = {"weight": weight, "min_tasks": min_tasks}
+            changes = {name: value for name, value in changes.items() if value is not None}
+            if max_tasks != "keep":
+                changes["max_tasks"] = max_tasks
+            try:
+                new = FlowJob.model_validate(live.job.model_dump() | changes)
+            except ValueError as error:
+                raise EventError(f"job {job!r}: {_first_reason(error)}") from error
+            live.job = new
+            if self.state.claims is not None:
+                self.state.claims.claim(new)
+
+    def set_preemption(self, job: str, *, cost: float | None = None, per_hour: int | str | None = "keep") -> None:
+        """Set what preempting running tasks of a job costs, and how many an hour may be (`FlowJob`).
+
+        ``per_hour``: 0 for never, None for no limit; what is not given stays.
+        """
+        with self._timed:
+            live = self.state.job(job)
+            changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
+            if per_hour != "keep":
+                changes["preemptions_per_hour"] = per_hour
+            try:
+                new = FlowJob.model_validate(live.job.model_dump() | changes)
+            except ValueError as error:
+                raise EventError(f"job {job!r}: {_first_reason(error)}") from error
+            self.state.limit(live, new.preempt_cost, new.preemptions_per_hour)
+
+    def relabel(self, machine: str, *, labels: Iterable[str] | None = None, rack: str | None = None) -> None:
+        """A machine has other labels or stands in another rack; what is not given stays.
+
+        Costs what the arcs of this machine cost. A task that must not run there any more stops or moves in the next
+        step.
+        """
+        with self._timed:
+            old = self.state.machine(machine).model_dump()
+            changes = {"labels": None if labels is None else tuple(labels), "rack": rack}
+            try:
+                new = Machine.model_validate(old | {k: v for k, v in changes.items() if v is not None})
+            except ValueError as error:
+                raise EventError(f"machine {machine!r}: {_first_reason(error)}") from error
+            self.state.replace_machine(new)
+            for name in self.state.held(machine):
+                self._why[name] = f"machine {machine!r} was relabelled"
+
+
+def _preset(name: str) -> tuple[Goal, ...]:
+    try:
+        return preset(name)
+    except ModelError as error:
+        raise EventError(str(error)) from error
+
+
+def _first_reason(error: ValueError) -> str:
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+    return str(error)

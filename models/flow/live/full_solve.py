@@ -1,0 +1,149 @@
+"""A step that the network cannot decide: the present instance is solved anew, with all its rules and capacities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from flowlex.formulations.outcome import Status
+from flowlex.models.answer import Seconds
+from flowlex.models.base import ModelError
+from flowlex.models.flow.capacities.document import NO_ROOM, TOO_LARGE
+from flowlex.models.flow.live.explain import Explanation
+from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.state_queries import present_instance
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
+from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.validation.certificates import Certificate
+from flowlex.validation.certificates.contract import verify
+
+__all__ = ["Decided", "Whole", "audited_anew", "explained", "solve_whole"]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What is kept of a decision made by a whole solve.
+
+    Attributes
+    ----------
+    method
+        How it was solved.
+    best
+        Whether it is the optimum: then it stays so while nothing but time passes, as what stays is worth ever more.
+    waiting
+        Reason by waiting task.
+    score
+        What was minimised; None where the decision was taken over from a log.
+    """
+
+    method: str
+    best: bool = False
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    score: Score | None = None
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, solution: FlowSolution) -> Whole:
+        """What a solution leaves."""
+        best = solution.status is Status.OPTIMAL
+        return cls(solution.method, best, dict(solution.waiting), solution.score, solution.certificate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a state file; a certificate is of a step and is not kept."""
+        score = None if self.score is None else asdict(self.score)
+        return {"method": self.method, "best": self.best, "waiting": dict(self.waiting), "score": score}
+
+    @classmethod
+    def of_dict(cls, found: Mapping[str, Any]) -> Whole:
+        """What `to_dict` gave, from a file."""
+        s = found["score"]
+        if s is not None:
+            waiting, by_goal = ((int(a), int(n)) for a, n in s["waiting"]), ((str(a), int(n)) for a, n in s["by_goal"])
+            s = Score(int(s["shortfall"]), tuple(waiting), tuple(by_goal), int(s["cost"]))
+        return cls(str(found["method"]), bool(found["best"]), dict(found["waiting"]), s)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision of a log: machine (None: none) of each task that changed, and reasons of tasks that waited then."""
+
+    places: Mapping[str, str | None]
+    waiting: Mapping[str, str]
+
+    def whole(self, before: Whole | None) -> Whole:
+        """What is known of it."""
+        known = {} if before is None else before.waiting
+        return Whole("as decided before", waiting={**known, **self.waiting})
+
+
+def _model(state: LiveState, options: Mapping[str, Any]) -> FlowScheduling:
+    kept = {name: options[name] for name in ("wait_cost", "scale", "lexicographic")}
+    return FlowScheduling(present_instance(state), goals=tuple(state.goals), **kept)
+
+
+def solve_whole(state: LiveState, options: Mapping[str, Any], *, certify: bool) -> FlowSolution:
+    """The best schedule of the present instance.
+
+    Raises
+    ------
+    ModelError
+        There is none within the limits of the solver; nothing has changed.
+    """
+    program = bool(state.beyond)
+    solver = options["solver"] if program else {}
+    solution = _model(state, options).solve("highs" if program else "network", certify=certify, **solver)
+    if not solution.status.has_answer:
+        raise ModelError(f"no schedule ({solution.message}); give the solver more time or steps")
+    return solution
+
+
+def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[str, str]) -> FlowSolution:
+    """The schedule in force, judged by the proof of a fresh solve of the present instance.
+
+    What runs has its credit for staying by now, so that an optimum of the last step is one of the present instance.
+
+    Raises
+    ------
+    ModelError
+        The solver stopped at its limit with another schedule.
+    CertificateError
+        The schedule does not stand up to the instance (a defect, never an input error).
+    """
+    fresh, instance = solve_whole(state, options, certify=False), present_instance(state)
+    running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
+    if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:
+        raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")
+    held = replace(fresh, machine_of=running, waiting=dict(waiting), placed=(), moved=(), stopped=(), duals={})
+    certificate = verify(held.to_dict(), instance).require(f"the schedule of {state.name!r}")
+    return held.finished(certificate, Seconds())
+
+
+_REMEDIES = {
+    "gang": "add slots where it may run, end what holds them, or change the rule",
+    "spread": "raise its limit, or add machines in other domains",
+    "affinity": "add slots there, end what holds them, or change the rule",
+    "capacity": "add a machine with as much left, end what holds it, or ask for less",
+    "share": "raise the weight or max_tasks of its job (update_shares), add slots, or end another of its tasks",
+    "worth": "make it worth more (wait_cost, priority), add slots, or end what holds them",
+    "placement": "add or relabel a machine so that it meets this, or submit the task with another placement",
+}
+
+
+def explained(state: LiveState, name: str, reason: str) -> Explanation:
+    """Why a task waits; rules and capacities across tasks have no one price, so none is given.
+
+    Raises
+    ------
+    EventError
+        No task has the name, or it runs.
+    """
+    view = state.task(name)
+    if view.machine is not None:
+        raise EventError(f"task {name!r} runs on {view.machine!r}; only what waits is explained")
+    first = reason.partition(" ")[0]
+    known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", NO_ROOM: "capacity"}
+    rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
+    return Explanation(name, view.job, rule, reason, _REMEDIES[rule], priced=False)

@@ -1,0 +1,198 @@
+"""Large changed rounds: two small programs with the optimum of the statement, and multipliers that prove it there.
+
+Tasks and GPUs that no rule tells apart are counted together (`rules`). Fair shares and the number of running tasks need
+no data: a program over classes of tasks (job, need of memory, codes) and of GPUs (memory, codes) finds them, stage by
+stage. Transfer needs the compact network: a task enters a node that holds its data, a rack that does, or the cluster;
+vertices of cluster and racks exist once for each class of tasks, so that the coefficients of rules sit on the arcs from
+there to GPUs of one code. Multipliers of GPUs, shares and rules prove each stage for the statement itself, because a
+bound over all pairs needs no more: each task takes the GPU that is best at these prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
+from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.gpu.rules import Rules
+from flowlex.models.gpu.statement import order_pairs
+
+__all__ = ["Kept", "Landing", "Program", "Refined", "classes", "cost_of"]
+
+
+class Landing(NamedTuple):
+    """Columns that put tasks on GPUs, each with a task and a GPU that stand for all of them."""
+
+    columns: Integers
+    task: Integers
+    gpu: Integers
+
+
+class Kept(NamedTuple):
+    """A stage: its name and the cost of every column, to be minimised."""
+
+    name: str
+    cost: Floats
+
+
+@dataclass(eq=False)
+class Program:
+    """Columns and rows, gathered block by block."""
+
+    upper: list[Integers] = field(default_factory=list)
+    blocks: dict[str, slice] = field(default_factory=dict)
+    _entries: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    _sides: list[tuple[Any, Any]] = field(default_factory=list)
+    count: int = 0
+    height: int = 0
+
+    def columns(self, upper: Any) -> Integers:
+        """New integer columns from 0 to ``upper``."""
+        self.upper.append(np.asarray(upper, np.int64))
+        self.count += len(self.upper[-1])
+        return np.arange(self.count - len(self.upper[-1]), self.count)
+
+    def rows(self, name: str, count: int, lower: Any, upper: Any, *entries: tuple[Any, Any, Any]) -> None:
+        """New rows; ``entries`` are row, column and value."""
+        for row, column, value in entries:
+            row, column = np.asarray(row), np.asarray(column)
+            self._entries.append((row + self.height, column, np.broadcast_to(np.asarray(value, float), row.shape)))
+        self._sides.append((np.broadcast_to(lower, count), np.broadcast_to(upper, count)))
+        self.blocks[name] = slice(self.height, self.height + count)
+        self.height += count
+
+    def arrays(self) -> LinearProgramArrays:
+        """The program as arrays, without an objective."""
+        row, column, value = (np.concatenate([e[k] for e in self._entries]) for k in range(3))
+        matrix = scipy.sparse.coo_array((value, (row, column)), shape=(self.height, self.count)).tocsc()
+        matrix.eliminate_zeros()
+        low, high = (np.concatenate([s[k] for s in self._sides]).astype(float) for k in range(2))
+        n, upper = self.count, np.concatenate(self.upper).astype(float)
+        return LinearProgramArrays(matrix, low, high, np.zeros(n), upper, np.zeros(n), 0.0, np.ones(n, bool), False)
+
+
+class Refined:
+    """A round with rules as two programs (see the module)."""
+
+    def __init__(self, plan: Round, costs: TransferCosts, rules: Rules) -> None:
+        self.plan, self.costs, self.rules, self.view = plan, costs, rules, plan.view
+        view, codes = plan.view, rules.codes
+        self.start = np.flatnonzero(rules.may_start)
+        self.held = np.flatnonzero(view.task_running_gpu >= 0)
+        memory = np.unique(view.gpu_memory)
+        self.need = np.searchsorted(memory, view.task_memory)
+        self.gpu_kind = np.searchsorted(memory, view.gpu_memory) * len(codes.lower[0]) + codes.gpu
+        self.task_kind = self.need * len(codes.lower) + codes.task
+        self.order = order_pairs(view, self.held)
+        names = view.task_names
+        self.orders = [f"{names[a]},{names[b]}" for a, b in zip(*(each.tolist() for each in self.order), strict=True)]
+        most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
+        self.step_job = np.repeat(np.arange(len(most)), most)
+        self.step = np.arange(len(self.step_job)) - np.repeat(np.cumsum(most) - most, most) + 1
+
+    def fits(self, task: Integers, gpu: Integers) -> Any:
+        """Which pairs may run: memory suffices, and no bound forbids it."""
+        codes = self.rules.codes
+        enough = self.view.task_memory[task] <= self.view.gpu_memory[gpu]
+        return enough & (codes.upper[codes.task[task], codes.gpu[gpu]] > 0)
+
+    def fair(self) -> tuple[Program, list[Kept]]:
+        """Classes of tasks and of GPUs, and the stages up to the number of running tasks."""
+        p, view = Program(), self.view
+        _, first, _, size = classes(view.task_job[self.start], self.task_kind[self.start])
+        _, one, self.gpu_class, capacity = classes(self.gpu_kind)
+        c, g = (each.ravel() for each in np.meshgrid(np.arange(len(first)), np.arange(len(one)), indexing="ij"))
+        ok = self.fits(self.start[first][c], one[g])
+        c, g = c[ok], g[ok]
+        z = p.columns(size[c])
+        p.rows("task", len(size), -np.inf, size, (c, z, 1))
+        landing = Landing(z, self.start[first][c], one[g])
+        held, steps = self.common(p, [landing], landing, [landing], (self.gpu_class, capacity))
+        stages = []
+        if len(steps):
+            last = int(self.step.max())
+            stages = [Kept(f"share_{k}", cost_of(p, (steps[self.step == k], -1))) for k in range(1, last + 1)]
+        return p, [*stages, Kept("running", cost_of(p, (z, -1), (held, -1)))]
+
+    def common(
+        self,
+        p: Program,
+        ruled: Sequence[Landing],
+        starts: Landing,
+        into: Sequence[Landing],
+        places: tuple[Integers, Integers],
+    ) -> tuple[Integers, Integers]:
+        """Running tasks and steps of shares (their columns are returned), and the rows that both programs have.
+
+        ``ruled`` columns carry the coefficients of rules, ``starts`` those of jobs, ``into`` use up ``places``: the
+        place of each GPU, and the capacity of each place.
+        """
+        view, plan, held, jobs = self.view, self.plan, self.held, len(self.view.job_names)
+        own, (place, capacity) = view.task_running_gpu[held], places
+        codes = self.rules.codes
+        run = p.columns(codes.upper[codes.task[held], codes.gpu[own]])
+        mine = Landing(run, held, own)
+        used = ((place[each.gpu], each.columns, 1) for each in (*into, mine))
+        p.rows("gpu_out", len(capacity), -np.inf, capacity, *used)
+        steps = p.columns(np.ones(len(self.step) if plan.policy is not Policy.FSU else 0))
+        if len(steps):
+            counted = ((view.task_job[each.task], each.columns, 1) for each in (starts, mine))
+            p.rows("share", jobs, 0, 0, *counted, (self.step_job, steps, -1))
+        if plan.policy is not Policy.FSP:
+            p.rows("running", len(held), 1, 1, (np.arange(len(held)), run, 1))
+        else:
+            count = np.bincount(view.task_job[held], minlength=jobs)
+            p.rows("stops", jobs, count - plan.stoppable, np.inf, (view.task_job[held], run, 1))
+            longer, shorter = (np.searchsorted(held, each) for each in self.order)
+            n = np.arange(len(longer))
+            p.rows("order", len(n), 0, np.inf, (n, run[longer], 1), (n, run[shorter], -1))
+        self._own_rows(p, [*ruled, mine])
+        return run, steps
+
+    def _own_rows(self, p: Program, landings: Sequence[Landing]) -> None:
+        for rule in self.rules.rules:
+            low = -np.inf if rule.relation == "<=" else rule.rhs
+            high = np.inf if rule.relation == ">=" else rule.rhs
+            entries = []
+            for (columns, task, gpu), term in ((each, term) for each in landings for term in rule.terms):
+                a, b = term.task[task], term.gpu[gpu]
+                some = (a >= 0) & (b >= 0)
+                entries.append((rule.row[a[some], b[some]], columns[some], float(term.coefficient)))
+            p.rows(f"own {rule.name}", len(rule.rhs), low, high, *entries)
+        codes = self.rules.codes
+        forced = np.argwhere(codes.lower > 0)
+        for number, (one, other) in enumerate(forced.tolist()):
+            mine = [(codes.task[t] == one) & (codes.gpu[g] == other) for _, t, g in landings]
+            chosen = [each.columns[m] for m, each in zip(mine, landings, strict=True)]
+            entries = [(np.zeros_like(columns), columns, 1) for columns in chosen]
+            p.rows(f"forced {number}", 1, self._pairs(one, other), np.inf, *entries)
+
+    def _pairs(self, a: int, b: int) -> int:
+        """How many variables there are of tasks and GPUs of these codes."""
+        codes, view = self.rules.codes, self.view
+        task, gpu = self.start[codes.task[self.start] == a], np.flatnonzero(codes.gpu == b)
+        waiting = np.searchsorted(np.sort(view.gpu_memory[gpu]), view.task_memory[task])
+        mine = (codes.task[self.held] == a) & (codes.gpu[view.task_running_gpu[self.held]] == b)
+        return int((len(gpu) - waiting).sum() + mine.sum())
+
+
+def cost_of(p: Program, *parts: tuple[Integers, Any]) -> Floats:
+    cost = np.zeros(p.count)
+    for columns, value in parts:
+        cost[columns] += value
+    return cost
+
+
+def classes(*keys: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """Distinct combinations: a code of each, its first member, the class of each member, and how many are in it."""
+    key = np.zeros(len(keys[0]), np.int64)
+    for each in keys:
+        _, key = np.unique(key * (int(each.max(initial=0)) + 1) + each, return_inverse=True)
+    found, first, member, size = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    return found, first, member.astype(np.int64), size

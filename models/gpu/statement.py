@@ -1,0 +1,135 @@
+r"""GPU assignment as it is stated: a 0/1 variable for each task and GPU, rows by name, and the objectives in order.
+
+``x[t,g]`` is 1 when task t runs on GPU g; it exists where t may run: a waiting task on every GPU of enough memory, a
+running task on its own. ``share_step[j,s]`` is 1 when job j runs at least s tasks. Fair shares are the first stages:
+for s = 1, 2, ... as many jobs as can run at least s tasks, which is the lexicographically greatest sorted vector of
+tasks by job. Then as many tasks run as can, transfer and the price of lost work are least, and the fewest tasks stop.
+
+Under FSP the fair shares of the instance, whatever the changes, say which jobs may lose tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import pairwise
+
+import numpy as np
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.expression import Expression, Variables
+from flowlex.instances.gpu import GpuArrays, GpuInstance
+from flowlex.models.answer import ModelError
+from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
+from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.statement.labels import Index
+from flowlex.models.statement.statement import Stage, Statement
+
+__all__ = ["order_pairs", "state"]
+
+_NEEDED = {
+    "task": "a task would run several times",
+    "gpu_out": "a GPU would run several tasks at once",
+    "running": "running tasks would be lost without being stopped",
+}
+
+
+def state(instance: GpuInstance, plan: Round, costs: TransferCosts, rows: Collection[str]) -> Statement:
+    """The statement of a round; without rows where there are too many pairs of tasks and GPUs.
+
+    Raises
+    ------
+    ModelError
+        Waiting is priced.
+    """
+    if plan.priced:
+        raise ModelError("GpuAssignment(waiting='priced') takes no changes; use waiting='least'")
+    view = instance.arrays
+    if pair_count(plan) > LARGEST:
+        return LargeStatement.of(plan)
+    task, gpu = pairs_of(plan)
+    s = Statement.start(instance.name, rows, _NEEDED)
+    x = s.variables("x", labels_of(view, task, gpu), upper=1, integer=True)
+    names, jobs = np.array(view.task_names, object), np.array(view.job_names, object)
+    some = np.flatnonzero(np.bincount(task, minlength=len(names)))
+    runs = x.sum_by(task, len(names))
+    s.constrain("task", runs[some], "<=", 1, Index.of(task=names[some]))
+    s.constrain("gpu_out", x.sum_by(gpu, len(view.gpu_names)), "<=", 1, Index.of(gpu=view.gpu_names))
+    held = np.flatnonzero(view.task_running_gpu >= 0)
+    if plan.policy is not Policy.FSP:
+        s.constrain("running", runs[held], "==", 1, Index.of(task=names[held]))
+    else:
+        _preemption(s, view, runs, held, plan.stoppable)
+    by_job = x.sum_by(view.task_job[task], len(jobs))
+    stages = [] if plan.policy is Policy.FSU else _shares(s, view, by_job)
+    stages.append(Stage("running", x.sum(), maximize=True))
+    return s.with_stages(*stages, *_costs(plan, costs, x, task, gpu, runs, held))
+
+
+def _preemption(s: Statement, view: GpuArrays, runs: Expression, held: Integers, stoppable: Integers) -> None:
+    """Jobs lose no more tasks than they may, the shortest-running first."""
+    count = np.bincount(view.task_job[held], minlength=len(view.job_names))
+    some = np.flatnonzero(count)
+    kept = runs[held].sum_by(np.searchsorted(some, view.task_job[held]), len(some))
+    jobs = np.array(view.job_names, object)
+    s.constrain("stops", kept, ">=", (count - stoppable)[some], Index.of(job=jobs[some]))
+    first, second = order_pairs(view, held)
+    if len(first):
+        names = np.array(view.task_names, object)
+        gap = _each(runs, first) - _each(runs, second)
+        s.constrain("order", gap, ">=", 0, Index.of(longer=names[first], shorter=names[second]))
+
+
+def order_pairs(view: GpuArrays, held: Integers) -> tuple[Integers, Integers]:
+    """Running tasks of a job, the first with the next longer elapsed time than the second."""
+    longer, shorter = [], []
+    for job in np.unique(view.task_job[held]).tolist():
+        mine = held[view.task_job[held] == job]
+        elapsed = np.unique(view.task_elapsed[mine])
+        for low, high in pairwise(elapsed.tolist()):
+            pairs = np.meshgrid(mine[view.task_elapsed[mine] == high], mine[view.task_elapsed[mine] == low])
+            longer += pairs[0].ravel().tolist()
+            shorter += pairs[1].ravel().tolist()
+    return np.array(longer, np.int64), np.array(shorter, np.int64)
+
+
+def _each(runs: Expression, which: Integers) -> Expression:
+    """One expression for each entry, which may repeat; running tasks have one variable each."""
+    column = np.zeros(runs.count, np.int64)
+    column[runs.row] = runs.column
+    return Expression(np.arange(len(which)), column[which], np.ones(len(which)), np.zeros(len(which)))
+
+
+def _shares(s: Statement, view: GpuArrays, by_job: Expression) -> list[Stage]:
+    """Steps of every job, tied to what it runs, and a stage for each step."""
+    most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
+    job = np.repeat(np.arange(len(most)), most)
+    step = np.concatenate([np.arange(1, n + 1) for n in most.tolist()] or [np.zeros(0, np.int64)])
+    index = Index.coded(
+        job=(view.job_names, job), step=(tuple(range(1, int(most.max(initial=0)) + 1)), step.astype(np.int64) - 1)
+    )
+    y = s.variables("share_step", index, upper=1, integer=True)
+    s.constrain("share", by_job - y.sum_by(job, len(most)), "==", 0, Index.of(job=view.job_names))
+    return [
+        Stage(f"share_{k}", y[np.flatnonzero(step == k)].sum(), maximize=True)
+        for k in range(1, int(most.max(initial=0)) + 1)
+    ]
+
+
+def _costs(
+    plan: Round, costs: TransferCosts, x: Variables, task: Integers, gpu: Integers, runs: Expression, held: Integers
+) -> list[Stage]:
+    """Transfer with the prices of waiting and lost work, then the number of stops."""
+    view, unfair = plan.view, plan.policy is Policy.FSU
+    started = view.task_running_gpu[task] < 0
+    cost = np.where(started, costs.dense()[task, view.gpu_node[gpu]], 0)
+    saved = np.where(started, 0, costs.stop[task]) + (0 if unfair else costs.waiting)
+    constant = int(costs.stop[held].sum()) + (0 if unfair else costs.waiting * len(view.task_names))
+    weight = (cost - saved).astype(object)
+    if max((abs(int(w)) for w in weight), default=0) * (len(view.task_names) + 1) >= 2**53:
+        raise ModelError("transfer costs have no common unit that is exact in a program; write sizes with fewer digits")
+    transfer = (x * weight.astype(np.float64)).sum() + float(constant)
+    stages = [Stage("transfer", transfer, unit=costs.unit_s)]
+    if plan.policy is Policy.FSP and len(held):
+        stages.append(Stage("stops", runs[held].sum() * -1.0 + float(len(held))))
+    return stages

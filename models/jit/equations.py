@@ -1,0 +1,87 @@
+"""The equations of just-in-time bandwidth, by the names of their rows."""
+
+from __future__ import annotations
+
+from flowlex.models.mathematics import Equation
+
+__all__ = ["EQUATIONS"]
+
+EQUATIONS: tuple[Equation, ...] = (
+    Equation(
+        "egress",
+        r"\sum_{f \text{ out of } i} x_f^t \le C \quad \forall i \in M, t \in T",
+        "a port sends at most its capacity",
+        "minus what one more unit of capacity saves at most in the first goal that it matters for",
+        "loads (of lateness: units x slots) per unit",
+        "Shi et al. 2021, (4)",
+    ),
+    Equation(
+        "ingress",
+        r"\sum_{f \text{ into } j} x_f^t \le C \quad \forall j \in M, t \in T",
+        "a port receives at most its capacity",
+        "as for egress",
+        "loads (of lateness: units x slots) per unit",
+        "Shi et al. 2021, (5)",
+    ),
+    Equation(
+        "size",
+        r"\sum_{t=s_f}^{l_f - 1} x_f^t = d_f \quad \forall f \in F",
+        "all of a transfer arrives within its window",
+        "what one unit less of the transfer saves at most in the first goal above level 1 that it matters for",
+        "loads (of lateness: units x slots) per unit",
+        "Shi et al. 2021, (6)",
+    ),
+    Equation(
+        "lateness",
+        r"\sum_f \sum_{t} (t + 1 - l_f)^+ x_f^t \le L",
+        "transfers are late by no more than they must be, units times slots",
+        when="elastic windows where some transfer must be late, and the stage is not lateness itself",
+        exists=lambda m: m.has_rows("lateness"),
+    ),
+    Equation(
+        "largest_link",
+        r"\delta_u \le z \quad \forall u \in U",
+        "no load is above the largest",
+        source="Shi et al. 2021, P1",
+        when="P1, and P2 without a stage",
+        exists=lambda m: m.has_rows("largest_link"),
+    ),
+    Equation(
+        "level_link",
+        r"\delta_u = \sum_{s=1}^{C} y_u^s, \quad 0 \le y_u^s \le 1 \quad \forall u \in U",
+        "a load is cut into levels",
+        source="P3 in increments; ours",
+        when="stage=level_s, P3, and changed models",
+        exists=lambda m: m.has_rows("level_link"),
+    ),
+    Equation(
+        "level_order",
+        r"y_u^{s+1} \le y_u^s \quad \forall u \in U, s",
+        "a load that reaches a level reaches those below it",
+        when="changed models",
+        exists=lambda m: m.has_rows("level_order"),
+    ),
+    Equation(
+        "levels_above",
+        r"\sum_u y_u^r \le N_r \quad \forall r > s",
+        "levels above the stage stay at their optima",
+        when="stage=level_s below the highest",
+        exists=lambda m: m.has_rows("levels_above"),
+    ),
+    Equation(
+        "lambda_link",
+        r"\sum_{s=0}^{C} s \lambda_u^s = \delta_u \quad \forall u \in U",
+        "a load as a mixture of whole loads",
+        source="Shi et al. 2021, P4",
+        when="P4",
+        exists=lambda m: m.program == "P4",
+    ),
+    Equation(
+        "lambda_one",
+        r"\sum_{s=0}^{C} \lambda_u^s = 1 \quad \forall u \in U",
+        "the weights of a mixture sum to one",
+        source="Shi et al. 2021, P4",
+        when="P4",
+        exists=lambda m: m.program == "P4",
+    ),
+)

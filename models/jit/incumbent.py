@@ -1,0 +1,111 @@
+"""What a search that is not at its end has: a whole schedule with the levels that are proven, and a bound.
+
+Parts that programs have planned stay; so do others, spread as evenly as their windows allow, where no port is
+overfull. All else is sent on what is left of the ports, the earliest latest arrival first. What no level proves, a
+bound tells: a level that some load of some part must reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.outcome import Status
+from flowlex.models.base import ModelError
+from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.blocks import Blocks, load_counts, overfull, port_pieces
+from flowlex.models.jit.grid import Grid
+from flowlex.models.jit.proofs import band_proofs, highest_level
+from flowlex.models.jit.search import Plan, SearchState
+from flowlex.validation.certificates.jit import LATENESS, SchedulePart
+
+__all__ = ["incumbent"]
+
+
+def incumbent(state: SearchState) -> Plan | None:
+    """The best whole schedule of what has been found; None where each breaks a window (or a firm end)."""
+    grid, last = state.grid, state.grid.stop if state.search.windows == "strict" else state.grid.firm
+    if not grid.count:
+        return None
+    planned = np.isin(grid.transfer, np.concatenate([np.zeros(0, np.int64), *(p.transfers for p in state.parts)]))
+    found = [_completed(grid, Blocks.empty(), planned)]
+    if state.blocks.whole:
+        found.append(_completed(grid, state.blocks, planned))
+    found = [blocks for blocks in found if (blocks.end <= last[blocks.item]).all()]
+    if not found:
+        return None
+    blocks = min(found, key=lambda each: _worth(state, each))
+    parts = _parts(state, planned) if blocks is state.blocks else ()
+    least = None if parts else max(_reached(state, blocks), key=lambda part: part.proofs[-1].level, default=None)
+    return Plan(
+        Status.FEASIBLE,
+        blocks,
+        parts,
+        (*state.route, "on the way") if parts else (*state.route, "the earliest latest arrival first"),
+        1 if least is None else least.proofs[-1].level,
+        state.lp_solves,
+        state.mip_solves,
+        message=f"levels from {state.lowest} up are proven" if parts else "no level is proven",
+        lowest=state.lowest if parts else 1,
+        least=least,
+    )
+
+
+def _worth(state: SearchState, blocks: Blocks) -> tuple[int, list[tuple[int, int]]]:
+    """Total lateness, then the sorted loads; less is better."""
+    value, width = load_counts(state.grid, blocks, state.search.load)
+    late = _lateness(state, blocks)
+    return late, list(zip(value.tolist(), width.tolist(), strict=True))
+
+
+def _lateness(state: SearchState, blocks: Blocks) -> int:
+    return int(blocks.lateness(state.grid.due)) if state.search.windows == "elastic" else 0
+
+
+def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart, ...]:
+    """Proofs of all transfers, where programs or bands give them; empty where not."""
+    grid, rest = state.grid, np.flatnonzero(~planned)
+    if state.lowest < 2 or (len(rest) and (state.bands is None or (grid.stop > grid.due)[rest].any())):
+        return ()
+    if not len(rest) or state.bands is None:
+        return tuple(state.parts)
+    return (SchedulePart(grid.transfer[rest], band_proofs(grid, state.bands, state.search.load, rest)), *state.parts)
+
+
+def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
+    """What shows that some load reaches a level: by windows alone, or the first stage of a part."""
+    grid, load, lateness = state.grid, state.search.load, _lateness(state, blocks)
+    by_windows = None if state.bands is None else highest_level(grid, state.bands, load, lateness)
+    if by_windows is not None:
+        yield by_windows
+    for part in state.parts:
+        own = state.blocks.only(np.searchsorted(grid.transfer, part.transfers))
+        top = int(max(load_counts(grid, own, load)[0], default=0))
+        proofs = [proof for proof in part.proofs if proof.level == LATENESS or proof.level >= top]
+        proofs.sort(key=lambda proof: (proof.level != LATENESS, -proof.level))
+        quoted = any(proof.solver_bound is not None for proof in proofs)
+        if _lateness(state, own) == lateness and not quoted and proofs and proofs[-1].level == top > 0:
+            yield SchedulePart(part.transfers, tuple(proofs))
+
+
+def _completed(grid: Grid, blocks: Blocks, planned: NDArray[np.bool_]) -> Blocks:
+    """The blocks, and what they lack or what ports have no room for, on what is left."""
+    sent = np.bincount(blocks.item, blocks.amount, grid.count)
+    loose = sent < grid.units
+    for fixed in (planned, np.zeros_like(planned)):
+        over = overfull(grid, blocks.without(np.flatnonzero(loose)))
+        loose |= (over[0][grid.sender] | over[1][grid.receiver]) & ~fixed
+    at = np.flatnonzero(loose)
+    if not len(at):
+        return blocks
+    try:
+        runs = blocks.without(at).cut(grid)
+    except ModelError:  # too long to be written out slot by slot
+        return _completed(grid, Blocks.empty(), planned)
+    taken = port_pieces(grid, runs)
+    facts = (grid.sender[at], grid.receiver[at], grid.units[at], grid.start[at])
+    _, added = fill(grid.out_units, grid.in_units, *facts, taken, grid.due[at])
+    kept = Blocks(runs.item, runs.begin, runs.end, runs.rate * (runs.end - runs.begin))
+    return kept.and_also(Blocks(at[added.item], added.begin, added.end, added.amount))

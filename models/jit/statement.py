@@ -1,0 +1,185 @@
+r"""The statement of just-in-time bandwidth: what a changed model solves, row by row.
+
+Units of every transfer by slot, loads cut into steps of one unit, and the objectives in their order: total lateness
+(elastic windows), the largest load, then for every level from the highest down the number of loads that reach it.
+Everything is stated slot by slot: rules of a user may tell slots apart, so that means over intervals prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.expression import Expression, Variables
+from flowlex.instances.exact import rational
+from flowlex.models.jit.grid import Grid, Load
+from flowlex.models.jit.program import Cells, latest_end
+from flowlex.models.statement.labels import Index
+from flowlex.models.statement.statement import Stage, Statement
+
+__all__ = ["NEEDED", "level_count", "rate_cells", "state_bandwidth"]
+
+#: Rows that no change may drop, and why.
+NEEDED = {
+    "size": "nothing would be sent",
+    "level_link": "the levels would no longer count the loads",
+    "level_order": "a load could reach a level without those below it",
+    "largest_link": "the largest load would be no load's",
+}
+
+
+def rate_cells(grid: Grid, members: Integers, *, elastic: bool) -> Cells:
+    """The slots in which some transfers of the grid may be sent.
+
+    Elastic windows end where every schedule of least lateness of the unchanged model has ended, or at firm ends.
+    """
+    return Cells(grid, members, _ends(grid, elastic=elastic)[members], "slots")
+
+
+def _ends(grid: Grid, *, elastic: bool) -> Integers:
+    return latest_end(grid, np.arange(grid.count)) if elastic and grid.count else grid.stop
+
+
+def level_count(grid: Grid, load: Load) -> int:
+    """The highest level that a load may reach: what its ports carry, and all units that count towards it."""
+    most, units = grid.load_most(load), np.zeros(grid.units_of_load(load), np.int64)
+    for group in grid.groups(load):
+        np.add.at(units, group, grid.units)
+    return int(np.minimum(most, units).max(initial=0))
+
+
+def state_bandwidth(
+    grid: Grid,
+    load: Load,
+    *,
+    elastic: bool,
+    levels: bool,
+    whole: bool,
+    rows: Collection[str],
+    members: Integers | None = None,
+) -> Statement:
+    """State the problem of some transfers of a grid (all when None), with the ports to themselves.
+
+    Parameters
+    ----------
+    levels
+        Whether loads are counted level by level (P2), or the largest load is all (P1).
+    whole
+        Whether rates must be whole units.
+    rows
+        The declared names of rows.
+    """
+    cells = rate_cells(grid, np.arange(grid.count) if members is None else members, elastic=elastic)
+    s = Statement.start(grid.instance.name, rows, NEEDED)
+    labels = _Labels(cells, int(_ends(grid, elastic=elastic).max(initial=0)))
+    rate = s.variables("rate", labels.rates(), upper=cells.most, integer=whole)
+    for side, name in enumerate(("egress", "ingress")):
+        port, cell, row = cells.port_rows(side, binding_only=False)
+        limit = (grid.out_units, grid.in_units)[side]
+        index = Index.coded(machine=(labels.machines, port), **labels.times(cell)).named_by("machine", "slot")
+        s.constrain(name, rate.sum_by(row, len(port)), "<=", limit[port], index)
+    sent = rate.sum_by(cells.columns.row, len(cells.which))
+    s.constrain("size", sent, "==", grid.units[cells.which], Index.coded(transfer=(labels.transfers, cells.which)))
+    stages = _count_loads(s, cells, load, labels, levels=levels, whole=whole)
+    if elastic:
+        late = np.maximum(cells.columns.slot + cells.edges[0] + 1 - grid.due[cells.which][cells.columns.row], 0)
+        stages.insert(0, Stage("lateness", (rate * late).sum()))
+    return s.with_stages(*stages)
+
+
+def _count_loads(s: Statement, cells: Cells, load: Load, labels: _Labels, *, levels: bool, whole: bool) -> list[Stage]:
+    """Loads, the largest of them, and their steps; the stages that count them."""
+    grid = cells.grid
+    unit, cell, parts = cells.load_entries(load)
+    rate = Variables(np.arange(cells.columns.count))
+    loads, within = Expression.empty(len(unit)), np.zeros(len(unit), np.int64)
+    for part in parts:
+        loads = loads + rate.sum_by(part, len(unit))
+        np.add.at(within, part, cells.most)
+    top = level_count(grid, load)
+    key, named = labels.loads(load, unit)
+    times = labels.times(cell)
+    index = Index.coded(**named, **times).named_by(key, "slot")
+    largest = s.variables("largest", Index({}, {}, 1), upper=top, integer=whole)
+    s.constrain("largest_link", loads - largest.repeated(len(unit)), "<=", 0, index)
+    stages = [Stage("largest", largest.sum())]
+    if not levels:
+        return stages
+    reach = np.minimum(grid.load_most(load)[unit], within)
+    row = np.repeat(np.arange(len(unit)), reach)
+    step = np.arange(len(row)) - np.repeat(np.cumsum(reach) - reach, reach) + 1
+    steps = Index(
+        {**index.levels, "step": tuple(range(1, top + 1))},
+        {**{level: code[row] for level, code in index.codes.items()}, "step": step - 1},
+        len(row),
+        (key, "slot", "step"),
+    )
+    reached = s.variables("level", steps, upper=1, integer=whole)
+    s.constrain("level_link", loads - reached.sum_by(row, len(unit)), "==", 0, index)
+    below = np.flatnonzero(step < reach[row])
+    s.constrain("level_order", reached[below + 1] - reached[below], "<=", 0, steps.take(below))
+    return [*stages, *(Stage(f"level_{k}", reached[step == k].sum()) for k in range(top, 0, -1))]
+
+
+class _Labels:
+    """Labels of transfers, ports, loads and slots; those of the whole grid, also where only some transfers count."""
+
+    def __init__(self, cells: Cells, end: int) -> None:
+        self.cells, grid = cells, cells.grid
+        self.machines = [machine.name for machine in grid.instance.machines]
+        self.transfers = [grid.name(k) for k in range(grid.count)]
+        self.slots = range(end)
+        slot_s = rational(grid.instance.slot_s)
+        self.seconds = [float(slot_s * (slot + grid.origin)) for slot in self.slots]
+
+    def times(self, cell: Integers) -> dict[str, Any]:
+        """Slot, and the seconds at which it begins."""
+        slot = cell + int(self.cells.edges[0])
+        return {"slot": (self.slots, slot), "time": (self.seconds, slot)}
+
+    def links(self) -> tuple[list[str], Integers, Integers]:
+        """Label, sender and receiver of every pair."""
+        grid = self.cells.grid
+        _, first = np.unique(grid.pair, return_index=True)
+        sender, receiver = grid.sender[first], grid.receiver[first]
+        names = [
+            f"{self.machines[a]}>{self.machines[b]}" for a, b in zip(sender.tolist(), receiver.tolist(), strict=True)
+        ]
+        return names, sender, receiver
+
+    def rates(self) -> Index:
+        """Of every column: transfer and slot, and what follows from them."""
+        grid = self.cells.grid
+        transfer = self.cells.which[self.cells.columns.row]
+        job = grid.instance.arrays.job[grid.transfer]
+        index = Index.coded(
+            transfer=(self.transfers, transfer),
+            **self.times(self.cells.columns.slot),
+            job=([each.name for each in grid.instance.jobs], job[transfer]),
+            sender=(self.machines, grid.sender[transfer]),
+            receiver=(self.machines, grid.receiver[transfer]),
+            link=(self.links()[0], grid.pair[transfer]),
+        )
+        return index.named_by("transfer", "slot")
+
+    def loads(self, load: Load, unit: NDArray[Any]) -> tuple[str, dict[str, Any]]:
+        """The level that names loads, and the labels of some of them."""
+        if load == "pair":
+            names, sender, receiver = self.links()
+            return "link", {
+                "link": (names, unit),
+                "sender": (self.machines, sender[unit]),
+                "receiver": (self.machines, receiver[unit]),
+            }
+        count = len(self.machines)
+        side = unit // count if load == "port" else np.full(len(unit), int(load == "receiver"))
+        names = [f"{machine} {way}" for way in ("out", "in") for machine in self.machines]
+        return "port", {
+            "port": (names, unit % count + side * count),
+            "machine": (self.machines, unit % count),
+            "side": (("out", "in"), side),
+        }

@@ -1,0 +1,114 @@
+r"""The most of a level that nodes can hold as a whole: column generation over node patterns (Dantzig-Wolfe).
+
+Prices of resources let pods lie on nodes in parts; prices e_g of pods do not. Whatever they are, with p a price of the
+worth kept of each more important level, no placement that keeps what these have admits more of a level than
+
+    sum_g n_g max(0, w_g - e_g) - sum p kept + sum over nodes (most that the pods of one pattern are worth at e),
+
+where w_g is the worth of a pod of the level itself, and p times its worth for those above. The certificate searches
+the best pattern of every node itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.sessions.growing import INFINITY
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.bounds.columns import Columns, filled
+from flowlex.models.pods.bounds.patterns import Pattern
+from flowlex.models.pods.bounds.relaxation import Prices
+from flowlex.models.pods.problem.classes import Demand
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.measures import MEASURES
+from flowlex.models.pods.problem.program import PlacementProgram, stays
+
+__all__ = ["most_by_patterns"]
+
+#: Steps of all enumerations for one level.
+_STEPS = 20_000_000
+
+
+class _Worths(Columns):
+    """The program whose patterns are worth what they hold of one level; loads cost nothing."""
+
+    worth: Floats
+
+    def _sides(self, low: float, high: float) -> tuple[Floats, Floats]:
+        """Of more important levels at least what is kept, so that its price has a sign."""
+        lower, upper = super()._sides(low, high)
+        groups = len(self.demand.pod)
+        upper[groups : groups + len(self.demand.quota)] = INFINITY
+        return lower, upper
+
+    def _cost(self, pattern: Pattern, low: float, high: float) -> float:
+        return -float(self.worth @ pattern.counts)
+
+    def _taken(self, pattern: Pattern, mean: float) -> float:
+        return -float(self.worth @ pattern.counts)
+
+    def _penalties(self, rows: int) -> Floats:
+        return np.full(rows, 100.0 * (1.0 + self.worth.max(initial=0.0)))
+
+    def priced(self, duals: Floats, kind: int) -> tuple[Floats, float]:
+        prices, load = super().priced(duals, kind)
+        return prices + self.worth, load
+
+
+def most_by_patterns(
+    instance: PodInstance, builder: PlacementProgram, level: int, kept: Sequence[int], node: Integers, enough: int
+) -> tuple[Prices | None, Cluster | None]:
+    """The bound of a level given ``kept`` of those above, with its proof, and a placement made of the patterns.
+
+    The placement is sought where the bound is above ``enough``; either is None where there is none.
+
+    Parameters
+    ----------
+    node
+        A placement, whose patterns are a start.
+    enough
+        Units of the level below which no bound is sought.
+    """
+    levels = builder.levels
+    only = [*kept, *[0] * (len(levels.keys) - level)]
+    demand = Demand.of_program(instance, builder, only, apart=False)
+    if not len(demand.pod):
+        return None, None
+    loose, of = demand.least < demand.most, levels.of[demand.pod]
+    quota = tuple(each for each in demand.quota if of[each[0][0]] < level)
+    most = np.where(loose & (of > level), 0, demand.most)
+    demand = replace(demand, most=most, quota=quota)
+    columns = _Worths(
+        instance.arrays,
+        demand,
+        cards=builder.cards,
+        measure=MEASURES["max_load"],
+        move_budget=builder.move_budget,
+        centre=0.0,
+        scale=1.0,
+        tolerance=1e-4,
+        steps=_STEPS,
+        until=None,
+    )
+    columns.worth = np.where(loose & (of == level), levels.worth[demand.pod], 0).astype(np.float64)
+    columns.learn(np.where(levels.of > level, -1, node))
+    proof = columns.prove(-np.inf, np.inf, -float(enough) - 0.99)
+    chosen = columns.whole(0.0, np.inf, 0.0) if -proof.bound >= enough + 1 else None
+    fixed = stays(instance.arrays, builder.move_budget)
+    found = None if chosen is None else filled(instance.arrays, demand.assign(chosen, fixed), cards=builder.cards)
+    if not np.isfinite(proof.bound):
+        return None, found
+    stated = columns.stated(proof, -np.inf, np.inf)
+    price = dict(zip([int(of[members[0]]) for members, _, _ in quota], proof.prices[len(demand.pod) :], strict=False))
+    pod_price = stated.pod + columns.worth
+    for k in set(range(level)) - set(price):  # all of it is placed: a unit costs what the most expensive pod pays
+        pods = np.flatnonzero((levels.of == k) & (demand.of >= 0))
+        price[k] = float((pod_price[demand.of[pods]] / levels.worth[pods]).max(initial=0.0))
+    paid = tuple(float(price[k]) for k in range(level))
+    none = np.zeros(0)
+    prices = Prices(-proof.bound, none, none, (), paid, stated.move, pods=(pod_price, demand.of))
+    return prices, found

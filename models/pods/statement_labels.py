@@ -1,0 +1,151 @@
+"""Labels of the statement of pod placement: what users select variables and rows by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.linear_program import ConstraintBlock
+from flowlex.instances.pod_rules import SKEW
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.problem.program import PlacementProgram
+from flowlex.models.statement.labels import Index
+
+__all__ = ["column_labels", "row_labels"]
+
+_ONE = Index({}, {}, 1)
+#: Labels of a pod on a node; a node label of one of these names is called ``node_...``.
+_OWN = ("pod", "node", "card", "priority", "queue", "gang", "resource", "card_model")
+
+
+def column_labels(instance: PodInstance, builder: PlacementProgram) -> dict[str, Index]:
+    """Labels of all variables by name."""
+    group, node = builder.pairs
+    pod = builder.groups.first[group]
+    pair, card = builder.card_slots
+    start = np.cumsum(builder.view.cards) - builder.view.cards
+    numbers = np.arange(max(1, int(builder.view.cards.max(initial=0))))
+    rules = builder.view.rules
+    skewed = [rules.names[r].split("'", 1)[1][:-1] for r in np.flatnonzero(rules.what == SKEW).tolist()]
+    gangs = np.flatnonzero(np.isin(rules.of, np.flatnonzero(rules.what == 0)))
+    return {
+        "x": _pairs(instance, pod, node).named_by("pod", "node"),
+        "y": _pairs(instance, pod[pair], node[pair], card=(numbers.tolist(), card - start[node[pair]])).named_by(
+            "pod", "node", "card"
+        ),
+        "z": _domains(instance, builder, gangs, "gang"),
+        "emptiest": Index.of(spread=skewed),
+        "largest_load": _ONE,
+        "centre": _ONE,
+        "apart": _nodes(instance),
+    }
+
+
+def _pairs(instance: PodInstance, pod: Integers, node: Integers, **more: tuple[list[Any], Integers]) -> Index:
+    """Pods on nodes with labels of both."""
+    pods, nodes = instance.pods, instance.nodes
+    of_pod: dict[str, list[Any]] = {
+        "priority": [each.priority for each in pods],
+        "queue": [each.queue or "" for each in pods],
+        "gang": [each.gang or "" for each in pods],
+        "resource": ["gpu" if each.wants_gpu else "cpu" for each in pods],
+    }
+    of_node: dict[str, list[Any]] = {"card_model": [each.card_model or "" for each in nodes]}
+    for key in dict.fromkeys(key for each in nodes for key in each.labels):
+        of_node[f"node_{key}" if key in _OWN else key] = [each.labels.get(key, "") for each in nodes]
+    columns = {
+        "pod": ([each.name for each in pods], pod),
+        "node": ([each.name for each in nodes], node),
+        **more,
+        **{name: _coded(labels, pod) for name, labels in of_pod.items()},
+        **{name: _coded(labels, node) for name, labels in of_node.items()},
+    }
+    return Index.coded(**columns)
+
+
+def _coded(labels: list[Any], of: Integers) -> tuple[list[Any], Integers]:
+    """Distinct labels, and which of them each of some pods or nodes has."""
+    number: dict[Any, int] = {}
+    code = np.array([number.setdefault(label, len(number)) for label in labels], np.int64)
+    return list(number), code[of]
+
+
+def _nodes(instance: PodInstance) -> Index:
+    return Index.of(node=[node.name for node in instance.nodes])
+
+
+def _domains(instance: PodInstance, builder: PlacementProgram, flat: Integers, level: str) -> Index:
+    """Domains of gangs, spreads or quotas, by number over all rules."""
+    rules = builder.view.rules
+    keys = [*(gang.within for gang in instance.gangs), *_spread_keys(instance)]
+    rule, domain = rules.of[flat].tolist(), (flat - rules.offset[rules.of[flat]]).tolist()
+    columns: dict[str, list[str]] = {level: [], "resource" if level == "queue" else "domain": []}
+    for r, d in zip(rule, domain, strict=True):
+        before, name = rules.names[r].split("'", 1)
+        columns[level].append(name[:-1])
+        if level == "queue":
+            columns["resource"].append(before.split(" ", 1)[0])
+            continue
+        at = int(np.flatnonzero(rules.domain[rules.topology[r]] == d)[0])
+        where, key = instance.nodes[at], keys[r]
+        whole = rules.topology[r] == 0
+        columns["domain"].append("cluster" if whole else where.name if key == "node" else where.labels[str(key)])
+    return Index.of(**columns)
+
+
+def _spread_keys(instance: PodInstance) -> list[str]:
+    """By rule, in the order of `side_rules`."""
+    return [s.over for s in instance.spreads for limit in (s.most, s.skew) if limit is not None]
+
+
+def row_labels(
+    instance: PodInstance, builder: PlacementProgram, columns: dict[str, Index]
+) -> dict[str, Callable[[ConstraintBlock], Index]]:
+    """By name of the rows, what gives their labels."""
+    view, (pair, _) = builder.view, builder.card_slots
+    names, stays = np.array([pod.name for pod in instance.pods], object), view.stays
+    nodes = _nodes(instance)
+    held, several = np.repeat(np.arange(len(view.cards)), view.cards), builder.several
+    number = np.arange(len(held)) - np.repeat(np.cumsum(view.cards) - view.cards, view.cards)
+    cards = Index.of(node=[instance.nodes[n].name for n in held.tolist()], card=number)
+
+    def domains(level: str) -> Callable[[ConstraintBlock], Index]:
+        def of(block: ConstraintBlock) -> Index:
+            rule, domain = (np.asarray(part, np.int64) for part in block.labels or ())
+            return _domains(instance, builder, view.rules.offset[rule] + domain, level)
+
+        return of
+
+    def gang_members(block: ConstraintBlock) -> Index:
+        pod, domain = (np.asarray(part, np.int64) for part in block.labels or ())
+        where = _domains(instance, builder, view.rules.offset[view.rules.gang[pod]] + domain, "gang")
+        return Index.coded(
+            pod=(names.tolist(), pod),
+            domain=(where.levels["domain"], where.codes["domain"]),
+            gang=(where.levels["gang"], where.codes["gang"]),
+        ).named_by("pod", "domain")
+
+    fixed: dict[str, Index] = {
+        "pod": Index.of(pod=names[~stays]),
+        "running": Index.of(pod=names[stays]),
+        "card": cards,
+        "compute": cards if builder.cards else nodes,
+        "card_link": columns["x"].take(np.unique(pair)),
+        "card_distinct": columns["y"].take(np.flatnonzero(several)),
+        "gang": Index.of(gang=[gang.name for gang in instance.gangs]),
+        **dict.fromkeys(("cpu", "memory", "gpu", "largest", "above", "below"), nodes),
+        **dict.fromkeys(("move_budget", "mean"), _ONE),
+    }
+
+    def always(index: Index) -> Callable[[ConstraintBlock], Index]:
+        return lambda block: index
+
+    return {
+        **{name: always(index) for name, index in fixed.items()},
+        **{name: domains("spread") for name in ("spread", "skew", "emptiest")},
+        "quota": domains("queue"),
+        "gang_whole": gang_members,
+    }

@@ -1,0 +1,272 @@
+"""Make a changed statement: the rules, bounds and costs of a document put into rows and columns.
+
+No change is ignored: each takes effect or raises `ModelError` with the name that is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.expression import Expression
+from flowlex.formulations.linear_program import LinearProgram, VariableBlock
+from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
+from flowlex.models.answer import ModelError
+from flowlex.models.statement.labels import Index, nearest
+from flowlex.models.statement.statement import Stage, Statement
+
+__all__ = ["apply_changes", "sides_of"]
+
+Row = tuple[Label, ...]
+#: Larger whole numbers are not exact in double precision.
+_EXACT = 2**53
+
+
+def apply_changes(statement: Statement, changes: Changes) -> Statement:
+    """The statement with all changes made, in their order.
+
+    Raises
+    ------
+    ModelError
+        A name or label does not exist, a rule is over no variable, bounds contradict each other, or the model cannot
+        do without what is dropped.
+    """
+    for each in changes:
+        make: Callable[[Statement, Any], Statement] = _MAKE[type(each)]
+        statement = make(statement, each)
+    return statement
+
+
+def _copied(statement: Statement, program: LinearProgram | None = None, **changed: Any) -> Statement:
+    both = {"columns": dict(statement.columns), "rows": dict(statement.rows)}
+    fresh = statement.program.copy() if program is None else program
+    fresh.rows = None  # own rows are declared by the change
+    return replace(statement, program=fresh, **{**both, **changed})
+
+
+def _constraint(statement: Statement, rule: Constraint) -> Statement:
+    if rule.name in statement.rows or rule.name in statement.own:
+        raise ModelError(f"rule {rule.name!r}: rows or own variables of that name exist already; choose another name")
+    rows, terms = _rows_of(statement, rule)
+    empty = [label for label, row in rows.items() if not terms[row]]
+    if (not rows or empty) and not rule.allow_empty:
+        which = f" in row {_text(empty[0])!r}" if empty and rows else ""
+        raise ModelError(f"rule {rule.name!r} is over no variable{which}; allow_empty=True accepts that")
+    sides = sides_of(rule, rows)
+    numbers = [*sides, *(c for row in terms.values() for c in row.values())]
+    scale = Fraction(math.lcm(*(n.denominator for n in numbers), 1))
+    if any(abs(n * scale) > _EXACT for n in numbers):
+        raise ModelError(f"rule {rule.name!r}: its numbers have no common unit that is exact; write fewer digits")
+    flat = [(r, column, float(c * scale)) for r, row in terms.items() for column, c in row.items() if c]
+    row, column, value = (np.array(part) for part in zip(*flat, strict=True)) if flat else (np.zeros(0),) * 3
+    expression = Expression(row.astype(np.int64), column.astype(np.int64), value.astype(float), np.zeros(len(rows)))
+    levels = _levels_of(rule)
+    index = (
+        Index.of(**{level: [label[k] for label in rows] for k, level in enumerate(levels)})
+        if levels
+        else Index({}, {}, 1)
+    )
+    changed = _copied(statement, own=statement.own | {rule.name}, scales={**statement.scales, rule.name: scale})
+    if rows:
+        changed.constrain(rule.name, expression, rule.relation, [float(side * scale) for side in sides], index)
+    return changed
+
+
+def _levels_of(rule: Constraint) -> tuple[str, ...]:
+    """Levels of the rows: those of the term with the most, which those of every other are among."""
+    widest = max((term.by for term in rule.terms), key=len)
+    for term in rule.terms:
+        if odd := set(term.by) - set(widest):
+            both = f"{', '.join(widest)} and {', '.join(term.by)}"
+            raise ModelError(f"rule {rule.name!r} adds rows by {both}; sum both by the same levels ({odd.pop()!r})")
+    return widest
+
+
+def _rows_of(statement: Statement, rule: Constraint) -> tuple[dict[Row, int], dict[int, dict[int, Fraction]]]:
+    """Rows by label, and the terms of every row; terms with fewer levels count in every row that they match."""
+    levels = _levels_of(rule)
+    rows: dict[Row, int] = {}
+    terms: dict[int, dict[int, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    for term in sorted(rule.terms, key=lambda term: -len(term.by)):
+        columns, labels, row = _members(statement, term, rule.name)
+        if len(term.by) == len(levels):
+            place = [term.by.index(level) for level in levels]
+            hits = [[rows.setdefault(tuple(label[p] for p in place), len(rows))] for label in labels]
+        else:
+            place = [levels.index(level) for level in term.by]
+            hits = [[r for key, r in rows.items() if tuple(key[p] for p in place) == label] for label in labels]
+        for column, r in zip(columns.tolist(), row.tolist(), strict=True):
+            for hit in hits[r]:
+                terms[hit][column] += term.coefficient
+    return rows, {r: terms[r] for r in range(len(rows))}
+
+
+def _members(statement: Statement, term: Term, rule: str) -> tuple[Any, list[Row], Any]:
+    """Columns of a term, labels of its rows, and the row of each column."""
+    block = statement.block(term.variable)
+    index = statement.columns[term.variable]
+    index.check({**term.where}, f"rule {rule!r}: {term.variable}")
+    for level in term.by:
+        if level not in index.levels:
+            raise ModelError(f"rule {rule!r}: {term.variable} has " + nearest("level", level, index.levels))
+    members = np.flatnonzero(index.select(term.where))
+    labels, row = index.group(term.by, members)
+    return members + block.start, labels, row
+
+
+def sides_of(rule: Constraint, rows: Mapping[Row, int]) -> list[Fraction]:
+    if not isinstance(rule.rhs, dict):
+        return [rule.rhs] * len(rows)
+    texts = [_text(label) for label in rows]
+    for label in rule.rhs:
+        if label not in texts:
+            raise ModelError(f"rule {rule.name!r}: " + nearest("row", label, texts))
+    for text in texts:
+        if text not in rule.rhs:
+            raise ModelError(f"rule {rule.name!r}: no right-hand side for row {text!r}")
+    return [rule.rhs[text] for text in texts]
+
+
+def _text(label: Row) -> str:
+    return ",".join(map(str, label))
+
+
+def _drop(statement: Statement, change: Drop) -> Statement:
+    if change.name not in statement.rows:
+        raise ModelError("without: " + nearest("rows named", change.name, statement.rows))
+    if change.name in statement.needed:
+        raise ModelError(f"rows {change.name!r} cannot be dropped: {statement.needed[change.name]}")
+    index = statement.rows[change.name]
+    texts = index.texts()
+    for label in change.rows or ():
+        if label not in texts:
+            raise ModelError(f"{change.name}: " + nearest("row", label, texts))
+    left = np.array([change.rows is not None and text not in change.rows for text in texts], bool)
+    program = statement.program.copy()
+    blocks, program.constraint_blocks = program.constraint_blocks, {}
+    program.rows = None
+    for name, block in blocks.items():
+        keep = left if name == change.name else np.ones(block.count, bool)
+        if keep.any():
+            labels = [text for text, stays in zip(statement.rows[name].texts(), keep, strict=True) if stays]
+            left_over = block.expression[keep]
+            rhs = block.rhs[keep] + left_over.constant
+            program.constrain(name, left_over, block.relation, rhs, labels=tuple(labels))
+    rows = {name: index for name, index in statement.rows.items() if name in program.constraint_blocks}
+    if change.name in rows:
+        rows[change.name] = index.take(left)
+    return _copied(statement, program, rows=rows)
+
+
+def _rebounded(
+    statement: Statement, term: Term, what: str, lower: Fraction | None, upper: Fraction | None
+) -> Statement:
+    block, index = statement.block(term.variable), statement.columns[term.variable]
+    index.check({**term.where}, f"{what}: {term.variable}")
+    chosen = index.select(term.where)
+    if not chosen.any():
+        raise ModelError(f"{what} of {term.variable} selects no variable")
+    low, high = block.lower.copy(), block.upper.copy()
+    for side, value in ((low, lower), (high, upper)):
+        if value is not None:
+            side[chosen] = float(value)
+    if (low > high).any():
+        first = int(np.argmax(low > high))
+        raise ModelError(
+            f"{what}: {block.names()[first]} has lower bound {low[first]:g} above its upper {high[first]:g}"
+        )
+    program = statement.program.copy()
+    changed: VariableBlock = replace(block, lower=low, upper=high)
+    program.variable_blocks = program.variable_blocks | {block.name: changed}
+    return _copied(statement, program)
+
+
+def _fix(statement: Statement, change: Fix) -> Statement:
+    block = statement.block(change.variables.variable)
+    statement.columns[block.name].check({**change.variables.where}, f"with_fixed: {block.name}")
+    chosen = statement.columns[block.name].select(change.variables.where)
+    value = float(change.value)
+    outside = chosen & ((block.lower > value) | (block.upper < value))
+    if outside.any():
+        first = int(np.argmax(outside))
+        between = f"{block.lower[first]:g} and {block.upper[first]:g}"
+        raise ModelError(f"with_fixed: {block.names()[first]} = {value:g} lies outside its bounds {between}")
+    if block.integer and change.value.denominator != 1:
+        raise ModelError(f"with_fixed: {block.name} is integer, {change.value} is not")
+    return _rebounded(statement, change.variables, "with_fixed", change.value, change.value)
+
+
+def _bounds(statement: Statement, change: Bounds) -> Statement:
+    if change.lower is None and change.upper is None:
+        raise ModelError(f"with_bounds of {change.variables.variable}: give lower, upper or both")
+    return _rebounded(statement, change.variables, "with_bounds", change.lower, change.upper)
+
+
+def _cost(statement: Statement, change: Cost) -> Statement:
+    stage = statement.stage(change.stage)
+    added: dict[int, Fraction] = defaultdict(Fraction)
+    for term in change.terms:
+        columns, _, _ = _members(statement, term, f"cost of {change.stage}")
+        for column in columns.tolist():
+            added[column] += term.coefficient / stage.unit
+    if not added:
+        raise ModelError(f"with_cost: the cost of stage {change.stage!r} is over no variable")
+    factor = math.lcm(*(value.denominator for value in added.values()))
+    e = stage.expression
+    new = np.array([float(value * factor) for value in added.values()])
+    largest = max(np.abs(e.value).max(initial=0) * factor, np.abs(new).max(initial=0))
+    if largest > _EXACT:
+        raise ModelError(
+            f"with_cost: the numbers of stage {change.stage!r} have no common exact unit; use fewer digits"
+        )
+    expression = Expression(
+        np.zeros(len(e.row) + len(new), np.int64),
+        np.concatenate([e.column, np.array(list(added), np.int64)]),
+        np.concatenate([e.value * factor, new]),
+        e.constant * factor,
+    )
+    changed = Stage(stage.name, expression, stage.maximize, stage.unit / factor)
+    return _copied(statement, stages=tuple(changed if each is stage else each for each in statement.stages))
+
+
+def _variable(statement: Statement, change: Variable) -> Statement:
+    if change.name in statement.columns:
+        raise ModelError(f"with_variable: variables named {change.name!r} exist already; choose another name")
+    if change.lower > change.upper:
+        raise ModelError(f"with_variable: {change.name} has lower bound {change.lower} above its upper {change.upper}")
+    index = _product(change.levels)
+    changed = _copied(statement, own=statement.own | {change.name})
+    bounds = {"lower": float(change.lower), "upper": float(change.upper)}
+    changed.variables(change.name, index, **bounds, integer=change.integer)
+    return changed
+
+
+def _product(levels: Mapping[str, Sequence[Label]]) -> Index:
+    sizes = [len(labels) for labels in levels.values()]
+    grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else np.zeros((0, 1), np.int64)
+    return Index.coded(**{name: (labels, codes) for (name, labels), codes in zip(levels.items(), grid, strict=True)})
+
+
+def _relaxed(statement: Statement, change: Relaxed) -> Statement:
+    names = statement.columns if change.variables is None else change.variables
+    blocks = {name: replace(statement.block(name), integer=False) for name in names}
+    program = statement.program.copy()
+    program.variable_blocks = program.variable_blocks | blocks
+    return _copied(statement, program)
+
+
+_MAKE: dict[type, Callable[[Statement, Any], Statement]] = {
+    Constraint: _constraint,
+    Drop: _drop,
+    Fix: _fix,
+    Bounds: _bounds,
+    Cost: _cost,
+    Variable: _variable,
+    Relaxed: _relaxed,
+}

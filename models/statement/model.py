@@ -1,0 +1,184 @@
+"""How every model is solved as it is stated: stage by stage, read back from any solver, written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
+
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
+from flowlex.models.answer import ModelError, Solution, Stated, plain
+from flowlex.models.options import plain_options
+from flowlex.models.statement.changing import Changeable
+from flowlex.models.statement.solving import (
+    StatementRun,
+    feasible_run,
+    read_values,
+    run_statement,
+    start_values,
+)
+from flowlex.models.statement.structure import Structure, structure_of
+from flowlex.validation.certificates import verify
+
+if TYPE_CHECKING:
+    import pulp
+
+    from flowlex.formulations.flow_network import FlowNetwork
+    from flowlex.formulations.linear_program import LinearProgram
+
+__all__ = ["StatedModel"]
+
+SolutionT = TypeVar("SolutionT", bound=Solution)
+
+
+class StatedModel(Changeable, Generic[SolutionT]):
+    """What `flowlex.models.base.Model` offers through its statement."""
+
+    if TYPE_CHECKING:
+        name: ClassVar[str]
+
+        @property
+        def formulation(self) -> LinearProgram | FlowNetwork: ...
+
+    #: The class that declares the problem, and whether a subclass states another one.
+    _family: ClassVar[type | None] = None
+    _restated: ClassVar[bool] = False
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the statement itself is solved: the model is changed, or a subclass states another problem."""
+        return bool(self.all_changes) or self._restated
+
+    @property
+    def method(self) -> str:
+        """How the model is solved, and why."""
+        if self._restated:
+            return "integer or linear program, stage by stage: a subclass states another problem"
+        if self.all_changes:
+            count = len(self.all_changes.changes)
+            return f"integer or linear program, stage by stage: the model has {count} change{'s' if count > 1 else ''}"
+        return "the quickest method of the unchanged model"
+
+    def structure(self, time_limit: float = 10.0) -> Structure:
+        """What the rows are: network, totally unimodular, integers implied, or integer program, with what was lost.
+
+        Parameters
+        ----------
+        time_limit
+            Processor seconds for each question to the checker.
+        """
+        return structure_of(self.statement, time_limit)
+
+    def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
+        """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver (see `interpret`).
+
+        Of a changed model, or where a stage of the statement is named, the program of that stage as it is stated.
+
+        Parameters
+        ----------
+        stage
+            Name of the stage; the first when None.
+        before
+            Values at which stages before it are kept, such as ``solution.stages``; those of later ones do not count.
+        """
+        if stage is None and before is None and not self.as_stated:
+            return self.formulation.to_pulp()
+        order = [each.name for each in self.statement.stages]
+        earlier = order[: order.index(self.statement.stage(stage).name)] if stage is not None else []
+        kept = {name: Fraction(before[name]) for name in earlier if name in before} if before else {}
+        return self.statement.stage_program(stage, kept).to_pulp()
+
+    def interpret(self, values: Mapping[str, Any] | pulp.LpProblem) -> SolutionT:
+        """The model's solution from anybody's solver.
+
+        Parameters
+        ----------
+        values
+            A solved PuLP problem that `compile` made of the statement, or values of its columns: by variable and label
+            (``{"x": {"t1,g1": 1}}``) or by name (``{"x[t1,g1]": 1}``); columns that are not named are 0.
+
+        Returns
+        -------
+        Solution
+            With the certificate of what is shown: that every row holds, and the value of each stage. It claims no
+            optimum.
+
+        Raises
+        ------
+        ModelError
+            A name does not exist, or a value is missing from the problem.
+        CertificateError
+            The values break a row; names it.
+        """
+        x = read_values(self.statement, values)
+        solution = self._read(feasible_run(self.statement, x))
+        certificate = verify(solution.to_dict(), self.instance)
+        return replace(solution, certificate=certificate.require(f"{self.name}: {self.instance.name}"))
+
+    def write(self, path: str | Path, stage: str | None = None) -> Path:
+        """Write the program of a stage (see `compile`) for other solvers: ``.lp`` or ``.mps`` by the suffix.
+
+        Raises
+        ------
+        ModelError
+            The suffix is another.
+        """
+        target = Path(path)
+        if target.suffix not in (".lp", ".mps"):
+            raise ModelError(f"{target}: expected a name that ends in .lp or .mps")
+        problem = self.compile(stage)
+        (problem.writeLP if target.suffix == ".lp" else problem.writeMPS)(str(target))
+        return target
+
+    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
+        """Solve the statement as it stands."""
+        self._check_engine(engine, options)
+        values = None if start is None else start_values(self.statement, start)
+        return run_statement(self.statement, options, main=self.objective_stage, start=values)
+
+    @staticmethod
+    def _check_engine(engine: EngineName, options: SolveOptions) -> None:
+        """Raise `EngineError` for an engine that solves no changed model."""
+        if engine == "network":
+            raise EngineError("engine 'network' solves unchanged networks; use 'highs' or 'pulp' for a changed model")
+        if options.solver is not None:
+            raise EngineError(
+                "a changed model is solved stage by stage by HiGHS; hand model.compile() to your solver, and what it "
+                "solved to model.interpret()"
+            )
+
+    def _read(self, run: StatementRun) -> SolutionT:
+        """The solution of a statement that was solved as it stands."""
+        objective, bound = run.stages.get(self.objective_stage), run.bounds.get(self.objective_stage)
+        gap = None
+        if objective is not None and bound is not None:
+            gap = float(abs(objective - bound) / max(Fraction(1), abs(objective)))
+        facts = {
+            "model": self.name,
+            "source": self.instance,
+            "options": plain_options(type(self), self),
+            "engine": run.outcome.engine,
+            "status": run.outcome.status,
+            "objective": None if objective is None else plain(objective),
+            "bound": None if bound is None else plain(bound),
+            "gap": gap,
+            "message": run.outcome.message,
+            "infeasibility": run.outcome.infeasibility,
+        }
+        answered = run.answered
+        return replace(
+            self._solution_of(run.values if answered else None, facts),
+            changes=self.changes,
+            stated=Stated(run.method, run.document() if answered else None, run.proof, run.slack() if answered else {}),
+            stages={name: plain(value) for name, value in run.stages.items()},
+            duals=run.duals,
+        )
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> SolutionT:
+        """The domain solution of values of the statement's variables by name; without values, one without answer."""
+        raise NotImplementedError(f"{type(self).__name__} does not read answers of its statement")

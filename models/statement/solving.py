@@ -1,0 +1,260 @@
+"""Solve a statement as it stands: stage after stage, with a proof in names and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.convert import safe_names
+from flowlex.formulations.engines.explanation import explained
+from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StagesOutcome
+from flowlex.formulations.lexicographic.stages import solve_stages
+from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, Status
+from flowlex.models.answer import Dual, ModelError, Solution, plain
+from flowlex.models.statement.labels import nearest
+from flowlex.models.statement.statement import Statement
+
+__all__ = ["StatementRun", "feasible_run", "read_values", "run_statement", "start_values"]
+
+#: Multipliers below half of ``1 / _GRAIN`` are left out; the others are stored as small fractions or by ``1 / _FINE``.
+_GRAIN, _FINE = 2**24, 2**44
+#: Or are fractions with denominators up to this.
+_SMALL = 5040
+
+
+@dataclass(frozen=True, eq=False)
+class StatementRun:
+    """What solving a statement left: the outcome, and what a solution file needs.
+
+    Attributes
+    ----------
+    statement
+        What was solved.
+    outcome
+        Status, and values of all columns.
+    stages
+        Value of every stage, in its unit.
+    bounds
+        Proven bound of every stage; None where a stage before it is open.
+    proof
+        Leaves by stage, in names and labels.
+    method
+        How it was solved.
+    duals
+        Duals of the main stage by name of the rows, where a linear program proves it.
+    """
+
+    statement: Statement
+    outcome: Outcome
+    stages: Mapping[str, Fraction]
+    bounds: Mapping[str, Fraction | None]
+    proof: Mapping[str, Any]
+    method: str
+    duals: Mapping[str, Dual]
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer."""
+        return self.outcome.values is not None
+
+    @property
+    def values(self) -> dict[str, Floats]:
+        """Values by name of the variables."""
+        return self.statement.split(self.outcome.values)
+
+    def document(self) -> dict[str, dict[str, Any]]:
+        """All values that are not 0, by variable and label."""
+        assert self.outcome.values is not None
+        return values_document(self.statement, self.outcome.values)
+
+    def slack(self) -> dict[str, Dual]:
+        """Distance of every row from its side, by name and label."""
+        assert self.outcome.values is not None
+        x, found = self.outcome.values, {}
+        for name, block in self.statement.program.constraint_blocks.items():
+            activity = block.expression.evaluate(x) - block.expression.constant
+            gap = activity - block.rhs if block.relation == ">=" else block.rhs - activity
+            found[name] = Dual.of_block(block, gap / float(self.statement.scale(name)))
+        return found
+
+
+def run_statement(
+    statement: Statement, options: SolveOptions, *, main: str, start: Floats | None = None
+) -> StatementRun:
+    """Minimise the stages one after the other; ``main`` is the stage whose duals are returned."""
+    arrays = statement.program.arrays()
+    columns = len(arrays.cost)
+    costs = [stage.cost(columns) for stage in statement.stages]
+    found = solve_stages(arrays, costs, options, start=start)
+    outcome = Outcome(found.status, "highs", values=found.values, message=found.message, seconds=found.seconds)
+    if found.status is Status.INFEASIBLE:
+        outcome = _conflict(statement, outcome, options)
+    stages, bounds, proof = {}, {}, {}
+    known = True
+    names = _Names(statement)
+    for k, (stage, result) in enumerate(zip(statement.stages, found.stages, strict=False)):
+        stages[stage.name] = stage.value_of(result.value)
+        bounds[stage.name] = stage.value_of(result.bound) if known and np.isfinite(result.bound) else None
+        if known:
+            proof[stage.name] = [names.leaf(leaf, statement.stages[: k + 1]) for leaf in result.leaves]
+        known = known and result.proven
+    document: dict[str, Any] = {"stages": proof} if found.stages else {}
+    if found.status is Status.INFEASIBLE and found.empty:
+        document = {"empty": [names.leaf(leaf, ()) for leaf in found.empty]}
+    return StatementRun(statement, outcome, stages, bounds, document, found.method, _duals(statement, found, main))
+
+
+def _conflict(statement: Statement, outcome: Outcome, options: SolveOptions) -> Outcome:
+    """Name the rows that conflict: of the linear program, else those own rules without which there is an answer."""
+    program = statement.stage_program(statement.stages[0].name) if statement.stages else statement.program
+    told = explained(program, outcome, options)
+    reason = told.infeasibility
+    if reason is not None and reason.constraints:
+        return replace(told, message=reason.message)
+    needed = tuple(name for name in statement.own if name in statement.rows)
+    text = f"No answer satisfies all rows; own rules: {', '.join(needed) or 'none'}."
+    return replace(outcome, infeasibility=Infeasibility(text, needed), message=text)
+
+
+def _duals(statement: Statement, found: StagesOutcome, main: str) -> dict[str, Dual]:
+    k = next((k for k, stage in enumerate(statement.stages) if stage.name == main), None)
+    if k is None or k >= len(found.stages) or len(found.stages[k].leaves) != 1 or not found.stages[k].leaves[0].own:
+        return {}
+    stage, duals = statement.stages[k], found.stages[k].leaves[0].rows
+    sign = -1.0 if stage.maximize else 1.0
+    each = statement.program.split_rows(duals)
+    blocks = statement.program.constraint_blocks
+    unit = float(stage.unit) * sign
+    return {n: Dual.of_block(blocks[n], v * (unit * float(statement.scale(n)))) for n, v in each.items()}
+
+
+class _Names:
+    """Columns and rows of a statement by name, for documents."""
+
+    def __init__(self, statement: Statement) -> None:
+        self._statement = statement
+        self._columns: list[tuple[str, str]] | None = None
+
+    def leaf(self, leaf: Leaf, stages: Sequence[Any]) -> dict[str, Any]:
+        """A leaf as plain data; multipliers are those of the unscaled rows, in the unit of the stage."""
+        statement, unit = self._statement, stages[-1].unit if stages and leaf.own else Fraction(1)
+        rows: dict[str, dict[str, int | str]] = {}
+        for name, block in statement.program.constraint_blocks.items():
+            duals = leaf.rows[block.rows] * float(statement.scale(name))
+            texts = statement.rows[name]
+            used = np.flatnonzero(np.abs(duals) * _GRAIN >= 0.5)
+            if used.size:
+                labels = texts.take(used).texts()
+                rows[name] = {t: _text(y, unit) for t, y in zip(labels, duals[used].tolist(), strict=True)}
+        earlier = {}
+        for stage, multiplier in zip(stages[:-1], leaf.earlier.tolist(), strict=False):
+            if abs(multiplier) * _GRAIN >= 0.5:
+                earlier[stage.name] = _text(multiplier, unit / stage.unit)
+        document: dict[str, Any] = {"own": leaf.own, "rows": rows}
+        if earlier:
+            document["earlier"] = earlier
+        if leaf.branches:
+            document["branches"] = [self._branch(branch) for branch in leaf.branches]
+        return document
+
+    def _branch(self, branch: Branch) -> dict[str, Any]:
+        if self._columns is None:
+            self._columns = [(n, text) for n, index in self._statement.columns.items() for text in index.texts()]
+        variable, label = self._columns[branch.column]
+        relation = "<=" if branch.upper else ">="
+        return {"variable": variable, "label": label, "relation": relation, "side": branch.side}
+
+
+def _text(multiplier: float, factor: Fraction) -> int | str:
+    """A multiplier as a small fraction where it is one; rounding would weaken what it proves."""
+    small = Fraction(multiplier).limit_denominator(_SMALL)
+    near = abs(small - Fraction(multiplier)) <= max(1.0, abs(multiplier)) / 10**9
+    value = (small if near else Fraction(round(multiplier * _FINE), _FINE)) * factor
+    return int(value) if value.denominator == 1 else str(value)
+
+
+def values_document(statement: Statement, values: Floats) -> dict[str, dict[str, Any]]:
+    """All values that are not 0, by variable and label; whole where the variables are integer."""
+    document: dict[str, dict[str, Any]] = {}
+    for name, block in statement.program.variable_blocks.items():
+        mine = values[block.columns]
+        used = np.flatnonzero(mine)
+        if used.size:
+            numbers = (
+                np.rint(mine[used]).astype(np.int64).tolist() if block.integer else map(_short, mine[used].tolist())
+            )
+            document[name] = dict(zip(statement.columns[name].take(used).texts(), numbers, strict=True))
+    return document
+
+
+def _short(value: float) -> int | float:
+    return plain(Fraction(value))
+
+
+def feasible_run(statement: Statement, values: Floats) -> StatementRun:
+    """A run of values that nobody has proven best."""
+    outcome = Outcome(Status.FEASIBLE, "given", values=values, message="Values from outside; no optimum is claimed.")
+    stages = {stage.name: stage.value_of(float(stage.cost(len(values)) @ values)) for stage in statement.stages}
+    return StatementRun(statement, outcome, stages, {}, {}, "given values", {})
+
+
+def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats:
+    """Values of all columns from a solved PuLP problem, or by name; integer columns are rounded to whole values.
+
+    Raises
+    ------
+    ModelError
+        A name does not exist, or a number is missing.
+    """
+    program = statement.program
+    if hasattr(values, "variablesDict"):
+        given = {name: each.varValue for name, each in values.variablesDict().items()}
+        names = safe_names(program.column_names())  # solvers refuse some characters, so PuLP's names have others
+        if missing := [name for name in names if given.get(name) is None]:
+            raise ModelError(f"the problem has no value of {missing[0]}; solve a problem made by compile() first")
+        x = np.array([float(given[name]) for name in names])
+    else:
+        x = _named_values(statement, values)
+    for block in program.variable_blocks.values():
+        if block.integer:
+            x[block.columns] = np.rint(x[block.columns])
+    return x
+
+
+def _named_values(statement: Statement, values: Mapping[str, Any]) -> Floats:
+    x = np.zeros(statement.program.column_count)
+    known = {name: k for k, name in enumerate(statement.program.column_names())}
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if hasattr(value, "items"):
+            flat |= {_column(name, label): each for label, each in value.items()}
+        else:
+            flat[name] = value
+    for name, value in flat.items():
+        if name not in known:
+            raise ModelError(nearest("variable", name, known))
+        x[known[name]] = float(value)
+    if not np.isfinite(x).all():
+        raise ModelError(f"the value of {list(known)[int(np.argmin(np.isfinite(x)))]} is not finite")
+    return x
+
+
+def start_values(statement: Statement, solution: Solution) -> Floats | None:
+    """Values of an earlier answer, as far as its variables are still there; None where it holds none."""
+    if solution.stated is None or solution.stated.values is None:
+        return None
+    mine = {n: v for n, v in solution.stated.values.items() if n in statement.columns}
+    known = set(statement.program.column_names())
+    return _named_values(
+        statement, {n: {k: x for k, x in v.items() if _column(n, k) in known} for n, v in mine.items()}
+    )
+
+
+def _column(name: str, label: str) -> str:
+    """The name of a column; variables without levels have no label."""
+    return f"{name}[{label}]" if label else name

@@ -1,0 +1,36 @@
+"""Read a saved state back in a process of its own: ``python -m flowlex.service.read_back FOLDER STATE``.
+
+It ends with 0 if the state loads and, saved again, is the same file byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+__all__ = ["is_whole", "start_read_back"]
+
+
+def start_read_back(folder: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start the process."""
+    command = [sys.executable, "-m", "flowlex.service.read_back", str(folder), str(state)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def is_whole(folder: Path, state: Path) -> bool:
+    """Whether a state of a service's folder loads, and says the same when it is saved again."""
+    from flowlex.service.setup import cluster_loader, gpu_loader
+
+    document = json.loads((folder / "service.json").read_bytes())
+    load = (cluster_loader if document["kind"] == "scheduler" else gpu_loader)(document["options"])
+    with tempfile.TemporaryDirectory() as place:
+        again = Path(place, "state")
+        load(state).save(again)
+        return again.read_bytes() == state.read_bytes()
+
+
+if __name__ == "__main__":
+    sys.exit(0 if is_whole(Path(sys.argv[1]), Path(sys.argv[2])) else 1)

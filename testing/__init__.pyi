@@ -1,0 +1,15 @@
+from .asserts import assert_binding as assert_binding
+from .asserts import assert_feasible as assert_feasible
+from .asserts import assert_infeasible as assert_infeasible
+from .asserts import assert_optimum as assert_optimum
+from .asserts import assert_relaxation as assert_relaxation
+from .asserts import assert_same_optimum as assert_same_optimum
+from .asserts import assert_violates as assert_violates
+from .mutation import formulation as formulation
+from .mutation import mutate as mutate
+from .names import UnknownNameError as UnknownNameError
+from .sources import Staged as Staged
+from .strategies import instances as instances
+from .structure import assert_equivalent as assert_equivalent
+from .structure import assert_integral as assert_integral
+from .structure import assert_totally_unimodular as assert_totally_unimodular

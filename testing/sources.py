@@ -1,0 +1,320 @@
+"""Whatever states a program, brought to the one form of `program`, and a mutated form brought back.
+
+The one place that knows PuLP, HiGHS, model files and our own formulations: another kind of source needs a line in
+`program_of`, and one in `rewrite` if mutation shall change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import highspy
+import numpy as np
+import pulp
+import scipy
+
+from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
+from flowlex.formulations.convert import from_pulp, to_highs
+from flowlex.formulations.expression import Expression
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
+from flowlex.instances.storage import read_bytes
+from flowlex.models.base import Model
+from flowlex.models.statement.statement import Stage as StatementStage
+from flowlex.models.statement.statement import Statement
+from flowlex.testing.names import Names, families_of
+from flowlex.testing.program import Program, Stage, changed_rows
+from flowlex.validation.unimodularity.model_files import open_model
+
+__all__ = ["Staged", "program_of", "rewrite"]
+
+_SENSES = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A program with several objectives, each optimised among the optima of those before it.
+
+    Parameters
+    ----------
+    program
+        A PuLP problem or `LinearProgram`; its own objective is not used.
+    minimize
+        Expressions of its variables by name, the first first. For a maximisation state the negative.
+
+    Examples
+    --------
+    >>> import pulp
+    >>> from flowlex.testing import Staged, assert_optimum
+    >>> problem, late, cost = pulp.LpProblem(), pulp.LpVariable("late", 0), pulp.LpVariable("cost", 0)
+    >>> problem += late + cost >= 4, "work"
+    >>> assert_optimum(Staged(problem, {"lateness": late, "price": cost}), [0, 4])
+    """
+
+    program: Any
+    minimize: Mapping[str, Any]
+
+
+def program_of(source: Any, families: Iterable[str] = ()) -> Program:
+    """Bring a source to the form that asserts and mutants work on.
+
+    Parameters
+    ----------
+    source
+        A PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP file, a
+        model that HiGHS holds, or any object with ``compile()``.
+    families
+        Names of families of rows and columns, for sources that declare no blocks.
+
+    Raises
+    ------
+    TypeError
+        The source is none of these.
+    """
+    families = tuple(families)
+    match source:
+        case Program():
+            return source
+        case Staged():
+            program = program_of(source.program, families)
+            return program.with_stages(*_stages(source, program))
+        case Statement():
+            program = _of_blocks(source.program)
+            return program.with_stages(*(_stage(stage, program) for stage in source.stages))
+        case Model():
+            stated = type(source)._state is not Model._state
+            return program_of(source.statement if stated else source.formulation)
+        case LinearProgram():
+            return _of_blocks(source)
+        case FlowNetwork():
+            return _of_blocks(source.to_linear_program())
+        case pulp.LpProblem():
+            return _of_pulp(source, families)
+        case highspy.Highs():
+            return _of_highs(source.getLp(), families)
+        case highspy.HighsLp():
+            return _of_highs(source, families)
+        case str() | Path():
+            kind = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2]
+            if kind not in ("mps", "lp"):
+                raise TypeError(f"{source}: expected a file that ends in .mps, .lp, .mps.gz or .lp.gz")
+            data = read_bytes(Path(source))
+            model = open_model(data, kind).getLp()
+            if data.startswith(b"*SENSE:Maximize"):  # how PuLP says so in MPS, which HiGHS takes for a comment
+                model.sense_ = highspy.ObjSense.kMaximize
+            return _of_highs(model, families)
+    if callable(compiled := getattr(source, "compile", None)):
+        return program_of(compiled(), families)
+    known = "a PuLP problem, a LinearProgram, a FlowNetwork, a model, a HiGHS model or the path of an .mps or .lp file"
+    raise TypeError(f"cannot read a program from {source!r}; expected {known}")
+
+
+def rewrite(source: Any, before: Program, after: Program) -> Any:
+    """The source stating another program: a PuLP problem is changed in place, anything else is a changed copy."""
+    match source:
+        case Program():
+            return after
+        case Staged():
+            inner = program_of(source.program)
+            changed = rewrite(source.program, inner, after.with_stages(*inner.stages))
+            return Staged(changed, {stage.name: stage for stage in after.stages})
+        case Statement():
+            expressions = (_expression(stage.cost, stage.offset) for stage in after.stages)
+            pairs = zip(source.stages, expressions, strict=True)
+            stages = (replace(stage, expression=each, unit=Fraction(1)) for stage, each in pairs)
+            return replace(source, program=_to_blocks(source.program, after)).with_stages(*stages)
+        case LinearProgram():
+            return _to_blocks(source, after)
+        case FlowNetwork():
+            return _to_blocks(source.to_linear_program(), after)
+        case pulp.LpProblem():
+            return _into_pulp(source, before, after)
+        case highspy.Highs():
+            changed = highspy.Highs()
+            changed.setOptionValue("output_flag", False)
+            changed.passModel(to_highs(_stated(after), after.name, after.columns.names, after.rows.names))
+            return changed
+    raise TypeError(
+        f"cannot mutate {type(source).__name__}; a formulation returns a PuLP problem, a LinearProgram, a "
+        "FlowNetwork, Staged or a HiGHS model (of a model of ours return its statement or formulation)"
+    )
+
+
+def _program(
+    name: str,
+    rows: list[str],
+    columns: list[str],
+    families: tuple[dict[str, Integers], dict[str, Integers]],
+    arrays: LinearProgramArrays,
+) -> Program:
+    stage = Stage("objective", arrays.cost, arrays.offset, arrays.maximize)
+    return Program(name, Names("row", rows, families[0]), Names("column", columns, families[1]), arrays, (stage,))
+
+
+def _of_blocks(program: LinearProgram) -> Program:
+    rows, columns = (
+        {name: np.concatenate([np.arange(b.start, b.start + b.count) for b in group]) for name, group in named.items()}
+        for named in (_by_name(program.constraint_blocks.values()), _by_name(program.variable_blocks.values()))
+    )
+    return _program(program.name, program.row_names(), program.column_names(), (rows, columns), program.arrays())
+
+
+def _by_name(blocks: Iterable[Any]) -> dict[str, list[Any]]:
+    """Blocks by name; a mutated program may have several of one name."""
+    named: dict[str, list[Any]] = {}
+    for block in blocks:
+        named.setdefault(block.name, []).append(block)
+    return named
+
+
+def _of_pulp(problem: pulp.LpProblem, families: tuple[str, ...]) -> Program:
+    if problem.sos1 or problem.sos2:
+        raise TypeError(f"{problem.name}: SOS constraints are not supported; state them with binary variables")
+    if problem.objective is None:
+        problem = copy(problem)
+        problem.setObjective(pulp.LpAffineExpression())
+    rows, columns = list(problem._constraints), [variable.name for variable in problem.variables()]
+    named = families_of(rows, families), families_of(columns, families)
+    return _program(problem.name, rows, columns, named, from_pulp(problem))
+
+
+def _of_highs(model: highspy.HighsLp, families: tuple[str, ...]) -> Program:
+    kind = (
+        scipy.sparse.csc_array if model.a_matrix_.format_ == highspy.MatrixFormat.kColwise else scipy.sparse.csr_array
+    )
+    parts = (np.array(model.a_matrix_.value_), np.array(model.a_matrix_.index_), np.array(model.a_matrix_.start_))
+    integer = [each == highspy.HighsVarType.kInteger for each in model.integrality_]
+    arrays = LinearProgramArrays(
+        matrix=kind(parts, shape=(model.num_row_, model.num_col_)).tocsc(),
+        row_lower=np.array(model.row_lower_),
+        row_upper=np.array(model.row_upper_),
+        column_lower=np.array(model.col_lower_),
+        column_upper=np.array(model.col_upper_),
+        cost=np.array(model.col_cost_),
+        offset=float(model.offset_),
+        integrality=np.array(integer or [False] * model.num_col_, bool),
+        maximize=model.sense_ == highspy.ObjSense.kMaximize,
+    )
+    rows = [name or f"r{i}" for i, name in enumerate(model.row_names_ or [""] * model.num_row_)]
+    columns = [name or f"c{i}" for i, name in enumerate(model.col_names_ or [""] * model.num_col_)]
+    named = families_of(rows, families), families_of(columns, families)
+    return _program(model.model_name_ or "program", rows, columns, named, arrays)
+
+
+def _stages(staged: Staged, program: Program) -> list[Stage]:
+    if not staged.minimize:
+        raise ValueError("Staged needs at least one objective")
+    stages = []
+    for name, expression in staged.minimize.items():
+        if isinstance(expression, Stage):
+            stages.append(expression)
+            continue
+        cost = np.zeros(len(program.columns.names))
+        if isinstance(expression, pulp.LpVariable | pulp.LpAffineExpression):
+            terms = pulp.LpAffineExpression(expression)
+            for variable, value in terms.items():
+                cost[program.column(variable.name)] += value
+            offset = float(terms.constant)
+        else:
+            row = expression if isinstance(expression, Expression) else expression.sum()
+            if row.count != 1:
+                raise ValueError(f"objective {name!r} has {row.count} rows; expected one, use .sum()")
+            np.add.at(cost, row.column, row.value)
+            offset = float(row.constant[0])
+        stages.append(Stage(name, cost, offset))
+    return stages
+
+
+def _stage(stage: StatementStage, program: Program) -> Stage:
+    """A stage of a statement, in the unit of its value."""
+    cost, unit = np.zeros(len(program.columns.names)), float(stage.unit)
+    np.add.at(cost, stage.expression.column, stage.expression.value)
+    return Stage(stage.name, unit * cost, unit * float(stage.expression.constant[0]), stage.maximize)
+
+
+def _stated(program: Program) -> LinearProgramArrays:
+    """The arrays with the objective of the first stage."""
+    first = program.stages[0]
+    return replace(program.arrays, cost=first.cost, offset=first.offset, maximize=first.maximize)
+
+
+def _into_pulp(problem: pulp.LpProblem, before: Program, after: Program) -> pulp.LpProblem:
+    """Change rows, bounds, categories and costs that differ; the variables stay the same objects."""
+    variables, constraints = problem.variables(), list(problem._constraints.values())
+    old, new = before.arrays, after.arrays
+    rows = new.matrix.tocsr()
+    for row in changed_rows(old, new):
+        part = slice(rows.indptr[row], rows.indptr[row + 1])
+        terms = zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True)
+        constraint = constraints[row]
+        constraint.expr = pulp.LpAffineExpression({variables[column]: value for column, value in terms})
+        relation, side = _relation(new.row_lower[row], new.row_upper[row])
+        constraint.sense, constraint.constant, constraint.modified = _SENSES[relation], -side, True
+    for column, variable in enumerate(variables):
+        low, high = new.column_lower[column], new.column_upper[column]
+        if (low, high) != (old.column_lower[column], old.column_upper[column]):
+            variable.lowBound, variable.upBound = (float(b) if np.isfinite(b) else None for b in (low, high))
+        if new.integrality[column] != old.integrality[column]:
+            variable.cat = pulp.LpInteger if new.integrality[column] else pulp.LpContinuous
+    cost, offset = after.stages[0].cost, after.stages[0].offset
+    if (cost != before.stages[0].cost).any():
+        problem.objective = pulp.LpAffineExpression(dict(zip(variables, cost.tolist(), strict=True)), constant=offset)
+    return problem
+
+
+def _relation(low: float, high: float) -> tuple[Any, float]:
+    """Relation and side of a row with one side."""
+    if low == high:
+        return "==", float(low)
+    return (">=", float(low)) if np.isfinite(low) else ("<=", float(high))
+
+
+def _to_blocks(source: LinearProgram, after: Program) -> LinearProgram:
+    """A program with the blocks of the source; a block whose rows no longer have one relation becomes several."""
+    changed, arrays, matrix = LinearProgram(source.name), after.arrays, after.arrays.matrix.tocsr()
+    sides = zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)
+    relations = np.array([_relation(*pair)[0] for pair in sides], object)
+    for name, block in source.variable_blocks.items():
+        for start, count in _runs(arrays.integrality[block.columns]):
+            first, labels = block.start + start, _labels(block, start, count)
+            part = slice(first, first + count)
+            lower, upper, integer = arrays.column_lower[part], arrays.column_upper[part], arrays.integrality[first]
+            piece = VariableBlock(name, first, count, lower, upper, bool(integer), labels)
+            changed.variable_blocks[name if name not in changed.variable_blocks else f"{name} from {start}"] = piece
+    for name, rows in source.constraint_blocks.items():
+        for start, count in _runs(relations[rows.rows]):
+            first, labels = rows.start + start, _labels(rows, start, count)
+            terms = matrix[first : first + count].tocoo()
+            row, column = (axis.astype(np.int64) for axis in terms.coords)
+            left = Expression(row, column, terms.data, np.zeros(count))
+            relation = relations[first] if count else rows.relation
+            high = arrays.row_upper[first : first + count]
+            side: Floats = np.where(np.isfinite(high), high, arrays.row_lower[first : first + count])
+            key = name if name not in changed.constraint_blocks else f"{name} from {start}"
+            changed.constraint_blocks[key] = ConstraintBlock(name, first, left, relation, side, labels)
+    stage = after.stages[0]
+    objective = _expression(stage.cost, stage.offset)
+    (changed.maximize if stage.maximize else changed.minimize)(objective)
+    return changed
+
+
+def _expression(cost: Floats, offset: float) -> Expression:
+    used = np.flatnonzero(cost)
+    return Expression(np.zeros(len(used), np.int64), used, cost[used], np.array([offset]))
+
+
+def _runs(values: Any) -> list[tuple[int, int]]:
+    """Start and length of each run of equal values; one empty run when there are none."""
+    cuts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)]
+    return [(a, b - a) for a, b in pairwise(cuts) if b > a or len(values) == 0]
+
+
+def _labels(block: VariableBlock | ConstraintBlock, start: int, count: int) -> list[str]:
+    """Labels of a piece of a block, so that its members keep their names."""
+    return [name[len(block.name) + 1 : -1] for name in block.names()[start : start + count]]

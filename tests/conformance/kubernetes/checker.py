@@ -1,0 +1,311 @@
+"""The filters of the default scheduler, written from the Kubernetes documentation, on plain dicts.
+
+Shares no code with the importer. `Scheduler.refusals` names the filters that refuse a pod on a node, given what has
+been bound so far; `judge` binds a List of objects one by one and returns what the scheduler would have refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from decimal import Decimal
+from typing import Any
+
+Json = dict[str, Any]
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)}
+UNITS |= {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
+
+
+def amount(name: str, text: Any) -> int:
+    """Thousandths of a core, whole units of all else, rounded up."""
+    number, unit = re.fullmatch(r"([-+.\d]+(?:[eE]-?\d+)?)([A-Za-z]*)", str(text)).groups()  # type: ignore[union-attr]
+    return math.ceil(Decimal(number) * UNITS[unit] * (1000 if name == "cpu" else 1))
+
+
+def amounts(texts: Json | None) -> Json:
+    return {name: amount(name, text) for name, text in (texts or {}).items()}
+
+
+def key_of(pod: Json) -> tuple[str, str]:
+    return pod["metadata"].get("namespace", "default"), pod["metadata"]["name"]
+
+
+def requested(pod: Json) -> Json:
+    """KEP-753 and KEP-2837: containers and sidecars, or an init container with the sidecars started before it."""
+    spec = pod["spec"]
+
+    def of(container: Json) -> Json:
+        resources = container.get("resources", {})
+        asked = {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
+        for status in pod.get("status", {}).get("containerStatuses", []):
+            if status["name"] == container["name"]:
+                for name, has in amounts(status.get("resources", {}).get("requests")).items():
+                    asked[name] = max(has, asked.get(name, 0))
+        return asked
+
+    inits = spec.get("initContainers", [])
+    names = {name for container in [*spec["containers"], *inits] for name in of(container)}
+    total = {}
+    for name in names:
+        main = sum(of(container).get(name, 0) for container in spec["containers"])
+        sidecars, peak = 0, 0
+        for container in inits:
+            if container.get("restartPolicy") == "Always":
+                sidecars += of(container).get(name, 0)
+                peak = max(peak, sidecars)
+            else:
+                peak = max(peak, sidecars + of(container).get(name, 0))
+        total[name] = max(main + sidecars, peak)
+    own = spec.get("resources", {})
+    total = {**amounts(own.get("limits")), **total, **amounts(own.get("requests"))}
+    for name, more in amounts(spec.get("overhead")).items():
+        total[name] = total.get(name, 0) + more
+    return {**total, "pods": 1}
+
+
+def expression(rule: Json, labels: Json) -> bool:
+    has, value = rule["key"] in labels, labels.get(rule["key"])
+    match rule["operator"]:
+        case "In":
+            return value in rule["values"]
+        case "NotIn":
+            return value not in rule["values"]
+        case "Exists":
+            return has
+        case "DoesNotExist":
+            return not has
+        case "Gt" | "Lt" as sense:
+            if not has or not re.fullmatch(r"-?\d+", value or ""):
+                return False
+            return int(value) > int(rule["values"][0]) if sense == "Gt" else int(value) < int(rule["values"][0])
+    raise AssertionError(rule)
+
+
+def selected(selector: Json | None, labels: Json) -> bool:
+    if selector is None:
+        return False
+    plain = [{"key": k, "operator": "In", "values": [v]} for k, v in selector.get("matchLabels", {}).items()]
+    return all(expression(rule, labels) for rule in [*plain, *selector.get("matchExpressions", [])])
+
+
+def node_terms(terms: list[Json], node: Json) -> bool:
+    name, labels = {"metadata.name": node["metadata"]["name"]}, node["metadata"].get("labels", {})
+    return any(
+        (term.get("matchExpressions") or term.get("matchFields"))
+        and all(expression(rule, labels) for rule in term.get("matchExpressions", []))
+        and all(expression(rule, name) for rule in term.get("matchFields", []))
+        for term in terms
+    )
+
+
+def tolerated(pod: Json, taint: Json) -> bool:
+    for t in pod["spec"].get("tolerations", []):
+        if t.get("effect") and t["effect"] != taint["effect"]:
+            continue
+        if t.get("operator") == "Exists" and t.get("key", "") in ("", taint["key"]):
+            return True
+        same = t.get("key") == taint["key"] and t.get("value", "") == taint.get("value", "")
+        if same and t.get("operator", "Equal") == "Equal":
+            return True
+    return False
+
+
+class Scheduler:
+    """A snapshot of a cluster; pods that have ended hold nothing, nodes that are not listed count for nothing."""
+
+    def __init__(self, items: list[Json]) -> None:
+        self.of_kind: dict[str, list[Json]] = defaultdict(list)
+        for item in items:
+            self.of_kind[item["kind"]].append(item)
+        self.nodes = {node["metadata"]["name"]: node for node in self.of_kind["Node"]}
+        live = [p for p in self.of_kind["Pod"] if p.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
+        self.pods = {key_of(pod): pod for pod in live}
+        self.on = {key: pod["spec"]["nodeName"] for key, pod in self.pods.items() if pod["spec"].get("nodeName")}
+        self.on = {key: name for key, name in self.on.items() if name in self.nodes}
+
+    # -- helpers
+    def labels(self, node: str) -> Json:
+        return dict(self.nodes[node]["metadata"].get("labels", {}))
+
+    def there(self, node: str) -> list[Json]:
+        return [self.pods[key] for key, name in self.on.items() if name == node]
+
+    def means(self, term: Json, owner: Json, pod: Json) -> bool:
+        """Whether an affinity term of one pod selects another."""
+        spaces = set(term.get("namespaces", []))
+        selector = term.get("namespaceSelector")
+        if selector is None and not spaces:
+            spaces = {key_of(owner)[0]}
+        if selector is not None:
+            every = {key_of(p)[0] for p in self.pods.values()}
+            labels = {n["metadata"]["name"]: n["metadata"].get("labels", {}) for n in self.of_kind["Namespace"]}
+            spaces |= {space for space in every if selected(selector, labels.get(space, {}))}
+        return key_of(pod)[0] in spaces and selected(self.merged(term, owner), pod["metadata"].get("labels", {}))
+
+    @staticmethod
+    def merged(rule: Json, owner: Json) -> Json | None:
+        selector, own = rule.get("labelSelector"), owner["metadata"].get("labels", {})
+        if selector is None:
+            return None
+        more = [
+            {"key": key, "operator": operator, "values": [own[key]]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in rule.get(field, [])
+            if key in own
+        ]
+        return {**selector, "matchExpressions": [*selector.get("matchExpressions", []), *more]}
+
+    @staticmethod
+    def terms(pod: Json, kind: str) -> list[Json]:
+        return list(pod["spec"].get("affinity", {}).get(kind, {}).get(HARD, []))
+
+    # -- filters: True lets the pod pass
+    def NodeResourcesFit(self, pod: Json, node: str) -> bool:
+        has = amounts(self.nodes[node]["status"]["allocatable"])
+        used: dict[str, int] = defaultdict(int)
+        for other in self.there(node):
+            for name, much in requested(other).items():
+                used[name] += much
+        return all(not much or much <= has.get(name, 0) - used[name] for name, much in requested(pod).items())
+
+    def NodeAffinity(self, pod: Json, node: str) -> bool:
+        wanted, labels = pod["spec"].get("nodeSelector", {}), self.labels(node)
+        required = pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(HARD)
+        fits = required is None or node_terms(required["nodeSelectorTerms"], self.nodes[node])
+        return fits and all(labels.get(key) == value for key, value in wanted.items())
+
+    def TaintToleration(self, pod: Json, node: str) -> bool:
+        taints = self.nodes[node].get("spec", {}).get("taints", [])
+        return all(tolerated(pod, taint) for taint in taints if taint["effect"] != "PreferNoSchedule")
+
+    def NodeUnschedulable(self, pod: Json, node: str) -> bool:
+        key = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        return not self.nodes[node].get("spec", {}).get("unschedulable") or tolerated(pod, key)
+
+    def NodeReady(self, pod: Json, node: str) -> bool:
+        """The taint that the node controller sets on nodes that are not ready."""
+        key = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+        conditions = self.nodes[node]["status"].get("conditions", [])
+        return all(c["type"] != "Ready" or c["status"] == "True" for c in conditions) or tolerated(pod, key)
+
+    def NodePorts(self, pod: Json, node: str) -> bool:
+        def ports(one: Json) -> list[tuple[str, int, str]]:
+            return [
+                (port.get("protocol", "TCP"), port["hostPort"], port.get("hostIP", "0.0.0.0"))
+                for container in one["spec"]["containers"]
+                for port in container.get("ports", [])
+                if port.get("hostPort")
+            ]
+
+        taken = [port for other in self.there(node) for port in ports(other)]
+        return not any(
+            a[:2] == b[:2] and (a[2] == b[2] or "0.0.0.0" in (a[2], b[2])) for a in ports(pod) for b in taken
+        )
+
+    def VolumeBinding(self, pod: Json, node: str) -> bool:
+        space = key_of(pod)[0]
+        for volume in pod["spec"].get("volumes", []):
+            name = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if name is None or not self.of_kind["PersistentVolumeClaim"]:
+                continue
+            claims = [c for c in self.of_kind["PersistentVolumeClaim"] if key_of(c) == (space, name)]
+            if not claims:
+                return False
+            bound = claims[0]["spec"].get("volumeName")
+            volumes = [v for v in self.of_kind["PersistentVolume"] if v["metadata"]["name"] == bound]
+            classes = [
+                c
+                for c in self.of_kind["StorageClass"]
+                if c["metadata"]["name"] == claims[0]["spec"].get("storageClassName")
+            ]
+            late = [c for c in classes if c.get("volumeBindingMode") == "WaitForFirstConsumer"]
+            if not bound and self.of_kind["StorageClass"] and not late:
+                return False
+            for each in volumes:
+                required = each["spec"].get("nodeAffinity", {}).get("required")
+                if required and not node_terms(required["nodeSelectorTerms"], self.nodes[node]):
+                    return False
+        return True
+
+    def InterPodAffinity(self, pod: Json, node: str) -> bool:
+        here = self.labels(node)
+        running = [(self.pods[key], self.labels(name)) for key, name in self.on.items()]
+        for other, there in running:
+            for term in self.terms(other, "podAntiAffinity"):
+                key = term["topologyKey"]
+                if key in here and here[key] == there.get(key) and self.means(term, other, pod):
+                    return False
+            for term in self.terms(pod, "podAntiAffinity"):
+                key = term["topologyKey"]
+                if key in here and here[key] == there.get(key) and self.means(term, pod, other):
+                    return False
+        terms = self.terms(pod, "podAffinity")
+        if any(term["topologyKey"] not in here for term in terms):
+            return False
+        partners = [there for other, there in running if all(self.means(term, pod, other) for term in terms)]
+        known = [there for there in partners if any(term["topologyKey"] in there for term in terms)]
+        met = all(any(there.get(t["topologyKey"]) == here[t["topologyKey"]] for there in partners) for t in terms)
+        first = not known and all(self.means(term, pod, pod) for term in terms)
+        return met or first
+
+    def PodTopologySpread(self, pod: Json, node: str) -> bool:
+        rules = pod["spec"].get("topologySpreadConstraints", [])
+        rules = [rule for rule in rules if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"]
+        keys = [rule["topologyKey"] for rule in rules]
+        for rule in rules:
+            eligible = [
+                name
+                for name in self.nodes
+                if all(key in self.labels(name) for key in keys)
+                and (rule.get("nodeAffinityPolicy", "Honor") == "Ignore" or self.NodeAffinity(pod, name))
+                and (rule.get("nodeTaintsPolicy", "Ignore") == "Ignore" or self.TaintToleration(pod, name))
+            ]
+            selector, count = self.merged(rule, pod), defaultdict(int)
+            for name in eligible:
+                count[self.labels(name)[rule["topologyKey"]]] += sum(
+                    key_of(other)[0] == key_of(pod)[0]
+                    and not other["metadata"].get("deletionTimestamp")
+                    and selected(selector, other["metadata"].get("labels", {}))
+                    for other in self.there(name)
+                )
+            least = min(count.values(), default=0) if len(count) >= rule.get("minDomains", 1) else 0
+            domain = self.labels(node).get(rule["topologyKey"])
+            own = selected(selector, pod["metadata"].get("labels", {}))
+            if domain is None or count.get(domain, 0) + own - least > rule["maxSkew"]:
+                return False
+        return True
+
+    FILTERS = (
+        "NodeUnschedulable", "NodeReady", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+        "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
+    )  # fmt: skip
+
+    def refusals(self, pod: Json, node: str) -> list[str]:
+        """Filters that refuse the pod; ``SchedulingGates`` and the like for pods that no scheduler looks at."""
+        if pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp"):
+            return ["SchedulingGates"]
+        return [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
+
+    def open_nodes(self, pod: Json) -> list[str]:
+        """Nodes that all filters let a pod go to now."""
+        return [name for name in self.nodes if not self.refusals(pod, name)]
+
+
+def judge(items: list[Json], made: list[Json]) -> list[str]:
+    """What the default scheduler would have refused of evictions and bindings, created in this order."""
+    cluster, wrong = Scheduler(items), []
+    for item in made:
+        key = key_of(item)
+        if item["kind"] == "Eviction":
+            cluster.on.pop(key)
+            cluster.pods.pop(key)
+            continue
+        pod, node = cluster.pods[key], item["target"]["name"]
+        if key in cluster.on:
+            wrong.append(f"{key} is bound already")
+        wrong += [f"{'/'.join(key)} on {node}: {name}" for name in cluster.refusals(pod, node)]
+        cluster.on[key] = node
+    return wrong

@@ -1,0 +1,81 @@
+"""Clusters by rule (`clusters.json`), each with the nodes that Kubernetes allows its waiting pods.
+
+A node has 4 cores, 8Gi and 110 pods unless it says otherwise; a pod asks for 100m and lives in namespace ``s``.
+``allows`` are the nodes for each waiting pod while the others wait; ``bound`` how many go together where not all do.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowlex.instances.importers.kubernetes import KubernetesWarning, bindings, read_kubernetes
+from flowlex.models.pods.baselines import place
+
+HERE = Path(__file__).parent
+CASES = json.loads((HERE / "clusters.json").read_text(encoding="utf-8"))
+
+
+def _checker() -> Any:
+    spec = importlib.util.spec_from_file_location("kubernetes_checker", HERE / "checker.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    return module
+
+
+checker = _checker()
+
+
+def _node(name: str, said: dict[str, Any]) -> dict[str, Any]:
+    has = {"cpu": "4", "memory": "8Gi", "pods": "110", **said.get("allocatable", {})}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **said.get("labels", {})}},
+        "spec": {key: said[key] for key in ("taints", "unschedulable") if key in said},
+        "status": {"allocatable": has, "conditions": [{"type": "Ready", "status": said.get("ready", "True")}]},
+    }
+
+
+def _pod(name: str, said: dict[str, Any]) -> dict[str, Any]:
+    meta = {"name": name, "namespace": said.get("namespace", "s"), "labels": said.get("labels", {})}
+    if said.get("deleting"):
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    main = {"name": "main", "resources": {"requests": said.get("requests", {"cpu": "100m"})}}
+    spec = {"containers": [main], **said.get("spec", {})}
+    if "node" in said:
+        spec["nodeName"] = said["node"]
+    phase = said.get("phase", "Running" if "node" in said else "Pending")
+    return {"kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": phase, **said.get("status", {})}}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_pods_go_where_kubernetes_allows(tmp_path: Path, case: dict[str, Any]) -> None:
+    items = [_node(*each) for each in case["nodes"].items()] + [_pod(*each) for each in case["pods"].items()]
+    items += case.get("objects", [])
+    state = checker.Scheduler(items)
+    assert {name: state.open_nodes(state.pods["s", name]) for name in case["allows"]} == case["allows"]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KubernetesWarning)
+        instance = read_kubernetes(path)
+    nodes = [node.name for node in instance.nodes]
+    cluster = place(instance, "priority-queue")
+    where = {pod.name: nodes[n] for pod, n in zip(instance.pods, cluster.node.tolist(), strict=True) if n >= 0}
+    made = bindings(instance, where, {})["items"]
+    assert checker.judge(items, made) == []
+    assert len(made) == case.get("bound", sum(bool(nodes) for nodes in case["allows"].values()))
+    waiting = {pod.name.partition("/")[2] for pod in instance.pods if pod.node is None}
+    pending = {name.partition("/")[2] for name in instance.pending}
+    assert waiting | pending == set(case["allows"])
+
+
+def test_the_suite_covers_every_filter() -> None:
+    assert len(CASES) >= 60 and {case["filter"] for case in CASES} >= set(checker.Scheduler.FILTERS)

@@ -1,0 +1,111 @@
+"""Every binding of random clusters, judged by the checker as the default scheduler would; none may be refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowlex.instances.importers.kubernetes import KubernetesWarning, bindings, read_kubernetes
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.baselines import place
+from flowlex.models.pods.model import PodPlacement
+
+
+def _beside(name: str) -> Any:
+    """A module of this folder; tests are no package."""
+    spec = importlib.util.spec_from_file_location(f"kubernetes_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    return module
+
+
+checker, clusters = _beside("checker"), _beside("random_clusters")
+#: All nodes of a cluster may lack what an instance needs; none of ours does.
+POLICIES = ("first-fit", "priority-queue", "random")
+
+
+def read(folder: Path, items: Any, **options: Any) -> PodInstance:
+    path = folder / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KubernetesWarning)
+        return read_kubernetes(path, **options)
+
+
+def refused(folder: Path, seeds: Iterable[int]) -> tuple[int, list[str]]:
+    """How many bindings were made, and those that the scheduler refuses."""
+    made, wrong = 0, list[str]()
+    for seed in seeds:
+        items = clusters.random_cluster(seed)
+        instance = read(folder, items, preempt_below=10 if seed % 4 == 3 else None)
+        cluster = place(instance, POLICIES[seed % 3], seed=seed)
+        where = {
+            pod.name: instance.nodes[n].name
+            for pod, n in zip(instance.pods, cluster.node.tolist(), strict=True)
+            if n >= 0
+        }
+        items_made = bindings(instance, where, {})["items"]
+        made += len(items_made)
+        wrong += [f"seed {seed}: {text}" for text in checker.judge(items, items_made)]
+    return made, wrong
+
+
+def test_no_binding_is_refused(tmp_path: Path) -> None:
+    made, wrong = refused(tmp_path, range(300))
+    assert not wrong and made > 600
+
+
+@pytest.mark.slow
+def test_no_binding_of_many_clusters_is_refused(tmp_path: Path) -> None:
+    made, wrong = refused(tmp_path, range(1000, 21_000))
+    assert not wrong and made > 40_000
+
+
+def test_no_binding_of_the_model_is_refused(tmp_path: Path) -> None:
+    for seed in range(12):
+        items = clusters.random_cluster(seed)
+        instance = read(tmp_path, items)
+        solution = PodPlacement(instance).solve("highs")
+        assert solution.certificate is not None and solution.certificate.ok
+        answer = solution.to_dict()["answer"]
+        assert checker.judge(items, bindings(instance, answer["placement"], answer["cards"])["items"]) == []
+
+
+def test_most_pods_that_could_go_are_bound(tmp_path: Path) -> None:
+    """The importer may leave a pod pending that the scheduler would bind, but seldom."""
+    could, bound = 0, 0
+    for seed in range(120):
+        items = clusters.random_cluster(seed)
+        instance = read(tmp_path, items)
+        cluster, state = place(instance, "priority-queue"), checker.Scheduler(items)
+        for pod, n in zip(instance.pods, cluster.node.tolist(), strict=True):
+            if n >= 0 and pod.node is None:
+                space, _, name = pod.name.partition("/")
+                state.on[space, name] = instance.nodes[n].name
+                bound += 1
+        waits = [pod for key, pod in state.pods.items() if key not in state.on and not pod["spec"].get("nodeName")]
+        could += sum(bool(state.open_nodes(pod)) for pod in waits)
+    assert could < bound / 8
+
+
+def test_the_checker_refuses_bindings_at_random() -> None:
+    """Each filter refuses some of the bindings that nobody thought about."""
+    seen: set[str] = set()
+    for seed in range(150):
+        items, rng = clusters.random_cluster(seed), random.Random(seed)
+        state = checker.Scheduler(items)
+        for key, pod in state.pods.items():
+            if key not in state.on and not pod["spec"].get("nodeName"):
+                node = rng.choice(sorted(state.nodes))
+                seen.update(state.refusals(pod, node))
+                state.on[key] = node
+    assert seen == {*checker.Scheduler.FILTERS, "SchedulingGates"} - {"VolumeBinding"}

@@ -1,0 +1,331 @@
+"""Changes of an allocation: equal to an independent program, proven, and refused by name where they make no sense."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from flowlex import Allocation
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances import AllocationInstance, generate
+from flowlex.models.answer import ModelError
+from flowlex.models.statement.solving import run_statement
+from flowlex.validation.certificates import verify
+from tests.models.allocation.cases import random_instance
+
+STATED = ("max_min", "makespan", "max_throughput", "min_cost")
+
+
+class Oracle:
+    """The changed problem by HiGHS from the file's data: columns (members, type, speeds), rows over them."""
+
+    def __init__(self, instance, policy):
+        doc = json.loads(instance.model_dump_json())
+        self.jobs, self.types, self.policy = doc["jobs"], doc["gpu_types"], policy
+        kinds = {kind["name"]: kind for kind in doc["job_types"]}
+        kind = [kinds[job["job_type"]] for job in self.jobs]
+        count = {t["name"]: t["count"] for t in self.types}
+        self.columns = []
+        for m, mine in enumerate(kind):
+            for name, speed in mine["steps_per_s"].items():
+                if speed > 0 and mine["gpus"] <= count[name]:
+                    self.columns.append(({m: speed}, name, mine["gpus"]))
+        for pair in doc["pairs"]:
+            for a in range(len(kind)):
+                for b in range(len(kind)):
+                    names = (kind[a]["name"], kind[b]["name"])
+                    twice = names[0] == names[1] and a > b
+                    if (
+                        a != b
+                        and names == tuple(pair["job_types"])
+                        and not twice
+                        and kind[a]["gpus"] <= count[pair["gpu_type"]]
+                    ):
+                        speeds = dict(zip((a, b), pair["steps_per_s"], strict=True))
+                        self.columns.append((speeds, pair["gpu_type"], kind[a]["gpus"]))
+        self.size = len(self.columns)
+        self.rows = [(self.runs(job=job["name"]), -np.inf, 1) for job in self.jobs]
+        self.rows += [(self.row(lambda c, t=t: c[2] * (c[1] == t["name"])), -np.inf, t["count"]) for t in self.types]
+        self.limits = [
+            (
+                self.row(lambda c, limit=limit: c[2] * self.meant(c, limit)),
+                limit["least_gpus"],
+                limit["most_gpus"] or np.inf,
+            )
+            for limit in doc["limits"]
+        ]
+        speed = np.array([self.row(lambda c, m=m: c[0].get(m, 0)) for m in range(len(self.jobs))])
+        self.deadlines = [
+            (speed[m], job["steps_left"] / job["deadline_s"], np.inf) if job["deadline_s"] else None
+            for m, job in enumerate(self.jobs)
+        ]
+        table = [{n: v for n, v in k["steps_per_s"].items() if k["gpus"] <= count[n]} for k in kind]
+        total = sum(count.values())
+        equal = np.array([sum(v * count[n] for n, v in mine.items()) / total for mine in table])
+        scale = np.array([k["gpus"] for k in kind]) / [job["weight"] for job in self.jobs]
+        self.gain = speed * (scale / equal)[:, None]
+        if policy == "makespan":
+            left = np.array([job["steps_left"] for job in self.jobs])
+            self.gain = (
+                speed * (max(n / max(mine.values()) for n, mine in zip(left, table, strict=True)) / left)[:, None]
+            )
+        self.cost = self.row(lambda c: c[2] * next(t["usd_per_hour"] for t in self.types if t["name"] == c[1]))
+        self.total = speed.sum(axis=0)
+        self.counted = set(range(len(self.jobs)))  # jobs of which the level counts
+        self.low, self.high, self.extra = np.zeros(self.size), np.ones(self.size), np.zeros(self.size)
+        self.whole = np.zeros(self.size)
+
+    def row(self, value):
+        return np.array([float(value(c)) for c in self.columns])
+
+    def meant(self, column, limit):
+        owners = [self.jobs[m] for m in column[0]]
+        mine = any(limit["job"] in (None, o["name"]) and limit["entity"] in (None, o["entity"]) for o in owners)
+        return mine and limit["gpu_type"] in (None, column[1])
+
+    def runs(self, job=None, gpu_type=None, entity=None):
+        """How often a column counts in the time of such jobs on such types."""
+
+        def value(column):
+            mine = [self.jobs[m] for m in column[0]]
+            return sum(job in (None, o["name"]) and entity in (None, o["entity"]) for o in mine) * (
+                gpu_type in (None, column[1])
+            )
+
+        return self.row(value)
+
+    def wider(self, upper, integer):
+        """One more column."""
+        self.size += 1
+        self.low, self.high = np.append(self.low, 0), np.append(self.high, upper)
+        self.extra, self.whole = np.append(self.extra, 0), np.append(self.whole, integer)
+
+    def solve(self):
+        rises = self.policy in ("max_min", "makespan")
+        n = self.size + rises
+        full = lambda a: np.pad(a, (0, n - len(a)))  # noqa: E731
+        rows = [(full(a), low, high) for a, low, high in [*self.rows, *(x for x in self.limits if x)]]
+        if not rises:
+            rows += [(full(a), low, high) for a, low, high in filter(None, self.deadlines)]
+        goal = np.zeros(n)
+        low, high, whole = (np.pad(each, (0, rises)) for each in (self.low, self.high, self.whole))
+        if rises:
+            high[-1], goal[-1] = 1e6, -1
+            for m in self.counted:
+                row = full(self.gain[m])
+                row[-1] = -1
+                rows.append((row, 0, np.inf))
+        elif self.policy == "min_cost":
+            goal[: len(self.cost)] = self.cost
+        else:
+            goal[: len(self.total)] = -self.total
+        sign = 1 if self.policy == "min_cost" else -1
+        goal[: self.size] += sign * self.extra
+        constraints = [LinearConstraint(a, low, high) for a, low, high in rows]
+        found = milp(
+            goal, constraints=constraints, bounds=Bounds(low, high), integrality=whole, options={"mip_rel_gap": 0}
+        )
+        return None if found.x is None else sign * found.fun
+
+
+def changed(model, oracle, rng):
+    """The model and the oracle with the same random changes."""
+    runs, names = model.variables["runs"], [job["name"] for job in oracle.jobs]
+    for k in range(int(rng.integers(1, 5))):
+        kind = str(rng.choice(["cap", "floor", "by", "pairs", "cost", "fix", "upper", "drop", "variable", "whole"]))
+        column = oracle.columns[int(rng.integers(len(oracle.columns)))]
+        job = int(rng.choice(list(column[0])))
+        levels = {"job": names[job], "gpu_type": column[1], "entity": oracle.jobs[job]["entity"]}
+        picked = {str(n): levels[str(n)] for n in rng.permutation(list(levels))[: int(rng.integers(1, 3))]}
+        member, side = oracle.runs(**picked), float(rng.integers(2, 30)) / 32
+        expression = runs.sel(**picked).sum()
+        member = np.pad(member, (0, oracle.size - len(member)))
+        if kind == "cap":
+            model = model.with_constraint(f"own{k}", 3 * expression <= side)
+            oracle.rows.append((3 * member, -np.inf, side))
+        elif kind == "floor":
+            model = model.with_constraint(f"own{k}", expression >= side / 4)
+            oracle.rows.append((member, side / 4, np.inf))
+        elif kind == "by":
+            model = model.with_constraint(f"own{k}", runs.sum(by=["entity", "gpu_type"]) <= 1 + side)
+            for entity in ("u0", "u1"):
+                oracle.rows += [
+                    (oracle.runs(entity=entity, gpu_type=t["name"]), -np.inf, 1 + side) for t in oracle.types
+                ]
+        elif kind == "pairs":  # nobody beside anybody on a type
+            share = model.variables["share"]
+            chosen = share.sel(partner=[n for n in share.labels.levels["partner"] if n], gpu_type=column[1])
+            if len(chosen):
+                model = model.with_constraint(f"own{k}", chosen.sum() <= side / 2)
+                row = oracle.row(lambda c, t=column[1]: len(c[0]) == 2 and c[1] == t)
+                oracle.rows.append((row, -np.inf, side / 2))
+        elif kind == "cost":
+            model = model.with_cost(round(side / 3, 3) * expression)
+            oracle.extra = oracle.extra + round(side / 3, 3) * member
+        elif kind in ("fix", "upper"):
+            first = min(column[0])
+            partner = names[max(column[0])] if len(column[0]) == 2 else ""
+            one = model.variables["share"].sel(job=names[first], partner=partner, gpu_type=column[1])
+            place = oracle.columns.index(column)
+            if oracle.low[place] or oracle.high[place] < 1:
+                continue
+            model = model.with_fixed(one, side / 8) if kind == "fix" else model.with_bounds(one, upper=side / 8)
+            oracle.low[place], oracle.high[place] = side / 8 * (kind == "fix"), side / 8
+        elif kind == "drop" and oracle.limits[0] and "most" in model.constraints and oracle.limits[0][2] < 9:
+            model = model.without("most", "0")
+            oracle.limits[0] = (oracle.limits[0][0], oracle.limits[0][1], np.inf)
+        elif kind == "drop" and "level" in model.constraints and job in oracle.counted and len(oracle.counted) > 1:
+            model = model.without("level", names[job])
+            oracle.counted.discard(job)
+        elif kind in ("variable", "whole"):  # at most `side` beside what is paid for
+            own = model.with_variable(f"v{k}", upper=3, integer=kind == "whole")
+            over = own.variables[f"v{k}"].sum()
+            rule = own.variables["runs"].sel(**picked).sum() - over <= side / 2
+            sign = 1 if oracle.policy == "min_cost" else -1
+            model = own.with_constraint(f"own{k}", rule).with_cost(sign * 0.01 * over)
+            oracle.wider(3, kind == "whole")
+            oracle.rows.append((np.append(member, -1), -np.inf, side / 2))
+            oracle.extra[-1] = sign * 0.01
+        oracle.rows = [(np.pad(a, (0, oracle.size - len(a))), low, high) for a, low, high in oracle.rows]
+    return model
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_changes_equal_an_independent_program(seed):
+    rng, policy = np.random.default_rng(seed), STATED[seed % 4]
+    instance = random_instance(seed, tight=0.05, limits=seed % 3 > 0)
+    try:
+        model = Allocation(instance, policy=policy)
+    except ModelError:  # nothing has to run under min_cost
+        return
+    oracle = Oracle(instance, policy)
+    if not oracle.limits:
+        oracle.limits = [None]
+    model = changed(model, oracle, rng)
+    wanted, solution = oracle.solve(), model.solve()
+    if wanted is None:
+        assert str(solution.status) == "infeasible" and solution.certificate.claim == "infeasible"
+        return
+    value = solution.rise if solution.objective is None or not model.changes else solution.objective
+    value = solution.objective if value is None else value
+    assert float(value) == pytest.approx(wanted, rel=2e-6, abs=2e-6)
+    certificate = verify(json.loads(json.dumps(solution.to_dict())), instance)
+    assert certificate.ok and certificate.claim == "optimal"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed):
+    instance = random_instance(seed, tight=0.05)
+    for policy in STATED:
+        model = Allocation(instance, policy=policy, sharing=seed % 4 > 0, aware=policy != "max_min" or seed % 3 > 0)
+        run, solution = run_statement(model.statement, SolveOptions(), main="objective"), model.solve("highs")
+        assert run.outcome.status is solution.status
+        if solution.status.has_answer:
+            value = solution.objective if solution.rise is None else solution.rise
+            assert float(run.stages["objective"]) == pytest.approx(value, rel=2e-6, abs=2e-6)
+
+
+def tiny(**more):
+    """Two jobs, one GPU of each of two types; a runs at 2 and 1 steps/s, b at 1 and 1; they may share the second."""
+    kinds = [
+        {"name": "A", "steps_per_s": {"fast": 2.0, "slow": 1.0}},
+        {"name": "B", "steps_per_s": {"fast": 1.0, "slow": 1.0}},
+    ]
+    return AllocationInstance.model_validate(
+        {
+            "gpu_types": [{"name": "fast", "count": 1, "usd_per_hour": 4.0}, {"name": "slow", "count": 1}],
+            "job_types": kinds,
+            "jobs": [{"name": "a", "job_type": "A", "entity": "u"}, {"name": "b", "job_type": "B"}],
+            "pairs": [{"job_types": ("B", "A"), "gpu_type": "slow", "steps_per_s": (0.5, 0.25)}],
+            "entities": [{"name": "u"}],
+            **more,
+        }
+    )
+
+
+def test_rules_by_hand():
+    model = Allocation(tiny(), policy="max_throughput")
+    runs = model.variables["runs"]
+    assert model.solve().objective == pytest.approx(3)  # a on fast, b on slow
+    assert model.with_constraint("half", runs.sel(job="a", gpu_type="fast").sum() <= 0.5).solve().objective == (
+        pytest.approx(1.0 + 0.5 + 1.0)
+    )
+    solution = model.with_constraint("off", runs.sel(gpu_type="fast").sum() == 0).solve()
+    assert solution.objective == pytest.approx(1) and solution.throughput.sum() == pytest.approx(1)
+    together = model.with_fixed(model.variables["share"].sel(job="a", partner="b", gpu_type="slow"), 1).solve()
+    assert together.throughput.tolist() == pytest.approx([0.25, 0.5])  # a is the second of the pair in the file
+    assert together.to_frame().loc["a", "slow"] == pytest.approx(1)
+    alone = Allocation(tiny()).without("level", "b").solve()
+    assert alone.objective == pytest.approx(2 / 1.5) and alone.duals["level"].values.tolist() == pytest.approx([-1])
+
+
+def test_labels_by_name():
+    model = Allocation(tiny())
+    assert sorted(model.variables["share"].index) == [
+        ("a", "", "fast", "u"),
+        ("a", "", "slow", "u"),
+        ("a", "b", "slow", "u"),
+        ("b", "", "fast", ""),
+        ("b", "", "slow", ""),
+    ]
+    assert sorted(model.variables["runs"].index) == [
+        ("a", "fast", "u"), ("a", "slow", "u"), ("b", "fast", ""), ("b", "slow", "")
+    ]  # fmt: skip
+    assert model.constraints["level"].to_frame().index.tolist() == [("a",), ("b",)]
+
+
+def test_changes_that_make_no_sense_are_refused():
+    for policy in ("water_filling", "hierarchical", "finish_time"):
+        jobs = [{**job.model_dump(), "steps_left": 5.0} for job in tiny().jobs]
+        with pytest.raises(ModelError, match=f"policy '{policy}' takes no changes"):
+            _ = Allocation(tiny(jobs=jobs), policy=policy).variables
+    with pytest.raises(ModelError, match="by parts takes no changes"):
+        _ = Allocation(generate("gavel-like", jobs=24, gpus=32, seed=1), parts=2).variables
+    model = Allocation(tiny())
+    for rows in ("time", "gpus", "runs"):
+        with pytest.raises(ModelError, match=f"rows '{rows}' cannot be dropped"):
+            model.without(rows)
+    with pytest.raises(ModelError, match="no gpu_type 'fats'; did you mean 'fast'"):
+        model.variables["runs"].sel(gpu_type="fats")
+
+
+def test_rules_that_contradict_limits_are_named_and_proven():
+    model = Allocation(tiny(limits=[{"job": "b", "least_gpus": 0.75}]))
+    solution = model.with_constraint("few", model.variables["runs"].sel(job="b").sum() <= 0.5).solve()
+    assert str(solution.status) == "infeasible" and solution.certificate.claim == "infeasible"
+    assert "few" in solution.message
+
+
+FAULTS = {
+    "value": lambda d: d["values"]["share"].update({"a,,fast": 0.9}),
+    "a little more": lambda d: d["values"]["rise"].update({"": d["values"]["rise"][""] * 1.0001}),
+    "lost value": lambda d: d["values"]["share"].pop("b,,slow"),
+    "rule lost": lambda d: d["changes"]["changes"].pop(0),
+    "side": lambda d: d["changes"]["changes"][0].update(rhs="2/5"),
+    "label": lambda d: d["changes"]["changes"][0]["terms"][0]["where"].update(job="b"),
+    "cost lost": lambda d: d["changes"]["changes"].pop(),
+    "objective": lambda d: d.update(objective=1.9, bound=1.9),
+    "stage": lambda d: d["stages"].update(objective=0.5),
+    "no leaves": lambda d: d["proof"]["stages"].update(objective=[]),
+    "multiplier": lambda d: d["proof"]["stages"]["objective"][0]["rows"]["level"].update(a=0),
+    "wrong sign": lambda d: d["proof"]["stages"]["objective"][0]["rows"]["half"].update({"": 1}),
+    "policy": lambda d: d["options"].update(policy="makespan"),
+    "sharing": lambda d: d["options"].update(policy="max_throughput"),
+    "no such policy": lambda d: d["options"].update(policy="finish_time"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_seeded_faults_are_refused(name):
+    model = Allocation(tiny())
+    runs = model.variables["runs"]
+    model = model.with_constraint("half", runs.sel(job="a", gpu_type="fast").sum() <= 0.5)
+    model = model.with_cost(-0.1 * runs.sel(job="b").sum())
+    document = json.loads(json.dumps(model.solve().to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    FAULTS[name](document)
+    certificate = verify(document, model.instance)
+    assert not (certificate.ok and certificate.claim == "optimal")

@@ -1,0 +1,398 @@
+"""Changed models of flow scheduling against a plain program, their certificates, files, labels and messages."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.base import ModelError
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.statement.solving import run_statement
+from flowlex.validation.certificates import verify
+from tests.models.flow.changes_oracle import Program
+from tests.models.flow.ties import GOALS, tied_cluster
+from tests.validation.certificates.clusters import GOALS as OPTIONS
+from tests.validation.certificates.clusters import random_cluster
+
+
+def hand(**changes) -> FlowInstance:
+    """Two jobs of two tasks; a (2 slots) and b (1) in rack r1, zone z; c (1) in r2. Placing costs 1 on a, 2 on b, 4."""
+    machines = [
+        {"name": "a", "slots": 2, "rack": "r1", "labels": ["zone=z", "gpu"]},
+        {"name": "b", "rack": "r1", "labels": ["zone=z"]},
+        {"name": "c", "rack": "r2"},
+    ]
+    costs = {"a": 1, "b": 2, "c": 4}
+    jobs = [
+        {"name": job, "tasks": [{"name": f"{job}{k}", "costs": costs} for k in (1, 2)], "priority": p}
+        for job, p in (("J", 0), ("K", 1))
+    ]
+    return FlowInstance.model_validate({"name": "hand", "machines": machines, "jobs": jobs, **changes})
+
+
+def model(**options) -> FlowScheduling:
+    return FlowScheduling(hand(), **({"preset": "none"} | options))
+
+
+def figures(solution) -> dict[str, float]:
+    return {name: float(value) for name, value in solution.stages.items()}
+
+
+def proven(solution):
+    """The solution, whose file is proven too."""
+    document = json.loads(json.dumps(solution.to_dict()))
+    assert verify(document, solution.source).claim == solution.certificate.claim
+    assert solution.certificate.claim in ("optimal", "infeasible")
+    return solution
+
+
+def test_labels_are_those_of_the_instance():
+    x = model().variables["x"].index.to_frame(index=False)
+    rows = {(r.task, r.machine): (r.job, r.rack, r.zone, r.gpu) for r in x.itertuples()}
+    assert len(rows) == 12
+    for (task, machine), labels in rows.items():
+        where = {"a": ("r1", "z", "yes"), "b": ("r1", "z", "no"), "c": ("r2", "", "no")}[machine]
+        assert labels == (task[0], *where)
+    assert model().variables["waits"].index.to_frame(index=False).to_numpy().tolist() == [
+        ["J1", "J"], ["J2", "J"], ["K1", "K"], ["K2", "K"]
+    ]  # fmt: skip
+
+
+def test_each_kind_of_change_by_hand():
+    free = model()
+    assert figures(run(free)) == {"waiting_1": 0, "cost": 1 + 1 + 2 + 4}
+    x, waits = free.variables["x"], free.variables["waits"]
+    assert figures(proven(free.with_constraint("quiet", x.sel(rack="r1").sum() <= 2).solve())) == {
+        "waiting_1": 1, "cost": 1 + 1 + 4
+    }  # fmt: skip
+    one = proven(free.with_constraint("spread", x.sum(by=["job", "rack"]) <= 1).solve())
+    assert figures(one) == {"waiting_1": 1, "cost": 1 + 1 + 4} and len(one.waiting) == 1
+    assert set(one.waiting.values()) == {
+        "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
+    }
+    assert figures(proven(free.with_fixed(x.sel(task="J1", machine="c"), 1).solve()))["cost"] == 4 + 1 + 1 + 2
+    assert figures(proven(free.with_fixed(waits.sel(task="K2"), 1).solve())) == {"waiting_1": 1, "cost": 4}
+    assert figures(proven(free.with_bounds(x.sel(gpu="yes"), upper=0).solve())) == {"waiting_1": 2, "cost": 6}
+    assert figures(proven(free.without("machine").solve()))["cost"] == 4
+    assert figures(proven(free.without("machine", "a").solve()))["cost"] == 4
+    assert figures(proven(free.with_cost(Fraction(5, 2) * x.sel(machine="b").sum()).solve()))["cost"] == 10.5
+    owner = free.with_variable("open", upper=1, integer=True, machine=["b", "c"])
+    own, x = owner.variables["open"], owner.variables["x"]
+    linked = owner.with_constraint("linked", x.sel(machine=["b", "c"]).sum(by="machine") - own.sum(by="machine") <= 0)
+    assert figures(proven(linked.with_constraint("one", own.sum() <= 1).solve())) == {"waiting_1": 1, "cost": 4}
+
+
+def run(unchanged):
+    """The unchanged statement, solved as it stands."""
+    return run_statement(unchanged.statement, SolveOptions(), main=unchanged.objective_stage)
+
+
+def test_an_answer_is_the_familys_own():
+    solution = proven(model().with_fixed(model().variables["x"].sel(task="J1", machine="c"), 1).solve())
+    assert solution.machine_of["J1"] == "c" and solution.score.cost == solution.objective == 8
+    assert solution.to_frame().machine.tolist()[0] == "c"
+    assert solution.placed == tuple(solution.machine_of)
+    assert solution.stated.slack["machine"]["c"] == 0
+
+
+def test_shares_bind_until_they_are_dropped():
+    from flowlex.models.flow.goals import FairShares
+
+    instance = hand(jobs=[
+        {"name": "J", "tasks": [{"name": f"J{k}"} for k in range(4)]},
+        {"name": "K", "tasks": [{"name": f"K{k}"} for k in range(4)]},
+    ])  # fmt: skip
+    fair = FlowScheduling(instance, goals=(FairShares(),))
+    x = fair.variables["x"]
+    tight = proven(fair.with_constraint("few", x.sel(job="J").sum() <= 1).solve())
+    assert figures(tight)["shortfall"] == 1 and len(tight.machine_of) == 3
+    loose = fair.with_constraint("few", x.sel(job="J").sum() <= 1).without("share")
+    assert len(proven(loose.solve()).machine_of) == 4
+
+
+def test_rules_that_nothing_keeps_are_named_and_proven():
+    free = model()
+    x = free.variables["x"]
+    found = proven(free.with_constraint("many", x.sel(rack="r2").sum() >= 2).solve())
+    assert str(found.status) == "infeasible" and "many" in found.infeasibility.constraints
+
+
+def test_fractions_of_a_relaxation_are_said():
+    free = model()
+    x = free.variables["x"]
+    split = free.with_constraint("half", x.sel(task="J1", machine="a") == Fraction(1, 2)).relaxed().solve()
+    assert "share fractions" in split.message and "J1" not in split.machine_of
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed):
+    models = [FlowScheduling(tied_cluster(seed), goals=GOALS)]
+    models += [FlowScheduling(random_cluster(seed), **options) for options in OPTIONS.values()]
+    checked = 0
+    for each in models:
+        try:
+            stages = {name: int(value) for name, value in run(each).stages.items()}
+        except ModelError as error:
+            assert "do not go with" in str(error)
+            continue
+        score = each.solve("highs").score
+        assert stages.pop("shortfall", 0) == score.shortfall
+        assert sum(value for name, value in stages.items() if not name.startswith("waiting_")) == score.cost
+        waiting = [value for name, value in stages.items() if name.startswith("waiting_")]
+        assert not waiting or waiting == [count for _, count in score.waiting]
+        checked += 1
+    assert checked >= len(models) - 3
+
+
+def random_change(rng, changed, program):
+    """One random change, made to both; False where the model has nothing to change so."""
+    levels = ("task", "machine", "job", "rack", "zone", "gpu")
+    columns = [c for c in program.find("x")]
+    if not columns:
+        return changed, False
+    labels = program.labels[int(rng.choice(columns))][1]
+    where = {str(level): labels[level] for level in rng.permutation(levels)[: int(rng.integers(1, 3))]}
+    if any(level not in changed.unchanged_statement.columns["x"].levels for level in where):
+        return changed, False
+    x, mine = changed.variables["x"].sel(**where), program.find("x", **where)
+    kind = int(rng.integers(0, 7))
+    if kind == 0:
+        side, relation = int(rng.integers(0, 3)), str(rng.choice(["<=", ">=", "=="]))
+        name = f"own{len(changed.changes.changes)}"
+        total = x.sum()
+        rule = total <= side if relation == "<=" else total >= side if relation == ">=" else total == side
+        program.row(name, mine, side if relation != "<=" else -99, side if relation != ">=" else 99)
+        return changed.with_constraint(name, rule), True
+    if kind == 1:
+        by = [str(level) for level in rng.permutation(("job", "rack", "machine"))[: int(rng.integers(1, 3))]]
+        name, side = f"own{len(changed.changes.changes)}", int(rng.integers(0, 3))
+        for key in {tuple(program.labels[c][1][level] for level in by) for c in mine}:
+            own = {c: 2 for c in mine if tuple(program.labels[c][1][level] for level in by) == key}
+            program.row(name, own, -99, 2 * side)
+        return changed.with_constraint(name, 2 * x.sum(by=by) <= 2 * side), True
+    if kind == 2:
+        some = [each for each in ("machine", "share", "apart", "spread", "unscheduled") if each in changed.constraints]
+        if not some:
+            return changed, False
+        name = str(rng.choice(some))
+        program.rows.pop(name)
+        return changed.without(name), True
+    if kind == 3:
+        labels = {"task": labels["task"], "machine": labels["machine"]}
+        value, (column,) = int(rng.integers(0, 2)), program.find("x", **labels)
+        if not program.low[column] <= value <= program.high[column]:
+            return changed, False
+        program.low[column] = program.high[column] = value
+        return changed.with_fixed(changed.variables["x"].sel(**labels), value), True
+    if kind == 4:
+        if any(program.low[c] for c in mine):
+            return changed, False
+        for column in mine:
+            program.high[column] = 0
+        return changed.with_bounds(x, upper=0), True
+    if kind == 5:
+        stage, more = str(rng.choice(list(program.stages))), int(rng.integers(-3, 6))
+        for column in mine:
+            program.stages[stage][column] = program.stages[stage].get(column, 0) + more
+        return changed.with_cost(more * x.sum(), stage=stage), True
+    name = f"extra{len(changed.changes.changes)}"
+    column = program.column(name, 2)
+    program.row(f"{name}_row", {**mine, column: -1}, -99, 0)
+    program.stages["cost"][column] = 2
+    changed = changed.with_variable(name, upper=2, integer=True)
+    own, x = changed.variables[name], changed.variables["x"].sel(**where)
+    changed = changed.with_constraint(f"{name}_row", x.sum() - own.sum() <= 0)
+    return changed.with_cost(2 * own.sum(), stage="cost"), True
+
+
+def compare(seed):
+    """A model with up to four random changes against the plain program; whether it was changed at all."""
+    rng, instance = np.random.default_rng(1000 + seed), tied_cluster(seed, most_tasks=5)
+    changed, program, made = FlowScheduling(instance, goals=GOALS), Program(instance), False
+    for _ in range(int(rng.integers(1, 5))):
+        changed, done = random_change(rng, changed, program)
+        made |= done
+    relaxed = made and rng.random() < 0.1
+    if not made:
+        return False
+    solution = (changed.relaxed() if relaxed else changed).solve()
+    wanted = program.solve(relaxed)
+    if wanted is None:
+        assert str(solution.status) == "infeasible"
+    else:
+        assert str(solution.status) == "optimal"
+        assert list(solution.stages) == list(wanted)
+        assert list(figures(solution).values()) == pytest.approx(list(wanted.values()), abs=1e-5)
+    proven(solution)
+    return True
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_changes_equal_a_plain_program(part):
+    assert sum(compare(seed) for seed in range(part, 60, 4)) > 9
+
+
+@pytest.mark.slow
+def test_many_random_changes_equal_a_plain_program():
+    assert sum(compare(seed) for seed in range(60, 500)) > 300
+
+
+def _drop_rule(document):
+    document["changes"]["changes"].pop(0)
+
+
+def _side(document):
+    document["changes"]["changes"][0]["rhs"] = 1
+
+
+def _label(document):
+    document["changes"]["changes"][0]["terms"][0]["where"]["rack"] = "r2"
+
+
+def _lost_cost(document):
+    document["changes"]["changes"].pop(1)
+
+
+def _other_cost(document):
+    document["changes"]["changes"][1]["terms"][0]["coefficient"] = 0
+
+
+def _lost_stage(document):
+    document["stages"].pop("waiting_1")
+
+
+def _stage(document):
+    document["stages"]["cost"] -= 1
+
+
+def _objective(document):
+    document["objective"] -= 1
+    document["bound"] -= 1
+
+
+def _no_leaves(document):
+    document["proof"]["stages"]["cost"] = []
+
+
+def _sign(document):
+    rows = document["proof"]["stages"]["cost"][0]["rows"]
+    for each in rows.values():
+        each.update({label: -Fraction(str(y)).numerator for label, y in each.items()})
+
+
+def _larger(document):
+    for leaf in document["proof"]["stages"]["cost"]:
+        leaf["rows"]["task"] = {label: 99 for label in leaf["rows"]["task"]}
+
+
+def _values(document):
+    document["values"]["x"].pop(next(iter(document["values"]["x"])))
+
+
+def _worse(document):
+    document["values"]["waits"] = {"J1": 1, **document["values"].get("waits", {})}
+    document["values"]["x"] = {k: v for k, v in document["values"]["x"].items() if not k.startswith("J1,")}
+
+
+def _beyond(document):
+    document["values"]["x"]["J1,a"] = 2
+
+
+def _stranger(document):
+    document["values"]["x"]["J1,nowhere"] = 1
+
+
+def _goal(document):
+    document["options"]["preset"] = "load_spread"
+
+
+def _wait_cost(document):
+    document["options"]["wait_cost"] = 1
+
+
+FAULTS = [_drop_rule, _side, _label, _lost_cost, _other_cost, _lost_stage, _stage, _objective, _no_leaves, _sign,
+          _larger, _values, _worse, _beyond, _stranger, _goal, _wait_cost]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_seeded_faults_are_refused(fault):
+    free = model()
+    x = free.variables["x"]
+    changed = free.with_constraint("quiet", x.sel(rack="r1").sum() <= 2).with_cost(3 * x.sel(machine="c").sum())
+    document = json.loads(json.dumps(changed.solve().to_dict()))
+    assert verify(document, free.instance).claim == "optimal"
+    fault(document)
+    found = verify(document, free.instance)
+    assert not found.ok or found.claim != "optimal", found
+
+
+class Mine(Goal):
+    """A goal that no file holds."""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: m.variables["x"].sel(node="a"), "no level 'node'.*There are: task, machine, job, rack, zone, gpu"),
+        (lambda m: m.variables["x"].sel(machine="aa"), "no machine 'aa'; did you mean 'a'"),
+        (lambda m: m.with_fixed(m.variables["x"].sel(task="J1", machine="a"), 2), "outside its bounds 0 and 1"),
+        (lambda m: m.without("machines"), "no rows named 'machines'; did you mean 'machine'"),
+        (lambda m: m.without("task"), "cannot be dropped: a task runs on one machine or waits"),
+        (lambda m: m.with_cost(m.variables["x"].sum(), stage="costs"), "no stage 'costs'; did you mean 'cost'"),
+        (lambda m: m.with_constraint("r", m.variables["x"].sum() <= float("nan")), "finite"),
+        (lambda m: m.variables["x"].sum() < 1, "write <="),
+        (lambda m: m.variables["x"].sum() * m.variables["x"].sum(), "product"),
+        (lambda m: bool(0 <= m.variables["x"].sum() <= 2), "neither true nor false"),
+        (lambda m: m.with_bounds(m.variables["x"].sel(task="J1"), lower=2), "lower bound 2 above its upper 1"),
+        (lambda m: FlowScheduling(hand(), goals=(Mine(),)).variables, "goal Mine of another package"),
+        (lambda m: FlowScheduling(hand(), method="weights").variables, "method='weights'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_changed_says_so(change, says):
+    with pytest.raises(ModelError, match=says):
+        change(model())
+
+
+def test_names_of_labels_that_are_taken():
+    machines = [{"name": "a", "labels": ["rack=x", "zone", "zone=b"]}, {"name": "b"}]
+    odd = FlowScheduling(
+        FlowInstance.model_validate({"machines": machines, "jobs": [{"name": "J", "tasks": [{"name": "t"}]}]})
+    )
+    x = odd.variables["x"].index.to_frame(index=False)
+    assert x.columns.tolist() == ["task", "machine", "job", "rack", "rack_label", "zone", "zone_label"]
+    assert x.iloc[0].tolist() == ["t", "a", "J", "rack0", "x", "b", "yes"]
+    proven(odd.with_bounds(odd.variables["x"].sel(zone_label="yes"), upper=0).solve())
+
+
+def test_capacities_preemptions_and_gangs_stay_rows_of_a_changed_model():
+    machines = [{"name": n, "slots": 3, "capacity": {"cpu": 1.5}} for n in "ab"]
+    jobs = [{"name": "J", "tasks": [{"name": f"t{k}", "demands": {"cpu": 0.7}} for k in range(6)]}]
+    packed = FlowScheduling(FlowInstance.model_validate({"machines": machines, "jobs": jobs}))
+    x = packed.variables["x"]
+    assert len(proven(packed.with_constraint("few", x.sel(machine="a").sum() <= 1).solve()).machine_of) == 3
+    assert len(proven(packed.without("capacity", "a,cpu").solve()).machine_of) == 5
+    kept = hand(jobs=[{"name": "J", "preemptions_per_hour": 1, "priority": 5, "tasks": [
+        {"name": f"J{k}", "running": {"machine": "a"}} for k in (1, 2)]}])  # fmt: skip
+    limited = FlowScheduling(kept)
+    x = limited.variables["x"]
+    assert {*x.index.get_level_values("machine")} == {"a"}
+    assert len(proven(limited.with_constraint("less", x.sum() <= 1).solve()).stopped) == 1
+    assert str(proven(limited.with_constraint("none", x.sum() <= 0).solve()).status) == "infeasible"
+    both = FlowScheduling(hand(gangs=[{"name": "g", "tasks": ["J1", "J2", "K1"], "within": "rack"}]), preset="none")
+    apart = both.with_constraint("apart", both.variables["x"].sel(task=["J1", "K1"]).sum(by="machine") <= 1)
+    assert proven(apart.without("gang_within").solve()).status and len(apart.solve().machine_of) == 4
+
+
+def test_a_program_goes_out_and_its_answer_comes_back():
+    changed = model().with_constraint("quiet", model().variables["x"].sel(rack="r1").sum() <= 2)
+    assert changed.sizes()["columns"] == 16 and "program" in changed.solve().stated.method
+    problem = changed.compile("cost", before={"waiting_1": 1})
+    problem.solve()
+    again = changed.interpret(problem)
+    assert figures(again) == figures(changed.solve())

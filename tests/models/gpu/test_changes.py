@@ -1,0 +1,452 @@
+"""Changed rounds against a plain program, their certificates, files, labels and messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowlex import generate
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.gpu import GpuInstance
+from flowlex.models.base import ModelError
+from flowlex.models.gpu.model import GpuAssignment
+from flowlex.models.statement.solving import run_statement
+from flowlex.validation.certificates import verify
+from tests.models.gpu.cases import random_round
+from tests.models.gpu.changes_oracle import Program
+
+POLICIES = ("FSP", "FS", "FSU")
+
+
+def hand(*jobs: int, memory: float = 8.0, running: bool = False) -> GpuInstance:
+    """Three GPUs: two on n1 of rack r1, one on n2 of rack r2. Jobs a, b, ... have data of one second, all on n1."""
+    nodes = [
+        {"name": f"n{k}", "rack": f"r{k}", "gpus": [{"name": f"g{g}", "memory_gb": memory} for g in gpus]}
+        for k, gpus in ((1, (1, 2)), (2, (3,)))
+    ]
+    shards = [{"size_mb": 100.0, "replicas": ["n1"]}]
+    made = [
+        {
+            "name": name,
+            "tasks": [
+                {
+                    "name": f"{name}{t}",
+                    "memory_gb": 8.0,
+                    "shards": shards,
+                    "running": {"gpu": f"g{t}", "elapsed_s": t} if running and name == "a" else None,
+                }
+                for t in range(1, count + 1)
+            ],
+        }
+        for name, count in zip("abc", jobs, strict=False)
+    ]
+    speeds = {"disk_mb_per_s": 100.0, "rack_mb_per_s": 50.0, "between_racks_mb_per_s": 25.0}
+    return GpuInstance.model_validate({"name": "hand", "nodes": nodes, "jobs": made, **speeds})
+
+
+def figures(solution: Any) -> dict[str, float]:
+    return {name: float(value) for name, value in solution.stages.items()}
+
+
+def test_labels_are_those_of_the_instance() -> None:
+    instance = generate("gpu-random", seed=3)
+    where = {gpu.name: (node.name, node.rack) for node in instance.nodes for gpu in node.gpus}
+    job_of = {task.name: job.name for job in instance.jobs for task in job.tasks}
+    memory = {gpu.name: gpu.memory_gb for gpu in instance.gpus}
+    model = GpuAssignment(instance, policy="FS")
+    pairs = set()
+    for label in model.variables["x"].index.to_frame(index=False).to_dict("records"):
+        assert label["job"] == job_of[label["task"]] and (label["node"], label["rack"]) == where[label["gpu"]]
+        pairs.add((label["task"], label["gpu"]))
+    assert pairs == {
+        (task.name, gpu)
+        for task in instance.tasks
+        for gpu in where
+        if (task.memory_gb <= memory[gpu] if task.running is None else task.running.gpu == gpu)
+    }
+    steps = model.variables["share_step"].index.to_frame(index=False)
+    for job in instance.jobs:
+        assert steps[steps.job == job.name].step.tolist() == list(range(1, len(job.tasks) + 1))
+
+
+def test_an_own_row_binds_in_every_stage() -> None:
+    model = GpuAssignment(hand(3, 3))
+    x = model.variables["x"]
+    assert figures(model.with_constraint("none", x.sum() <= 9).solve()) == {
+        "share_1": 2, "share_2": 1, "share_3": 0, "running": 3, "transfer": 2 + 4 + 3 * 4
+    }  # fmt: skip
+    capped = model.with_constraint("quiet", x.sel(job="a", rack="r1").sum() <= 0).solve()
+    assert figures(capped) == {"share_1": 2, "share_2": 1, "share_3": 0, "running": 3, "transfer": 18}
+    assert capped.job_frame()["running"].tolist() == [1, 2]  # the fairest of the schedules that keep the rule
+    only = model.with_constraint("quiet", x.sel(job="a").sum() <= 0).solve()
+    assert figures(only) == {"share_1": 1, "share_2": 1, "share_3": 1, "running": 3, "transfer": 18}
+    assert only.certificate is not None and (only.certificate.claim, only.certificate.exact) == ("optimal", True)
+
+
+def test_one_row_for_each_job_and_rack() -> None:
+    model = GpuAssignment(hand(3))
+    x = model.variables["x"]
+    changed = model.with_constraint("spread", x.sum(by=["job", "rack"]) <= 1)
+    solution = changed.solve()
+    assert figures(solution)["running"] == 2 and figures(solution)["transfer"] == 1 + 4 + 4
+    assert changed.constraints["spread"].to_frame().index.tolist() == [("a", "r1"), ("a", "r2")]
+    assert solution.stated.slack["spread"]["a,r1"] == 0
+
+
+def test_bounds_fixed_choices_costs_and_own_variables() -> None:
+    model = GpuAssignment(hand(2))
+    x = model.variables["x"]
+    assert figures(model.with_cost(0 * x.sum()).solve())["transfer"] == 2
+    far = model.with_fixed(x.sel(task="a1", gpu="g3"), 1).solve()
+    assert figures(far)["transfer"] == 1 + 4 and far.placement.gpu.tolist()[0] == 2
+    assert figures(model.with_bounds(x.sel(gpu="g1"), upper=0).solve())["transfer"] == 1 + 4
+    assert figures(model.with_cost(7 * x.sel(node="n1").sum()).solve())["transfer"] == 8 + 4
+    opened = model.with_variable("open", upper=1, integer=True, node=["n1", "n2"])
+    y, x = opened.variables["open"], opened.variables["x"]
+    linked = opened.with_constraint("linked", x.sum(by="node") - 2 * y.sum(by="node") <= 0)
+    assert figures(linked.with_cost(10 * y.sum()).solve())["transfer"] == 10 + 2  # both tasks on n1
+
+
+def test_jobs_that_may_lose_tasks_are_those_above_the_shares_of_the_instance() -> None:
+    model = GpuAssignment(hand(3, 1, running=True))
+    assert figures(model.solve())["transfer"] == model.solve().objective
+    x = model.variables["x"]
+    kept = model.with_constraint("late", x.sel(job="a").sum() >= 3).solve()
+    assert kept.preempted == () and kept.waiting == ("b1",)
+    shut = model.with_fixed(x.sel(job="b"), 0).solve()
+    assert shut.preempted == ()  # nobody gains by a stop
+    assert figures(model.with_fixed(x.sel(task="a1"), 0).solve())["stops"] == 1
+    # a2 runs longer than a1, and a may lose one task only
+    assert str(model.with_fixed(x.sel(task="a2"), 0).solve().status) == "infeasible"
+    assert str(model.with_fixed(x.sel(task="a2"), 0).without("order").solve().status) == "optimal"
+    assert str(model.with_fixed(x.sel(job="a"), 0).without("stops", "a").solve().status) == "optimal"
+    assert str(model.with_fixed(x.sel(job="a"), 0).solve().status) == "infeasible"
+
+
+def test_without_shares_only_totals_and_transfer_count() -> None:
+    model = GpuAssignment(hand(3, 3))
+    x = model.variables["x"]
+    dropped = model.without("share").with_cost(-1 * x.sel(job="a").sum())
+    assert dropped.solve().job_frame()["running"].tolist() == [3, 0]
+
+
+def test_infeasible_rules_are_named_and_proven() -> None:
+    model = GpuAssignment(hand(3, 3))
+    x = model.variables["x"]
+    many = model.with_constraint("busy", x.sel(rack="r2").sum() >= 2).solve()
+    assert str(many.status) == "infeasible" and "busy" in many.infeasibility.constraints
+    assert many.certificate is not None and many.certificate.claim == "infeasible"
+    odd = model.with_constraint("odd", 2 * x.sel(rack="r1").sum() == 3).solve()
+    assert str(odd.status) == "infeasible" and odd.infeasibility.constraints == ("odd",)
+    assert odd.certificate is not None and odd.certificate.claim == "infeasible"
+
+
+def test_split_tasks_of_a_relaxation_are_said() -> None:
+    model = GpuAssignment(hand(2))
+    half = model.with_constraint("half", 2 * model.variables["x"].sel(gpu="g1").sum() == 1).relaxed().solve()
+    assert "split" in half.message and half.certificate is not None and half.certificate.claim == "optimal"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed: int) -> None:
+    instance, policy = random_round(seed), POLICIES[seed % 3]
+    model = GpuAssignment(instance, policy=policy)
+    stated = run_statement(model.statement, SolveOptions(), main="transfer").stages
+    assert {k: float(v) for k, v in stated.items()} == pytest.approx(Program(instance, policy).solve())
+    assert stated["transfer"] == model.solve("network").objective
+
+
+class Draws:
+    """Random changes as plain data, over the columns and rows that the plain program has so far."""
+
+    def __init__(self, seed: int, program: Program) -> None:
+        self.rng, self.program = np.random.default_rng(seed), program
+
+    def one(self, k: int) -> dict[str, Any] | None:
+        kinds = ["rule", "rule", "by", "by", "drop", "label", "fix", "bounds", "cost", "variable", "steps"]
+        return getattr(self, "_" + str(self.rng.choice(kinds)))(k)
+
+    def _labels(self, variable: str = "x") -> dict[str, Any] | None:
+        some = [label for name, label in self.program.columns if name == variable]
+        return some[int(self.rng.integers(len(some)))] if some else None
+
+    def _where(self) -> dict[str, Any]:
+        """One or two levels that some variable has together; at times a list of labels."""
+        label, other = self._labels() or {}, self._labels() or {}
+        levels = self.rng.permutation(["task", "gpu", "job", "node", "rack"])[: int(self.rng.integers(1, 3))].tolist()
+        where: dict[str, Any] = {level: label[level] for level in levels}
+        if self.rng.random() < 0.2:
+            where[levels[0]] = sorted({label[levels[0]], other[levels[0]]})
+        return where
+
+    def _number(self, low: int, high: int) -> Any:
+        value = int(self.rng.integers(low, high))
+        return value if self.rng.random() < 0.7 else f"{2 * value + 1}/2"
+
+    def _term(self, **more: Any) -> dict[str, Any]:
+        return {"variable": "x", "where": self._where(), **more}
+
+    def _rule(self, k: int) -> dict[str, Any]:
+        terms = [self._term()]
+        if self.rng.random() < 0.4:
+            terms.append(self._term(coefficient=int(self.rng.choice([-1, 2, 3]))))
+        relation = str(self.rng.choice(["<=", "<=", ">=", "=="]))
+        return {"change": "constraint", "name": f"own{k}", "terms": terms, "relation": relation,
+                "rhs": self._number(0, 3) if relation == "<=" else int(self.rng.integers(0, 2))}  # fmt: skip
+
+    def _by(self, k: int) -> dict[str, Any]:
+        levels = self.rng.permutation(["job", "node", "rack"])[: int(self.rng.integers(1, 3))].tolist()
+        where = {} if self.rng.random() < 0.5 else {"job": (self._labels() or {})["job"]}
+        terms: list[dict[str, Any]] = [{"variable": "x", "where": where, "by": levels}]
+        if self.rng.random() < 0.3:
+            terms.append(self._term(coefficient=-1))
+        return {"change": "constraint", "name": f"own{k}", "terms": terms, "relation": "<=", "rhs": self._number(0, 3)}
+
+    def _drop(self, k: int) -> dict[str, Any] | None:
+        names = {row[0] for row in self.program.rows} & {"share", "stops", "order"}
+        return {"change": "drop", "name": str(self.rng.choice(sorted(names)))} if names else None
+
+    def _label(self, k: int) -> dict[str, Any] | None:
+        rows = [row[:2] for row in self.program.rows if row[0] in ("share", "stops", "order")]
+        if not rows:
+            return None
+        name, label = rows[int(self.rng.integers(len(rows)))]
+        return {"change": "drop", "name": name, "rows": [label]}
+
+    def _fix(self, k: int) -> dict[str, Any]:
+        label = self._labels() or {}
+        value = int(self.rng.integers(2))
+        where = {"task": label["task"], "gpu": label["gpu"]} if value else self._where()
+        return {"change": "fix", "variables": {"variable": "x", "where": where}, "value": value}
+
+    def _bounds(self, k: int) -> dict[str, Any]:
+        return {"change": "bounds", "variables": self._term(), "upper": 0}
+
+    def _cost(self, k: int) -> dict[str, Any]:
+        stage = str(self.rng.choice(["transfer", "transfer", self.program.stages[0][0], self.program.stages[-1][0]]))
+        terms = [self._term(coefficient=self._number(-4, 9)) for _ in range(int(self.rng.integers(1, 3)))]
+        return {"change": "cost", "stage": stage, "terms": terms}
+
+    def _variable(self, k: int) -> dict[str, Any]:
+        names = sorted({label["job"] for name, label in self.program.columns if name == "x"})
+        return {"change": "variable", "name": f"own{k}", "levels": {"job": names}, "upper": 2,
+                "integer": bool(self.rng.integers(2))}  # fmt: skip
+
+    def _steps(self, k: int) -> dict[str, Any] | None:
+        label = self._labels("share_step")
+        if label is None:
+            return None
+        where = {"step": {"at_least": 2}} if self.rng.random() < 0.5 else dict(label)
+        return {"change": "constraint", "name": f"own{k}", "relation": "<=", "rhs": 1, "allow_empty": True,
+                "terms": [{"variable": "share_step", "where": where}]}  # fmt: skip
+
+    def linked(self, new: dict[str, Any], k: int) -> list[dict[str, Any]]:
+        """Rows and a cost for own variables: what a job runs in some place is at most the variable and a constant."""
+        rule = {"change": "constraint", "name": f"link{k}", "relation": "<=", "rhs": int(self.rng.integers(0, 2)),
+                "terms": [{"variable": "x", "by": ["job"]},
+                          {"variable": new["name"], "by": ["job"], "coefficient": "-1"}]}  # fmt: skip
+        cost = {"change": "cost", "stage": "transfer",
+                "terms": [{"variable": new["name"], "coefficient": int(self.rng.integers(1, 9))}]}  # fmt: skip
+        return [rule, cost]
+
+
+def random_changes(seed: int) -> tuple[GpuAssignment, Program]:
+    """A random round, one to four changes, and whether it is relaxed; both sides have them."""
+    rng = np.random.default_rng([seed, 28])
+    instance, policy = random_round(seed), POLICIES[seed % 3]
+    price = Fraction(int(rng.integers(0, 3))) if policy == "FSP" else Fraction(0)
+    model, program = GpuAssignment(instance, policy=policy, stop_price=float(price)), Program(instance, policy, price)
+    draws = Draws(seed, program)
+    for k in range(int(rng.integers(1, 5))):
+        change = draws.one(k) if len(model.variables["x"]) else None
+        if change is None:
+            continue
+        some = [change, *(draws.linked(change, k) if change["change"] == "variable" else ())]
+        try:
+            changed = model.with_changes({"changes": some})
+        except ModelError as error:  # two changes may contradict each other, and are refused then
+            assert "bound" in str(error), error
+            continue
+        model = changed
+        program.change({"changes": some})
+    if rng.random() < 0.15:
+        model = model.relaxed()
+        program.change({"changes": [{"change": "relaxed"}]})
+    return model, program
+
+
+@pytest.mark.parametrize("first", range(0, 360, 20))
+def test_random_changes_equal_an_independent_program(first: int) -> None:
+    for seed in range(first, first + 20):
+        model, program = random_changes(seed)
+        wanted = program.solve()
+        solution = model.solve("highs")
+        if not model.changes:
+            continue
+        document = json.loads(json.dumps(solution.to_dict()))
+        certificate = verify(document, model.instance)
+        if wanted is None:
+            assert (str(solution.status), certificate.claim) == ("infeasible", "infeasible"), seed
+            continue
+        assert figures(solution) == pytest.approx(wanted, rel=1e-6, abs=1e-4), seed
+        assert certificate.ok and certificate.claim == "optimal", (seed, certificate)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m, x: x.sel(rak="r1"), "no level 'rak'; did you mean 'rack'"),
+        (lambda m, x: x.sel(gpu="g4"), "no gpu 'g4'; There are: g1, g2, g3"),
+        (lambda m, x: x.sum(by=["job", "rak"]), "no level 'rak'; did you mean 'rack'"),
+        (lambda m, x: m.without("shares"), "no rows named 'shares'; did you mean 'share'"),
+        (lambda m, x: m.without("share", "d"), "share: no row 'd'"),
+        (lambda m, x: m.without("task"), "cannot be dropped: a task would run several times"),
+        (lambda m, x: m.without("gpu_out", "g1"), "cannot be dropped: a GPU would run several tasks at once"),
+        (lambda m, x: m.with_cost(x, stage="transfers"), "no stage 'transfers'; did you mean 'transfer'"),
+        (lambda m, x: m.with_cost(x, stage="stops"), "no stage 'stops'"),
+        (lambda m, x: m.with_constraint("e", x.sel(task="a1", job="b").sum() <= 1), "over no variable"),
+        (lambda m, x: m.with_constraint("share", x.sum() <= 1), "exist already"),
+        (lambda m, x: x.sum() < 3, "write <="),
+        (lambda m, x: 1 <= x.sum() <= 3, "neither true nor false"),
+        (lambda m, x: x.sum() <= float("nan"), "finite"),
+        (lambda m, x: x * x, "not linear"),
+        (lambda m, x: m.with_fixed(x.sel(task="a1"), 2), "lies outside its bounds 0 and 1"),
+        (lambda m, x: m.with_bounds(x.sel(job="a"), lower=2), "lower bound 2 above its upper 1"),
+        (lambda m, x: m.with_variable("x", upper=1), "exist already"),
+        (lambda m, x: m.relaxed("y"), "no variables named 'y'"),
+        (
+            lambda m, x: m.with_constraint("other", GpuAssignment(hand(1)).variables["x"].sum() <= 1),
+            "belongs to another model",
+        ),
+    ],
+)
+def test_bad_input_is_named(make: Callable[..., Any], message: str) -> None:
+    model = GpuAssignment(hand(3, 3))
+    with pytest.raises(ModelError, match=message):
+        make(model, model.variables["x"])
+
+
+def test_running_tasks_and_priced_waiting_say_why_not() -> None:
+    model = GpuAssignment(hand(2, 1, running=True), policy="FS")
+    with pytest.raises(ModelError, match="'running' cannot be dropped: running tasks would be lost"):
+        model.without("running")
+    with pytest.raises(ModelError, match=r"waiting='priced'.*takes no changes; use waiting='least'"):
+        _ = GpuAssignment(hand(1), waiting="priced").variables
+    with pytest.raises(ModelError, match="no stage 'share_1'"):
+        unfair = GpuAssignment(hand(1), policy="FSU")
+        unfair.with_cost(unfair.variables["x"], stage="share_1")
+
+
+def changed_round() -> GpuAssignment:
+    """Every kind of change, each of which alters the answer; the stage of transfer needs a tree."""
+    model = GpuAssignment(hand(3, 3, running=True))
+    x = model.variables["x"]
+    model = (
+        model.with_constraint("spread", x.sum(by=["job", "rack"]) <= 1)
+        .with_constraint("pair", 2 * x.sel(job="b", node="n1").sum() + 2 * x.sel(task="a1").sum() >= 1)
+        .without("order")
+        .with_fixed(x.sel(task="b2", gpu="g3"), 1)
+        .with_bounds(x.sel(job="b", gpu="g1"), upper=0)
+        .with_variable("open", upper=1, integer=True, job=["a", "b"])
+    )
+    y, x = model.variables["open"], model.variables["x"]
+    model = model.with_constraint("opened", x.sel(node="n1").sum(by="job") - 2 * y.sum(by="job") <= 0)
+    return model.with_cost(x.sel(task="a1").sum() + 3 * y.sum())
+
+
+def rule(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in document["changes"]["changes"] if name in (each.get("name"), each["change"]))
+
+
+def drop_change(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda d: d["changes"]["changes"].remove(rule(d, name))
+
+
+def leaves(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return document["proof"]["stages"]["transfer"]
+
+
+def move(document: dict[str, Any], task: str, gpu: str | None) -> None:
+    x = document["values"]["x"]
+    for pair in [each for each in x if each.startswith(f"{task},")]:
+        del x[pair]
+    if gpu is not None:
+        x[f"{task},{gpu}"] = 1
+
+
+FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "all changes lost": lambda d: d.pop("changes"),
+    "rule lost": drop_change("spread"),
+    "drop lost": drop_change("order"),
+    "fixed choice lost": drop_change("fix"),
+    "bound lost": drop_change("bounds"),
+    "cost lost": drop_change("cost"),
+    "variable lost": drop_change("variable"),
+    "side of a rule": lambda d: rule(d, "spread").update(rhs=2),
+    "relation": lambda d: rule(d, "spread").update(relation=">="),
+    "rows by another level": lambda d: rule(d, "spread")["terms"][0].update(by=["job"]),
+    "label": lambda d: rule(d, "opened")["terms"][0]["where"].update(node="n2"),
+    "coefficient": lambda d: rule(d, "opened")["terms"][1].update(coefficient="-1/2"),
+    "another row dropped": lambda d: rule(d, "order").update(name="stops"),
+    "needed row dropped": lambda d: rule(d, "order").update(name="task"),
+    "fixed to another GPU": lambda d: rule(d, "fix")["variables"]["where"].update(gpu="g1"),
+    "fixed to 0": lambda d: rule(d, "fix").update(value=0),
+    "bound of another job": lambda d: rule(d, "bounds")["variables"]["where"].update(job="a"),
+    "price of a cost": lambda d: rule(d, "cost")["terms"][0].update(coefficient=2),
+    "cost of another stage": lambda d: rule(d, "cost").update(stage="stops"),
+    "upper bound of a variable": lambda d: rule(d, "variable").update(upper="1/2", integer=False),
+    "relaxed": lambda d: d["changes"]["changes"].append({"change": "relaxed"}),
+    "one more rule": lambda d: d["changes"]["changes"].append(
+        {"change": "constraint", "name": "n", "terms": [{"variable": "x"}], "relation": "<=", "rhs": 1}
+    ),
+    "policy": lambda d: d["options"].update(policy="FSU"),
+    "price of a stop": lambda d: d["options"].update(stop_price=5.0),
+    "task on another GPU": lambda d: move(d, "b2", "g1"),
+    "task twice": lambda d: d["values"]["x"].update({"b1,g3": 1}),
+    "task lost": lambda d: move(d, "b2", None),
+    "half a task": lambda d: d["values"]["x"].update({"b2,g3": "1/2"}),
+    "own variable": lambda d: d["values"].pop("open"),
+    "fair shares": lambda d: d["values"]["share_step"].update({"a,2": 1}),
+    "objective": lambda d: d.update(objective=d["objective"] - 1, bound=d["bound"] - 1),
+    "bound": lambda d: d.update(bound=d["bound"] + 1),
+    "stage": lambda d: d["stages"].update(running=d["stages"]["running"] + 1),
+    "stage lost": lambda d: d["stages"].pop("share_1"),
+    "proof of a stage lost": lambda d: d["proof"]["stages"].pop("share_1"),
+    "no leaves": lambda d: d["proof"]["stages"].update(transfer=[]),
+    "half a tree": lambda d: leaves(d)[0].update(
+        branches=[{"variable": "x", "label": "b1,g1", "relation": "<=", "side": 0}]
+    ),
+    "branch on nothing": lambda d: leaves(d)[0].update(
+        branches=[{"variable": "x", "label": "a1,g3", "relation": "<=", "side": 0}]
+    ),
+    "multipliers lost": lambda d: [leaf.update(rows={}, earlier={}) for leaf in leaves(d)],
+    "sign of a multiplier": lambda d: leaves(d)[0]["rows"].setdefault("gpu_out", {}).update(g1=9),
+    "multiplier of an earlier stage": lambda d: leaves(d)[0].update(earlier={"running": 9}),
+    "multiplier of a later stage": lambda d: d["proof"]["stages"]["share_1"][0].update(earlier={"transfer": -1}),
+    "leaves said to be empty": lambda d: [leaf.update(own=0) for leaf in leaves(d)],
+    "no answer": lambda d: d.update(status="infeasible", objective=None, bound=None, gap=None, stages={}, values=None),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_seeded_faults_are_refused(name: str) -> None:
+    model = changed_round()
+    document = json.loads(json.dumps(model.solve().to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    FAULTS[name](document)
+    certificate = verify(document, model.instance)
+    assert not (certificate.ok and certificate.claim == "optimal")
+
+
+def test_reasons_name_the_rules_at_their_limit() -> None:
+    model = GpuAssignment(hand(3))
+    x = model.variables["x"]
+    capped = model.with_constraint("quiet", x.sel(job="a", rack="r1").sum() <= 1)
+    capped = capped.with_constraint("spare", x.sum(by=["job", "rack"]) <= 2).solve()
+    reasons = [reason for reason in capped.reasons() if reason]
+    assert len(reasons) == 1 and reasons[0].endswith("under the changes of the model; at its limit: quiet")

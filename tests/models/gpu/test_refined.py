@@ -1,0 +1,131 @@
+"""Large changed rounds: the network of refined classes against the plain program, its certificate against faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flowlex.models.gpu.model
+import flowlex.validation.certificates.gpu_refined
+from flowlex import generate
+from flowlex.models.base import ModelError
+from flowlex.models.gpu.model import GpuAssignment
+from flowlex.models.gpu.pairs import LARGEST
+from flowlex.validation.certificates import verify
+from tests.models.gpu.test_changes import figures, hand, random_changes
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small rounds are solved and judged by classes too."""
+    monkeypatch.setattr(flowlex.models.gpu.model, "SMALL", -1)
+    monkeypatch.setattr(flowlex.validation.certificates.gpu_refined, "LARGE", -1)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("first", range(0, 600, 50))
+def test_small_rounds_equal_an_independent_program(first: int) -> None:
+    for seed in range(first, first + 50):
+        model, program = random_changes(seed)
+        if not model.changes or model.unrefined:
+            continue
+        assert model.method.startswith("compact network")
+        wanted, solution = program.solve(), model.solve("highs")
+        certificate = verify(json.loads(json.dumps(solution.to_dict())), model.instance)
+        assert certificate.ok, seed
+        if wanted is None:
+            assert str(solution.status) == "infeasible", seed
+            continue
+        assert figures(solution) == pytest.approx(wanted, rel=1e-6, abs=1e-4), seed
+        shown = "optimal" if str(solution.status) == "optimal" else "bounded"
+        assert certificate.claim in (shown, "feasible"), seed
+
+
+def ruled() -> GpuAssignment:
+    """Each change alters the answer: a on g1, b on g2, b2 on g3."""
+    model = GpuAssignment(hand(3, 3))
+    x = model.variables["x"]
+    model = model.with_constraint("spread", x.sum(by=["job", "rack"]) <= 1).with_fixed(x.sel(task="b2", gpu="g3"), 1)
+    model = model.with_bounds(x.sel(job="b", gpu="g1"), upper=0)
+    return model.with_cost(5 * x.sel(job="b", node="n1").sum() + 3 * x.sel(task="b2").sum())
+
+
+def change(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in document["changes"]["changes"] if name in (each.get("name"), each["change"]))
+
+
+def x_of(document: dict[str, Any]) -> dict[str, Any]:
+    return document["values"]["x"]
+
+
+FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "rule lost": lambda d: d["changes"]["changes"].remove(change(d, "spread")),
+    "fixed choice lost": lambda d: d["changes"]["changes"].remove(change(d, "fix")),
+    "cost lost": lambda d: d["changes"]["changes"].remove(change(d, "cost")),
+    "side": lambda d: change(d, "spread").update(rhs=2),
+    "levels": lambda d: change(d, "spread")["terms"][0].update(by=["job"]),
+    "fixed to another GPU": lambda d: change(d, "fix")["variables"]["where"].update(gpu="g2"),
+    "bound of another job": lambda d: change(d, "bounds")["variables"]["where"].update(job="a"),
+    "price": lambda d: change(d, "cost")["terms"][0].update(coefficient=3),
+    "forbidden GPU": lambda d: d["values"].update(x={"b1,g1": 1, "a1,g2": 1, "b2,g3": 1}),
+    "two tasks on a GPU": lambda d: x_of(d).update({"b3,g3": 1}),
+    "unknown pair": lambda d: x_of(d).update({"b3,g9": 1}),
+    "task twice": lambda d: d["values"].update(x={"a1,g1": 1, "a1,g2": 1, "b2,g3": 1}),
+    "half a task": lambda d: x_of(d).update({"b2,g3": "1/2"}),
+    "task lost": lambda d: x_of(d).pop("b2,g3"),
+    "steps": lambda d: d["values"]["share_step"].update({"a,2": 1}),
+    "other values": lambda d: d["values"].update({"open": {"a": 1}}),
+    "objective": lambda d: d.update(objective=d["objective"] - 1, bound=d["bound"] - 1),
+    "stage": lambda d: d["stages"].update(running=2),
+    "proof lost": lambda d: d["proof"]["stages"].pop("share_1"),
+    "multipliers lost": lambda d: d["proof"]["stages"]["transfer"][0].update(rows={}, earlier={}),
+    "sign": lambda d: d["proof"]["stages"]["transfer"][0]["rows"].setdefault("gpu_out", {}).update(g1=99),
+    "sign of a rule": lambda d: (
+        d["proof"]["stages"]["transfer"][0]["rows"].setdefault("spread", {}).update({"a,r1": 9})
+    ),
+    "row that does not exist": lambda d: d["proof"]["stages"]["running"][0]["rows"].update(spare={"": 1}),
+    "later stage": lambda d: d["proof"]["stages"]["running"][0].update(earlier={"transfer": -1}),
+    "empty leaf": lambda d: d["proof"]["stages"]["transfer"][0].update(own=0),
+    "no answer": lambda d: d.update(
+        status="infeasible", objective=None, bound=None, gap=None, stages={}, values=None, proof={"empty": [{"own": 0}]}
+    ),
+}
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("name", FAULTS)
+def test_seeded_faults_are_refused(name: str) -> None:
+    model = ruled()
+    document = json.loads(json.dumps(model.solve().to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    FAULTS[name](document)
+    certificate = verify(document, model.instance)
+    assert not (certificate.ok and certificate.claim == "optimal")
+    assert not (certificate.ok and document["status"] == "infeasible")
+
+
+@pytest.mark.slow
+def test_a_large_round_with_rules_is_proven() -> None:
+    model = GpuAssignment(generate("gpu-scale", gpus=1200, tasks=2400, jobs=20))
+    x = model.variables["x"]
+    assert len(x) > LARGEST and "compact network" not in model.method
+    jobs, racks = x.labels.levels["job"], x.labels.levels["rack"]
+    for job, rack in zip(jobs[:5], racks[:5], strict=True):
+        model = model.with_constraint(f"{job} in {rack}", x.sel(job=job, rack=rack).sum() <= 1)
+    solution = model.solve()
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
+    frame = solution.to_frame()
+    for job, rack in zip(jobs[:5], racks[:5], strict=True):
+        assert ((frame["job"] == job) & (frame["rack"] == rack)).sum() <= 1
+    with pytest.raises(ModelError, match="pairs of tasks and GPUs, more than"):
+        model.without("share")
+    with pytest.raises(ModelError, match="its rows are not made one by one"):
+        model.compile()
+    with pytest.raises(ModelError, match="no rack"):
+        x.sel(rack="none")
+    busy = model.with_constraint("busy", x.sel(rack=racks[0]).sum() >= 2000).solve()
+    assert str(busy.status) == "infeasible" and busy.infeasibility.constraints == ("busy",)
+    assert busy.certificate is not None and busy.certificate.claim == "infeasible"

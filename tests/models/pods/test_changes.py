@@ -1,0 +1,354 @@
+"""Changes of pod placement, against enumeration of all placements, by hand, and by seeded faults."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.answer import ModelError
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.statement.solving import run_statement
+from flowlex.validation.certificates import verify
+
+
+def two_racks(**more):
+    """Two nodes with two cards of 8 GB each, in two racks; four pods of 4 GB, one of them important."""
+    nodes = [
+        PodNode(name=f"n{k}", cpu_cores=4, memory_gb=8, cards=2, card_gb=8, labels={"rack": f"r{k}"}) for k in (0, 1)
+    ]
+    pods = [Pod(name=f"p{k}", cpu_cores=1, memory_gb=1, gpu_memory_gb=4, priority=int(k == 0)) for k in range(4)]
+    return PodInstance(name="racks", nodes=tuple(nodes), pods=tuple(pods), **more)
+
+
+def model_of(instance=None, **options):
+    return PodPlacement(instance or two_racks(), **{"balance": "max_load", **options})
+
+
+def test_labels():
+    model = model_of()
+    x, y = model.variables["x"], model.variables["y"]
+    assert x.index.names == ["pod", "node", "priority", "queue", "gang", "resource", "card_model", "rack"]
+    assert list(x.sel(pod="p0").index) == [
+        ("p0", "n0", 1, "", "", "gpu", "", "r0"),
+        ("p0", "n1", 1, "", "", "gpu", "", "r1"),
+    ]
+    assert len(y.sel(rack="r1", card=1)) == 4
+    assert model.constraints["card"].index.texts() == ["n0,0", "n0,1", "n1,0", "n1,1"]
+
+
+def test_changes_by_hand():
+    model = model_of()
+    x, y = model.variables["x"], model.variables["y"]
+    solution = model.with_constraint("few", x.sel(rack="r1").sum() <= 1).solve()
+    assert solution.stages == {"admission 1": 1, "admission 0": 3, "balance": solution.objective}
+    assert sorted(solution.node.tolist()) == [0, 0, 0, 1] and solution.certificate.claim == "optimal"
+    assert model.with_constraint("two", x.sum(by="rack") <= 1).solve().stages["admission 0"] == 1
+    apart = model.with_constraint("never_together", x.sel(pod=["p0", "p1"]).sum(by="node") <= 1).solve()
+    assert apart.node[0] != apart.node[1]
+    assert model.with_fixed(x.sel(pod="p0", rack="r1"), 1).solve().node[0] == 1
+    card = model.with_fixed(y.sel(pod="p0", node="n0", card=1), 1).solve()
+    assert card.cluster.used_cards[0].tolist() == [1]
+    assert model.with_bounds(x.sel(pod="p3"), upper=0).solve().queue == ("p3",)
+    priced = model.with_cost(x.sel(pod="p1", rack="r0").sum() * 5, stage="balance").solve()
+    assert priced.node[1] == 1
+    unlimited = model.without("card").without("cpu").without("memory")
+    packed = unlimited.with_constraint("one_rack", x.sel(rack="r1").sum() <= 0).solve()
+    assert packed.stages["admission 0"] == 3
+
+
+def test_values_from_another_solver_and_relaxed_values():
+    model = model_of()
+    x = model.variables["x"]
+    changed = model.with_constraint("few", x.sel(rack="r1").sum() <= 1)
+    values = changed.solve().stated.values
+    assert changed.interpret(values).node.tolist() == changed.solve().node.tolist()
+    half = model.with_constraint("half", x.sum(by="pod") <= 0.5).relaxed().solve()
+    assert half.stages["admission 0"] == 1.5
+    assert "4 pods run in parts, such as p0" in half.message and set(half.queue) == {"p0", "p1", "p2", "p3"}
+
+
+def test_running_pods_stops_and_moves():
+    nodes = (PodNode(name="a", cpu_cores=2, memory_gb=2), PodNode(name="b", cpu_cores=2, memory_gb=2))
+    runs = Pod(name="runs", cpu_cores=1, node="a", move_cost=3)
+    stops = Pod(name="stops", cpu_cores=1, node="a", preempt_cost=2, priority=1)
+    new = Pod(name="new", cpu_cores=2, priority=2, node_labels={})
+    model = model_of(PodInstance(name="runs", nodes=nodes, pods=(runs, stops, new)), move_budget=3, moves="least")
+    x = model.variables["x"]
+    assert model.solve().node.tolist() == [0, 0, 1]
+    on_a = model.with_fixed(x.sel(pod="new", node="a"), 1).solve()
+    assert on_a.node.tolist() == [1, -1, 0]
+    assert on_a.stages["moves"] == 3 and on_a.stages["admission 1 running"] == 0
+    kept = model.with_fixed(x.sel(pod="stops"), 1).with_fixed(x.sel(pod="new", node="a"), 1).solve()
+    assert kept.status.value == "infeasible" and kept.certificate.claim == "infeasible"
+
+
+def test_refusals_name_the_remedy():
+    with pytest.raises(ModelError, match=r"balance='deviation' is no linear program.*mean_absolute"):
+        _ = PodPlacement(two_racks()).variables
+    with pytest.raises(ModelError, match="admission='fair' takes no changes; use"):
+        _ = model_of(admission="fair").variables
+    model = model_of()
+    x = model.variables["x"]
+    for name in ("pod", "card_link", "largest"):
+        with pytest.raises(ModelError, match=f"rows '{name}' cannot be dropped"):
+            model.without(name)
+    with pytest.raises(ModelError, match="no stage 'admission'; did you mean 'admission"):
+        model.with_cost(x, stage="admission")
+    with pytest.raises(ModelError, match="no rack 'r9'"):
+        x.sel(rack="r9")
+    fine = PodNode(name="a", cpu_cores=1 + 2**-50, memory_gb=1 / 3)
+    with pytest.raises(ModelError, match="no common unit that is exact"):
+        _ = model_of(PodInstance(name="fine", nodes=(fine,), pods=(Pod(name="p", cpu_cores=0.1),))).variables
+
+
+# All placements, tried one by one
+
+
+def random_instance(rng):
+    racks = [f"r{k}" for k in rng.integers(0, 2, 3)]
+    nodes = tuple(
+        PodNode(
+            name=f"n{k}",
+            cpu_cores=float(rng.choice([2, 3.5])),
+            memory_gb=8,
+            cards=int(k != 2) * int(rng.integers(1, 3)),
+            card_gb=8 if k != 2 else 0,
+            labels={"rack": racks[k]},
+        )
+        for k in range(int(rng.integers(2, 4)))
+    )
+    pods = []
+    for k in range(int(rng.integers(3, 6))):
+        gpu = {"gpu_memory_gb": float(rng.choice([2.5, 4, 8]))} if rng.random() < 0.6 else {}
+        tags = {"gang": "g"} if rng.random() < 0.3 else {}
+        tags |= {"spreads": ("s",)} if rng.random() < 0.4 else {}
+        tags |= {"queue": "q"} if rng.random() < 0.4 else {}
+        size = {"cpu_cores": float(rng.choice([0.5, 1, 1.5])), "memory_gb": float(rng.choice([1, 3.3]))}
+        pods.append(Pod(name=f"p{k}", priority=int(rng.integers(0, 2)), **size, **gpu, **tags))
+    gangs = (PodGang(name="g", within=rng.choice([None, "rack", "node"])),)
+    spreads = (PodSpread(name="s", over=str(rng.choice(["node", "rack"])), most=1),)
+    queues = (PodQueue(name="q", pods=2, cpu_cores=2.2),)
+    return PodInstance(name="random", nodes=nodes, pods=tuple(pods), gangs=gangs, spreads=spreads, queues=queues)
+
+
+def on_cards(needs, free):
+    """Whether GPU pods of these sizes fit cards with so much left."""
+    if not needs:
+        return True
+    ways = {k: left for k, left in enumerate(free) if left >= needs[0]}
+    return any(on_cards(needs[1:], [*free[:k], left - needs[0], *free[k + 1 :]]) for k, left in ways.items())
+
+
+def placements(instance, dropped):
+    """All placements (node of each pod, None: waits) that keep the rows that are not dropped."""
+    nodes, pods = instance.nodes, instance.pods
+    for where in itertools.product((None, *range(len(nodes))), repeat=len(pods)):
+        alone = all(n is None or not p.gpu_memory_gb or nodes[n].cards for p, n in zip(pods, where, strict=True))
+        if alone and all(fits(nodes[n], [p for p, at in zip(pods, where, strict=True) if at == n], dropped)
+                         for n in range(len(nodes))) and rules_hold(instance, where, dropped):  # fmt: skip
+            yield where
+
+
+def fits(node, here, dropped):
+    cpu = "cpu" in dropped or sum(Fraction(str(p.cpu_cores)) for p in here) <= Fraction(str(node.cpu_cores))
+    memory = "memory" in dropped or sum(Fraction(str(p.memory_gb)) for p in here) <= Fraction(str(node.memory_gb))
+    gpu = "card" in dropped or on_cards([p.gpu_memory_gb for p in here if p.gpu_memory_gb], [node.card_gb] * node.cards)
+    return cpu and memory and gpu
+
+
+def rules_hold(instance, where, dropped):
+    pods, nodes = instance.pods, instance.nodes
+    gang, of = [n for p, n in zip(pods, where, strict=True) if p.gang], instance.gangs[0].within
+    key = {None: lambda n: 0, "node": lambda n: n, "rack": lambda n: nodes[n].labels["rack"]}
+    placed = [n for n in gang if n is not None]
+    if placed and (len(placed) < len(gang) or len({key[of](n) for n in placed}) > 1):
+        return False
+    spread = [key[instance.spreads[0].over](n) for p, n in zip(pods, where, strict=True) if p.spreads and n is not None]
+    if "spread" not in dropped and len(spread) > len(set(spread)):
+        return False
+    queue = [p for p, n in zip(pods, where, strict=True) if p.queue and n is not None]
+    return "quota" in dropped or (len(queue) <= 2 and sum(p.cpu_cores for p in queue) <= 2.2)
+
+
+def loads_of(instance, where):
+    nodes = instance.nodes
+    has = [(n.cards * n.card_gb, n.cpu_cores, n.memory_gb) for n in nodes]
+    total = [sum(column) for column in zip(*has, strict=True)]
+    loads = [0.0] * len(nodes)
+    for pod, n in zip(instance.pods, where, strict=True):
+        if n is not None:
+            weight = [h / t if t else 0 for h, t in zip(has[n], total, strict=True)]
+            used = (pod.gpu_memory_gb, pod.cpu_cores, pod.memory_gb)
+            each = [w * u / h for w, u, h in zip(weight, used, has[n], strict=True) if h]
+            loads[n] += sum(each) / sum(weight)
+    return loads
+
+
+def random_changes(rng, model):
+    """A changed model, and plain functions of a placement: what must hold, and what is added to stages."""
+    instance, must, dropped, costs = model.instance, [], set(), {}
+    x, pods, nodes = model.variables["x"], instance.pods, instance.nodes
+    racks = sorted({n.labels["rack"] for n in nodes})
+
+    def count(where, chosen=None, rack=None, node=None):
+        return sum(
+            n is not None and (chosen is None or p.name in chosen)
+            and rack in (None, nodes[n].labels["rack"]) and node in (None, nodes[n].name)
+            for p, n in zip(pods, where, strict=True)
+        )  # fmt: skip
+
+    for k in range(int(rng.integers(1, 4))):
+        kind = rng.choice(["cap", "by", "drop", "fix", "bound", "cost", "least"])
+        some = [p.name for p in pods if rng.random() < 0.5] or [pods[0].name]
+        here = {label[0] for label in x.index}
+        some = [name for name in some if name in here]
+        if not some:
+            continue
+        rack, side = str(rng.choice(racks)), int(rng.integers(0, 3))
+        found = [label for label in x.index if label[0] in some and label[-1] == rack]
+        if kind == "cap" and found:
+            model = model.with_constraint(f"own{k}", x.sel(pod=some, rack=rack).sum() <= side)
+            must.append(lambda w, s=some, r=rack, side=side: count(w, s, r) <= side)
+        elif kind == "least":
+            model = model.with_constraint(f"own{k}", 2 * x.sel(pod=some).sum() >= 1)
+            must.append(lambda w, s=some: count(w, s) >= 1)
+        elif kind == "by":
+            model = model.with_constraint(f"own{k}", x.sel(pod=some).sum(by="node") <= 1)
+            must.append(lambda w, s=some: all(count(w, s, node=n.name) <= 1 for n in nodes))
+        elif kind == "drop":
+            name = str(rng.choice(["cpu", "memory", "card", "spread", "quota"]))
+            if name in model.constraints:
+                model, dropped = model.without(name), dropped | {name}
+        elif kind == "fix" and found:
+            model = model.with_fixed(x.sel(pod=found[0][0], node=found[0][1]), 1)
+            must.append(lambda w, f=found[0]: count(w, [f[0]], node=f[1]) == 1)
+        elif kind == "bound" and found:
+            try:
+                model = model.with_bounds(x.sel(pod=some, rack=rack), upper=0)
+            except ModelError as error:
+                assert "above its upper" in str(error)
+                continue
+            must.append(lambda w, s=some, r=rack: count(w, s, r) == 0)
+        elif kind == "cost":
+            stage, price = str(rng.choice([s.name for s in model.statement.stages])), float(rng.choice([0.25, -1, 2]))
+            model = model.with_cost(x.sel(pod=some) * price, stage=stage)
+            costs.setdefault(stage, []).append(lambda w, s=some, price=price: price * count(w, s))
+    return model, must, dropped, costs
+
+
+def best(instance, measure, must, dropped, costs):
+    """Values of all stages by enumeration; None where there is no placement."""
+    names = [f"admission {k}" for k in sorted({p.priority for p in instance.pods}, reverse=True)]
+    values = []
+    for where in placements(instance, dropped):
+        if all(holds(where) for holds in must):
+            extra = {name: sum(cost(where) for cost in costs.get(name, ())) for name in (*names, "balance")}
+            runs = [f"admission {p.priority}" for p, n in zip(instance.pods, where, strict=True) if n is not None]
+            level = [runs.count(name) + extra[name] for name in names]
+            loads = np.array(loads_of(instance, where))
+            even = loads.max() if measure == "max_load" else np.abs(loads - loads.mean()).mean()
+            values.append((*(-v for v in level), round(float(even + extra["balance"]), 7)))
+    if not values:
+        return None
+    *level, balance = min(values)
+    return {**{name: -v for name, v in zip(names, level, strict=True)}, "balance": balance}
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_random_changes_against_enumeration(batch):
+    rng = np.random.default_rng(batch)
+    answered = 0
+    for _ in range(40):
+        measure = str(rng.choice(["max_load", "mean_absolute"]))
+        try:
+            model, *rest = random_changes(rng, model_of(random_instance(rng), balance=measure))
+        except ModelError as error:
+            assert "outside its bounds" in str(error)
+            continue
+        wanted = best(model.instance, measure, *rest)
+        solution = model._read(run_statement(model.statement, SolveOptions(), main="balance"))
+        assert (wanted is None) == (solution.status.value == "infeasible")
+        document = json.loads(json.dumps(solution.to_dict()))
+        certificate = verify(document, model.instance)
+        assert certificate.ok, certificate
+        assert certificate.claim == solution.status.value
+        if wanted is not None:
+            answered += 1
+            assert {k: pytest.approx(v, abs=2e-6) for k, v in wanted.items()} == solution.stages
+    assert answered > 20
+
+
+def test_the_unchanged_statement_has_the_optimum_of_the_method():
+    rng = np.random.default_rng(7)
+    for _ in range(12):
+        instance, measure = random_instance(rng), str(rng.choice(["max_load", "mean_absolute"]))
+        model = model_of(instance, balance=measure, cards=bool(rng.random() < 0.8))
+        quick = model.solve(certify=False)
+        stated = model._read(run_statement(model.statement, SolveOptions(), main="balance"))
+        assert stated.objective == pytest.approx(quick.objective, abs=2e-6)
+        assert [v for k, v in stated.stages.items() if k != "balance"] == [v[0] for v in quick.admitted.values()]
+
+
+# Seeded faults
+
+
+def _fault(document, what):
+    changes, values, proof = document["changes"]["changes"], document["values"], document["proof"]["stages"]
+    if what == "rule dropped":
+        changes.pop()
+    elif what == "side off by one":
+        changes[0]["rhs"] = 0
+    elif what == "wrong label":
+        changes[0]["terms"][0]["where"] = {"rack": "r0"}
+    elif what == "a pod twice":
+        values["x"] |= {"p0,n0": 1, "p0,n1": 1}
+    elif what == "a card twice":
+        values["y"] |= dict.fromkeys(list(values["y"]), 2)
+    elif what == "no card":
+        values["y"].pop(next(iter(values["y"])))
+    elif what == "half a pod":
+        values["x"]["p0,n0"] = 0.5
+    elif what == "load understated":
+        values["largest_load"][""] = 0.01
+        document["objective"] = document["bound"] = document["stages"]["balance"] = 0.01
+    elif what == "bound forged":
+        proof["balance"][0]["rows"] = {"largest": {"n0": 1}}
+    elif what == "stage lost":
+        del document["stages"]["admission 1"]
+    elif what == "leaves lost":
+        proof["balance"] = proof["balance"][:0]
+    elif what == "wrong sign":
+        proof["balance"][0]["rows"]["few"] = {"": 3}
+    elif what == "another measure":
+        document["options"]["balance"] = "mean_absolute"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "rule dropped", "side off by one", "wrong label", "a pod twice", "a card twice", "no card", "half a pod",
+        "load understated", "bound forged", "stage lost", "leaves lost", "wrong sign", "another measure",
+    ],
+)  # fmt: skip
+def test_seeded_faults(what):
+    model = model_of()
+    x = model.variables["x"]
+    solution = (
+        model.with_constraint("few", x.sel(rack="r1").sum() <= 1)
+        .with_constraint("some", x.sel(rack="r0").sum() <= 2)
+        .solve()
+    )
+    document = json.loads(json.dumps(solution.to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    changed = copy.deepcopy(document)
+    _fault(changed, what)
+    certificate = verify(changed, model.instance)
+    assert not certificate.ok or certificate.claim != "optimal"

@@ -1,0 +1,72 @@
+"""Resources beside cores, memory and cards: of nodes and of domains, by hand and against all placements."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from flowlex.instances.pod_rules import PodResource
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.base import ModelError
+from flowlex.models.pods.model import PodPlacement
+from flowlex.validation.certificates import verify
+from flowlex.validation.certificates.pods.exhaustion import all_ways
+
+
+def cluster(has: tuple[int, ...], asked: tuple[int, ...], **more: Any) -> PodInstance:
+    nodes = [
+        PodNode(name=f"n{k}", cpu_cores=8, memory_gb=8, resources={"fpga": amount} if amount else {}, labels={"z": "x"})
+        for k, amount in enumerate(has)
+    ]
+    pods = [
+        Pod(name=f"p{k}", cpu_cores=1, memory_gb=1, resources={"fpga": amount} if amount else {})
+        for k, amount in enumerate(asked)
+    ]
+    fields: dict[str, Any] = {"nodes": nodes, "pods": pods, "resources": [PodResource(name="fpga")], **more}
+    return PodInstance(**fields)
+
+
+def test_a_node_gives_what_it_has() -> None:
+    solution = PodPlacement(cluster((2, 0, 1), (2, 1, 1, 0))).solve("highs")
+    placed = solution.to_dict()["answer"]["placement"]
+    assert len(placed) == 3 and solution.certificate is not None and solution.certificate.ok
+    assert {placed[name] for name in ("p1", "p2") if name in placed} <= {"n0", "n2"}
+    assert any(reason == "resource 'fpga' has no room left" for reason in solution.reasons().values())
+
+
+def test_a_domain_gives_what_it_has() -> None:
+    instance = cluster((0, 0, 0), (1, 1, 1), resources=[PodResource(name="fpga", over="z", amount=2)])
+    assert len(PodPlacement(instance).solve("highs").to_dict()["answer"]["placement"]) == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_most_is_placed(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = cluster(tuple(rng.randint(0, 3) for _ in range(3)), tuple(rng.randint(0, 3) for _ in range(5)))
+    solution, tried = PodPlacement(instance).solve("highs"), all_ways(instance, {})
+    assert tried is not None and [float(n) for n, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
+    assert solution.certificate is not None and solution.certificate.ok
+
+
+def test_a_certificate_refuses_more_than_there_is() -> None:
+    instance = cluster((1, 1), (1, 1))
+    document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
+    document["answer"]["placement"] = {"p0": "n0", "p1": "n0"}
+    failed = [check.name for check in verify(document, instance).checks if not check.ok]
+    assert "resources of their domains" in failed
+
+
+def test_names_have_to_be_listed() -> None:
+    with pytest.raises(ValidationError, match="pod 'p0' is of resource 'fpga', which is not listed"):
+        cluster((0,), (1,), resources=[])
+    with pytest.raises(ValidationError, match="node 'n0' has 'fpga', which is no resource of nodes"):
+        cluster((1,), (0,), resources=[])
+
+
+def test_changes_of_an_instance_with_resources_are_refused() -> None:
+    with pytest.raises(ModelError, match="an instance with resources takes no changes; solve it without changes"):
+        PodPlacement(cluster((1,), (1,)), balance="max_load").without("memory").solve("highs")

@@ -1,0 +1,279 @@
+"""Changes of a model: what they mean, what is refused, and that answers stay proven; minimum-cost flow as example."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from flowlex import generate, model_for
+from flowlex.instances import read_instance
+from flowlex.instances.base import InstanceError
+from flowlex.instances.changes import Changes, read_changes
+from flowlex.instances.files import write_instance
+from flowlex.models.answer import ModelError
+from flowlex.models.min_cost_flow import MinCostFlow
+from flowlex.validation.certificates import verify
+
+
+def tiny():
+    """Two ways from a to d: over b (cost 3, capacity 4) and over c (cost 5); four units."""
+    return MinCostFlow(
+        read_instance_of(
+            supply=[4, 0, 0, -4], tail=[0, 1, 0, 2], head=[1, 3, 2, 3], lower=[0] * 4, upper=[4] * 4, cost=[1, 2, 2, 3]
+        )
+    )
+
+
+def read_instance_of(**columns):
+    from flowlex.instances.network import NetworkInstance
+
+    lists = {name: tuple(values) for name, values in columns.items()}
+    return NetworkInstance(name="tiny", node_names=("a", "b", "c", "d"), **lists)
+
+
+def test_labels_select_and_group():
+    flow = tiny().variables["flow"]
+    assert list(flow.index) == [(0, "a", "b"), (1, "b", "d"), (2, "a", "c"), (3, "c", "d")]
+    assert len(flow.sel(tail="a")) == 2
+    assert len(flow.sel(tail=["a", "b"], head="b")) == 1
+    assert len(flow.sel(arc=slice(1, 2))) == 2
+
+
+def test_a_rule_a_fixed_choice_a_bound_and_a_cost_by_hand():
+    model = tiny()
+    flow = model.variables["flow"]
+    assert model.solve().objective == 12
+    assert model.with_constraint("over_b", flow.sel(head="b").sum() <= 1).solve().objective == 3 + 15
+    assert model.with_fixed(flow.sel(tail="c"), 2).solve().objective == 6 + 10
+    assert model.with_bounds(flow.sel(head="b"), upper=3).solve().objective == 9 + 5
+    assert model.with_cost(3 * flow.sel(head="b").sum()).solve().objective == 20
+    assert model.with_cost("0.5" * flow.sel(head="b")).solve().objective == 14
+    assert model.with_constraint("half", flow.sum(by="head") <= {"b": 2.5, "c": 9, "d": 9}).solve().objective == 6 + 10
+    assert (
+        model.with_constraint("half", flow.sum(by="head") <= {"b": 2.5, "c": 9, "d": 9}).relaxed().solve().objective
+        == 15
+    )
+
+
+def test_own_variables_and_rows_that_broadcast():
+    model = tiny()
+    open_ = model.with_variable("open", upper=1, integer=True, way=["b", "c"])
+    y, flow = open_.variables["open"], open_.variables["flow"]
+    linked = open_.with_constraint("b", flow.sel(head="b").sum() <= 4 * y.sel(way="b").sum())
+    linked = linked.with_constraint("c", flow.sel(head="c").sum() <= 4 * y.sel(way="c").sum())
+    priced = linked.with_cost(10 * y.sel(way="b").sum() + y.sel(way="c").sum())
+    assert priced.solve().objective == 21  # over c: 20 and 1; over b: 12 and 10
+    wide = model.with_constraint("each", flow.sum(by=["tail", "head"]) - flow.sel(tail="a", head="b").sum() <= 1)
+    assert wide.solve().objective == 12  # what goes over b is taken off in every row
+
+
+def test_models_are_immutable_and_names_are_refused_with_the_nearest():
+    model = tiny()
+    flow = model.variables["flow"]
+    with pytest.raises(ModelError, match="no level 'tial'; did you mean 'tail'"):
+        flow.sel(tial="a")
+    with pytest.raises(ModelError, match="no tail 'x'; There are: a, b, c"):
+        flow.sel(tail="x")
+    with pytest.raises(ModelError, match="no rows named 'nodes'; did you mean 'node'"):
+        model.without("nodes")
+    with pytest.raises(ModelError, match="rows 'node' cannot be dropped: flow would appear from nowhere"):
+        model.without("node")
+    with pytest.raises(ModelError, match="no stage 'costs'; did you mean 'cost'"):
+        model.with_cost(flow, stage="costs")
+    with pytest.raises(ModelError, match="exist already"):
+        model.with_constraint("node", flow.sum() <= 3)
+    with pytest.raises(ModelError, match="write <="):
+        _ = flow.sum() < 3
+    with pytest.raises(ModelError, match="neither true nor false"):
+        _ = 1 <= flow.sum() <= 3
+    with pytest.raises(ModelError, match="not linear"):
+        flow.sum() * flow.sum()
+    with pytest.raises(ModelError, match="finite"):
+        _ = flow.sum() <= float("nan")
+    with pytest.raises(ModelError, match=r"flow\[0\] = 9 lies outside its bounds 0 and 4"):
+        model.with_fixed(flow.sel(arc=0), 9)
+    with pytest.raises(ModelError, match="lower bound 5 above its upper 4"):
+        model.with_bounds(flow.sel(arc=0), lower=5)
+    with pytest.raises(ModelError, match="over no variable"):
+        model.with_constraint("nothing", flow.sel(tail="a", head="d").sum() <= 3)
+    assert (
+        model.with_constraint("nothing", flow.sel(tail="a", head="d").sum() <= 3, allow_empty=True).solve().objective
+        == 12
+    )
+    with pytest.raises(ModelError, match="another model"):
+        model.with_constraint("theirs", model_for(generate("network-random")).variables["flow"].sum() <= 3)
+    with pytest.raises(TypeError):
+        hash(flow)
+    assert not model.changes
+
+
+def test_infeasible_rules_are_named_and_proven():
+    model = tiny()
+    flow = model.variables["flow"]
+    solution = model.with_constraint("few", flow.sel(tail="a").sum() <= 3).solve()
+    assert str(solution.status) == "infeasible" and "few" in solution.infeasibility.constraints
+    assert solution.certificate.claim == "infeasible"
+    odd = model.with_constraint("odd", 2 * flow.sel(head="b").sum() == 3).solve()
+    assert str(odd.status) == "infeasible" and odd.certificate.claim == "infeasible"
+
+
+def test_changes_are_a_document(tmp_path):
+    model = tiny()
+    flow = model.variables["flow"]
+    changed = model.with_constraint("over_b", flow.sel(head="b").sum() <= 1).with_cost(flow.sel(tail="c") * 0.1)
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps(changed.changes.plain()))
+    assert read_changes(file) == changed.changes
+    assert model.with_changes(file).solve().objective == changed.solve().objective
+    brought = model.instance.model_copy(update={"changes": changed.changes})
+    path = write_instance(brought, tmp_path / "brought.json") or tmp_path / "brought.json"
+    again = read_instance(path)
+    assert again.changes == changed.changes and again.fingerprint != model.instance.fingerprint
+    solution = model_for(again).solve()
+    assert solution.objective == pytest.approx(18.3)
+    assert verify(json.loads(json.dumps(solution.to_dict())), again).claim == "optimal"
+    with pytest.raises(InstanceError, match=r"rules\.json.*relation"):
+        file.write_text(file.read_text().replace("<=", "<"))
+        read_changes(file)
+
+
+def test_a_subclass_that_states_another_problem_is_solved_as_it_says():
+    class Dear(MinCostFlow):
+        def _state(self):
+            from dataclasses import replace
+
+            stated = super()._state()
+            stage = stated.stages[0]
+            return stated.with_stages(replace(stage, expression=stage.expression * 2))
+
+    solution = Dear(tiny().instance).solve()
+    assert solution.objective == 24 and solution.certificate is None and "no verifier knows" in solution.message
+    with pytest.raises(TypeError, match="override _state"):
+
+        class Lost(MinCostFlow):
+            def _formulate(self):
+                return super()._formulate()
+
+
+def test_answers_of_other_solvers_are_read_back():
+    import pulp
+
+    model = tiny()
+    changed = model.with_constraint("over_b", model.variables["flow"].sel(head="b").sum() <= 1)
+    problem = changed.compile()
+    problem.solve(pulp.HiGHS(msg=False))
+    solution = changed.interpret(problem)
+    assert solution.objective == 18 and solution.certificate.claim == "feasible"
+    assert changed.interpret({"flow": {"2": 4, "3": 4}}).objective == 20
+    with pytest.raises(AssertionError, match="over_b"):
+        changed.interpret({"flow": {"0": 4, "1": 4}})
+    with pytest.raises(ModelError, match="no value"):
+        changed.interpret(changed.compile())
+
+
+def independent(instance, changes, relaxed):
+    """Optimum of a changed network by scipy, from the instance and plain rules (level, label, relation, side)."""
+    names = instance.node_names or [str(v) for v in range(len(instance.supply))]
+    arcs = len(instance.tail)
+    ends = {"tail": [names[v] for v in instance.tail], "head": [names[v] for v in instance.head]}
+    rows = np.zeros((len(names), arcs))
+    for a, (tail, head) in enumerate(zip(instance.tail, instance.head, strict=True)):
+        rows[tail, a] += 1
+        rows[head, a] -= 1
+    supply = np.array(instance.supply, float)
+    constraints = [scipy.optimize.LinearConstraint(rows, supply, supply)]
+    low, high = np.array(instance.lower, float), np.array([9999 if u is None else u for u in instance.upper], float)
+    cost = np.array(instance.cost, float)
+    for kind, level, label, factor, side in changes:
+        member = np.array([end == label for end in ends[level]], float)
+        if kind == "cap":
+            constraints.append(scipy.optimize.LinearConstraint(factor * member, -np.inf, side))
+        elif kind == "cost":
+            cost = cost + factor * member
+        elif kind == "upper":
+            high = np.where(member > 0, np.maximum(np.minimum(high, side), low), high)
+    found = scipy.optimize.milp(
+        cost, constraints=constraints, bounds=scipy.optimize.Bounds(low, high), integrality=np.full(arcs, not relaxed)
+    )
+    return None if found.x is None else found.fun
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_changes_equal_an_independent_program(seed):
+    rng = np.random.default_rng(seed)
+    instance = generate("network-random", seed=seed, nodes=6, arcs=14, unbounded=0.0)
+    model = model_for(instance)
+    flow = model.variables["flow"]
+    plain, relaxed = [], bool(rng.random() < 0.2)
+    for k in range(int(rng.integers(1, 4))):
+        kind, level = str(rng.choice(["cap", "cost", "upper"])), str(rng.choice(["tail", "head"]))
+        label = str(rng.choice(flow.labels.levels[level]))
+        factor, side = int(rng.integers(1, 4)), int(rng.integers(5, 30))
+        chosen = flow.sel(**{level: label})
+        if not len(chosen):
+            continue
+        if kind == "cap":
+            model = model.with_constraint(f"cap{k}", factor * chosen.sum() <= side)
+        elif kind == "cost":
+            model = model.with_cost(factor * chosen.sum())
+        else:
+            for arc in chosen.index.get_level_values("arc"):
+                one = flow.sel(arc=arc)
+                low = model.statement.block("flow").lower[arc]
+                high = model.statement.block("flow").upper[arc]
+                model = model.with_bounds(one, upper=float(max(min(high, side), low)))
+        plain.append((kind, level, label, factor, side))
+    model = model.relaxed() if relaxed else model
+    wanted, solution = independent(instance, plain, relaxed), model.solve()
+    if wanted is None:
+        assert str(solution.status) == "infeasible" and solution.certificate.claim == "infeasible"
+        return
+    assert float(solution.objective) == pytest.approx(wanted, rel=1e-9, abs=1e-6)
+    document = json.loads(json.dumps(solution.to_dict()))
+    certificate = verify(document, instance)
+    assert certificate.ok and certificate.claim == "optimal"
+
+
+FAULTS = {
+    "value": lambda d: d["values"]["flow"].update({next(iter(d["values"]["flow"])): 77}),
+    "lost value": lambda d: d["values"]["flow"].pop(next(iter(d["values"]["flow"]))),
+    "rule lost": lambda d: d["changes"].update(changes=[]),
+    "side": lambda d: d["changes"]["changes"][0].update(rhs=2),
+    "label": lambda d: d["changes"]["changes"][0]["terms"][0]["where"].update(head="c"),
+    "coefficient": lambda d: d["changes"]["changes"][0]["terms"][0].update(coefficient=2),
+    "cost": lambda d: d["changes"]["changes"][1]["terms"][0].update(coefficient=2),
+    "cost lost": lambda d: d["changes"]["changes"].pop(),
+    "objective": lambda d: d.update(objective=17, bound=17),
+    "stage": lambda d: d["stages"].update(cost=17),
+    "multiplier": lambda d: d["proof"]["stages"]["cost"][0]["rows"]["node"].update(a=0),
+    "forged multiplier": lambda d: d["proof"]["stages"]["cost"][0]["rows"].setdefault("over_b", {}).update({"": 5}),
+    "no leaves": lambda d: d["proof"]["stages"].update(cost=[]),
+    "no proof": lambda d: d.update(proof={}),
+    "half a tree": lambda d: d["proof"]["stages"]["cost"][0].update(
+        branches=[{"variable": "flow", "label": "0", "relation": "<=", "side": 1}]
+    ),
+    "own": lambda d: d["proof"]["stages"]["cost"][0].update(own=0),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_seeded_faults_are_refused(name):
+    model = tiny()
+    flow = model.variables["flow"]
+    changed = model.with_constraint("over_b", flow.sel(head="b").sum() <= 1).with_cost(flow.sel(tail="c").sum())
+    document = json.loads(json.dumps(changed.solve().to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    FAULTS[name](document)
+    certificate = verify(document, model.instance)
+    assert not (certificate.ok and certificate.claim == "optimal")
+
+
+def test_exact_numbers_are_read_as_written():
+    assert Changes().also().plain() == {"version": 1, "changes": []}
+    model = tiny()
+    rule = model.variables["flow"].sum() * 0.1 <= "1/3"
+    assert rule.rhs == Fraction(1, 3) and rule.expression.terms[0].coefficient == Fraction(1, 10)

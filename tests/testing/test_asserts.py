@@ -1,0 +1,278 @@
+"""Each assert: what it accepts, and the whole message where it does not hold."""
+
+from __future__ import annotations
+
+import highspy
+import numpy as np
+import pulp
+import pytest
+
+from flowlex import generate, model_for
+from flowlex.formulations import LinearProgram
+from flowlex.testing import (
+    Staged,
+    UnknownNameError,
+    assert_binding,
+    assert_equivalent,
+    assert_feasible,
+    assert_infeasible,
+    assert_integral,
+    assert_optimum,
+    assert_relaxation,
+    assert_same_optimum,
+    assert_totally_unimodular,
+    assert_violates,
+)
+from flowlex.testing.optimum import optimise
+from flowlex.testing.sources import program_of
+from tests.testing.conftest import knapsack
+
+
+def blocks(room: float = 4.0, **options: bool) -> LinearProgram:
+    """The same knapsack as a program of ours."""
+    program = LinearProgram("blocks")
+    x = program.variables("x", 2, upper=1.0, labels=["A", "B"], integer=options.get("integer", True))
+    program.constrain("room", (x * [2.0, 3.0]).sum(), "<=", room)
+    program.constrain("once", x, "<=", 1.0, labels=["A", "B"])
+    program.maximize((x * [2.0, 4.0]).sum())
+    return program
+
+
+def message(assertion, *arguments, **keywords) -> str:
+    with pytest.raises(AssertionError) as caught:
+        assertion(*arguments, **keywords)
+    return str(caught.value)
+
+
+def held(problem: pulp.LpProblem, path) -> highspy.Highs:
+    problem.writeLP(str(path))
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.readModel(str(path))
+    return solver
+
+
+def test_every_kind_of_source_states_the_same_program(tmp_path):
+    problem, program = knapsack(), blocks()
+    problem.writeMPS(str(tmp_path / "k.mps"))
+    problem.writeLP(str(tmp_path / "k.lp"))
+    for source in (problem, program, program.to_highs(), tmp_path / "k.mps", str(tmp_path / "k.lp")):
+        assert_optimum(source, 4)
+        assert_violates(source, {"x[A]": 1, "x[B]": 1}, "room", only=True)
+        assert_equivalent(program, source)
+    assert_optimum(held(problem, tmp_path / "held.lp"), 4)
+
+
+def test_models_networks_and_whatever_compiles_are_programs():
+    model = model_for(generate("network-random", seed=1, nodes=5, arcs=8))
+    optimum = model.solve("network").objective
+
+    class Compiles:
+        def compile(self):
+            return model.compile()
+
+    for source in (model, model.formulation, Compiles()):
+        assert_optimum(source, optimum)
+        assert_totally_unimodular(source)
+    with pytest.raises(TypeError, match="cannot read a program from 3; expected a PuLP problem"):
+        assert_optimum(3, 1)
+    with pytest.raises(TypeError, match=r"model\.txt: expected a file that ends in \.mps"):
+        assert_optimum("model.txt", 1)
+
+
+def test_changed_models_are_read_from_their_statement():
+    model = model_for(generate("gpu-random", seed=1, nodes=3, tasks=6, running=0.0))
+    transfer = [stage.name for stage in model.statement.stages].index("transfer")
+    optimum = list(optimise(program_of(model)).values)
+    assert optimum[transfer] == pytest.approx(model.solve("highs").objective)
+    x = model.variables["x"]
+    changed = model.with_constraint("few", x.sum() <= 1)
+    assert_violates(changed, {name: 1 for name in program_of(model).columns.names if name.startswith("x[")}, "few")
+    assert_optimum(changed, [float(value) for value in changed.solve("highs").stages.values()])
+
+
+def test_optimum(small):
+    assert_optimum(small, 4)
+    assert message(assert_optimum, small, 5) == "knapsack: expected the optimum 5, got 4 at x_B_ = 1"
+    assert message(assert_optimum, knapsack(-1), 5) == "knapsack: expected the optimum 5, got infeasible"
+    with pytest.raises(ValueError, match="has 1 objectives; expected as many values"):
+        assert_optimum(small, [1, 2])
+
+
+def test_optimum_of_stages_in_their_order():
+    problem = pulp.LpProblem("staged")
+    late, cost = (problem.add_variable(name, 0, 5) for name in ("late", "cost"))
+    problem += late + cost >= 4, "work"
+    problem += late >= 1, "start"
+    assert_optimum(Staged(problem, {"lateness": late, "price": cost}), [1, 3])
+    assert_optimum(Staged(problem, {"price": cost, "lateness": late}), [0, 4])
+    said = message(assert_optimum, Staged(problem, {"lateness": late, "price": cost}), [1, 2])
+    assert said == "staged: expected the optimum 1, then 2, got 1, then 3 at cost = 3, late = 1"
+    program = blocks()
+    x = program.variable("x")
+    assert_optimum(Staged(program, {"value": (x * [-2.0, -4.0]).sum(), "second": x}), [-4, 1])
+    with pytest.raises(ValueError, match="needs at least one objective"):
+        assert_optimum(Staged(program, {}), 0)
+
+
+def test_same_optimum_shows_both_sides_and_what_refuses_the_other_answer(small):
+    assert_same_optimum(small, blocks())
+    assert_same_optimum(knapsack(-1), blocks(-1))
+    assert message(assert_same_optimum, small, blocks(5)) == (
+        "the optima differ: knapsack has 4 at x_B_ = 1; blocks has 6 at x[A] = 1, x[B] = 1; "
+        "the answer of blocks violates in knapsack: room: 2*x_A_ + 3*x_B_ = 5, expected at most 4"
+    )
+
+
+def test_relaxation(small):
+    relaxed = knapsack(kind="Continuous")
+    assert_relaxation(relaxed, small)
+    assert_relaxation(small, knapsack(-1))
+    said = message(assert_relaxation, small, relaxed)
+    assert said.startswith("knapsack is no relaxation of knapsack: knapsack has 4 at x_B_ = 1; knapsack has 5 at")
+    assert "knapsack has infeasible" in message(assert_relaxation, knapsack(-1), small)
+    minimising = pulp.LpProblem("least")
+    minimising += minimising.add_variable("y", 0)
+    with pytest.raises(ValueError, match="do not minimise and maximise in the same order"):
+        assert_relaxation(small, minimising)
+
+
+def test_feasible(small):
+    assert_feasible(small, {"x[A]": 1})
+    assert_feasible(small, [0, 1])
+    assert_feasible(small, {small.variables()[0]: 1})
+    assert_feasible(blocks(), {"x": [0, 1]})
+    assert message(assert_feasible, small, {"x[A]": 0.5, "x[B]": 2}) == (
+        "knapsack: the point x_A_ = 0.5, x_B_ = 2 violates room: 2*x_A_ + 3*x_B_ = 7, expected at most 4; "
+        "once_B_: x_B_ = 2, expected at most 1; x_B_ = 2, expected between 0 and 1; x_A_ = 0.5, expected an integer"
+    )
+    for values, said in (
+        ([1], r"expected 2 values, one per column; got shape \(1,\)"),
+        ({"x": 1}, "x has 2 columns; expected as many values, got 1"),
+        ({"x[A]": np.nan}, "the value of x_A_ is not finite"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            assert_feasible(small, values)
+
+
+def test_violates(small):
+    both = {"x[A]": 1, "x[B]": 1}
+    assert_violates(small, both, "room", only=True)
+    assert_violates(small, {"x[B]": 2}, "once", "x", "room")
+    assert message(assert_violates, small, {"x[A]": 1}, "room") == (
+        "knapsack: x_A_ = 1 keeps room (2*x_A_ + 3*x_B_ = 2, at most 4); it violates nothing"
+    )
+    assert message(assert_violates, small, {"x[B]": 2}, "room", only=True) == (
+        "knapsack: x_B_ = 2 also violates once_B_: x_B_ = 2, expected at most 1; x_B_ = 2, expected between 0 and 1"
+    )
+    with pytest.raises(TypeError, match="needs the name of a row"):
+        assert_violates(small, both)
+
+
+def test_infeasible_means_a_conflict_by_itself_of_which_nothing_can_be_spared(small):
+    small += small.variables()[1] >= 1, "wanted"
+    small += small.variables()[0] >= 1, "promised"
+    assert_infeasible(small)
+    assert_infeasible(small, because={"room", "wanted", "promised"})
+    assert message(assert_infeasible, small, because={"room", "wanted"}) == (
+        "knapsack: room, wanted do not conflict by themselves: x_B_ = 1 keeps them"
+    )
+    assert message(assert_infeasible, small, because={"room", "wanted", "promised", "once"}) == (
+        "knapsack: once can be spared: promised, room, wanted conflict without it"
+    )
+    assert message(assert_infeasible, knapsack()) == "knapsack: expected no feasible point, got all columns zero"
+    with pytest.raises(TypeError, match="expected a set of names"):
+        assert_infeasible(small, because="room")
+
+
+def test_binding_holds_in_every_optimal_answer():
+    assert_binding(knapsack(3), "room", "once[B]")
+    assert message(assert_binding, knapsack(4), "room") == (
+        "knapsack: room is not binding: 2*x_A_ + 3*x_B_ = 3, expected 4 in every optimal answer; optimum 4 at x_B_ = 1"
+    )
+    tied = knapsack(need=(1, 2), value=(1, 1), room=2)  # either item is an answer; only one fills the room
+    assert "room is not binding" in message(assert_binding, tied, "room")
+    assert "no optimal answer" in message(assert_binding, knapsack(-1), "room")
+
+
+def test_total_unimodularity():
+    odd = LinearProgram("odd")
+    x = odd.variables("x", 3)
+    for k in range(3):
+        odd.constrain(f"edge{k}", x[[k, (k + 1) % 3]].sum(), "<=", 1)
+    assert message(assert_totally_unimodular, odd) == (
+        "odd is not totally unimodular: "
+        "rows edge0[0], edge1[0], edge2[0] and columns x[0], x[1], x[2] have determinant 2 but for its sign"
+    )
+    assert "x[0] = 0.5" in message(assert_integral, odd)
+    empty = LinearProgram("empty")
+    empty.variables("x", 2)
+    assert_totally_unimodular(empty)
+
+
+def test_integral():
+    assert_integral(knapsack(need=(1, 1), room=1))
+    assert_integral(knapsack(need=(2, 2), room=4), directions=5)
+    assert message(assert_integral, knapsack()) == (
+        "knapsack: the relaxation has the optimum 5 at x_A_ = 0.5, x_B_ = 1, with integers 4 at x_B_ = 1"
+    )
+    assert "integer" in message(assert_integral, knapsack(kind="Continuous"), on="x")
+
+
+def test_equivalence_is_exact_on_small_integer_programs(small):
+    assert_equivalent(small, knapsack(4.5))
+    assert message(assert_equivalent, small, blocks(5)) == (
+        "blocks allows x[A] = 1, x[B] = 1, knapsack does not: room: 2*x_A_ + 3*x_B_ = 5, expected at most 4"
+    )
+
+
+def test_equivalence_of_projections():
+    wide = blocks()
+    y = wide.variables("y", 1, upper=1.0)
+    wide.constrain("half", wide.variable("x")[[0]] - y, "<=", 0.5)
+    assert_equivalent(wide, blocks(), on=["x"])
+    wide.constrain("none", y, "<=", 0.25)
+    said = message(assert_equivalent, wide, blocks(), on="x")
+    assert said == "blocks allows x[A] = 1, blocks does not: no values of the other columns of blocks complete it"
+    with pytest.raises(ValueError, match="blocks has no column y_0, which blocks has"):
+        assert_equivalent(blocks(), wide)
+    with pytest.raises(UnknownNameError, match="no column is named 'y"):
+        assert_equivalent(wide, blocks())
+
+
+def test_equivalence_by_directions_beyond():
+    assert_equivalent(blocks(integer=False), knapsack(kind="Continuous"))
+    said = message(assert_equivalent, blocks(integer=False), knapsack(room=4.5, kind="Continuous"))
+    assert said.startswith("the largest ") and "knapsack allows" in said and "blocks does not: room" in said
+    same_seed = message(assert_equivalent, blocks(integer=False), knapsack(room=4.5, kind="Continuous"))
+    assert said == same_seed
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda p: assert_violates(p, {}, "rom"), "no row or column is named 'rom'; did you mean 'room'?"),
+        (lambda p: assert_binding(p, "once[Z]"), r"no row is named 'once\[Z\]'; did you mean 'once'"),
+        (lambda p: assert_feasible(p, {"qqq": 1}), "no column is named 'qqq'; known are x, x_A_, x_B_"),
+        (lambda p: assert_infeasible(knapsack(-1), because={"romm"}), "did you mean 'room'"),
+    ],
+)
+def test_a_misspelt_name_is_an_error_of_its_own(small, call, said):
+    with pytest.raises(UnknownNameError, match=said) as caught:
+        call(small)
+    assert isinstance(caught.value, LookupError) and not isinstance(caught.value, AssertionError)
+
+
+def test_names_that_pulp_makes_alike_must_be_spelled_out():
+    problem = pulp.LpProblem("alike")
+    for name in ("x_1", "x__1"):
+        problem += problem.add_variable(name) <= 1, f"row {name}"
+    with pytest.raises(UnknownNameError, match=r"'x\[1\]' may be any of the columns x_1, x__1; spell it out"):
+        assert_feasible(problem, {"x[1]": 0})
+    assert_feasible(problem, {"x_1": 0})
+
+
+def test_sets_of_pulp_are_refused(small):
+    small.sos1["one"] = {small.variables()[0]: 1}
+    with pytest.raises(TypeError, match="SOS constraints are not supported"):
+        assert_optimum(small, 4)

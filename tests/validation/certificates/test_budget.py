@@ -1,0 +1,122 @@
+"""The time limit of a solve holds for its certificate too: facts are recomputed, the rest is quoted and said."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from flowlex import generate, model_for
+from flowlex.formulations.outcome import EngineName
+from flowlex.instances.base import Instance
+from flowlex.models.base import QUOTED
+from flowlex.validation.certificates import Budget, Certificate, verify
+from flowlex.validation.certificates import contract as module
+from tests.models.allocation.cases import random_instance
+from tests.models.flow.capacity_cases import cluster
+from tests.models.flow.ties import GOALS, tied_cluster
+
+
+def test_a_budget_counts_processor_seconds() -> None:
+    budget = Budget(0.02)
+    time.sleep(0.03)
+    assert not budget.spent  # waiting is no work
+    while time.process_time() < budget._end:
+        pass
+    assert budget.spent and not Budget().spent
+
+
+def test_what_remains_is_at_least_a_tenth() -> None:
+    long_ago = time.process_time() - 100
+    assert not Budget.remaining(None, long_ago).spent
+    left = Budget.remaining(10, long_ago)._end - time.process_time()
+    assert 0.9 < left <= 1
+    assert 9.9 < Budget.remaining(10, time.process_time())._end - time.process_time() <= 10
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A verifier of min-cost flows that quotes the optimum once its budget is spent."""
+    true = module.verifier_for("min-cost-flow")
+    assert true is not None
+
+    def judge(claimed: module.Claimed) -> module.Finding:
+        finding = true.judge(claimed)
+        if not claimed.budget.spent:
+            return finding
+        quoted = claimed.budget.quoted("duality")
+        return replace(finding, claim="bounded", checks=(*finding.checks, quoted))
+
+    monkeypatch.setattr(module, "verifier_for", lambda _: replace(true, judge=judge))
+    monkeypatch.setattr("flowlex.models.base.verifier_for", lambda _: true)
+    yield
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_solve_whose_limit_has_passed_says_what_it_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generate("network-random")
+    monkeypatch.setattr(Budget, "remaining", lambda *_: Budget(0))
+    solution = model_for(instance).solve("network", time_limit_s=60)
+    certificate = solution.certificate
+    assert isinstance(certificate, Certificate) and certificate.claim == "bounded" and QUOTED in solution.message
+    assert [check.name for check in certificate.checks if check.how == "quoted"] == ["duality", "status", "bound"]
+    assert verify(solution.to_dict(), instance).claim == "optimal"  # no limit there, and the weaker claim is true
+
+
+class Looks(Budget):
+    """A budget that is spent after a number of looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.left = looks
+
+    @property
+    def spent(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def _solved(instance: Instance, engine: EngineName = "highs", **options: object) -> tuple[Instance, dict[str, Any]]:
+    document: dict[str, Any] = json.loads(json.dumps(model_for(instance, **options).solve(engine).to_dict()))
+    return instance, document
+
+
+CASES: dict[str, Callable[[], tuple[Instance, dict[str, Any]]]] = {
+    "flow": lambda: _solved(generate("flow-random", seed=1), "network"),
+    "flow with capacities": lambda: _solved(cluster(0)),
+    "flow with rules": lambda: _solved(tied_cluster(3), goals=GOALS),  # type: ignore[no-untyped-call]
+    "pods": lambda: _solved(generate("pods-scale", seed=0, nodes=4, pods=14)),
+    "pods, all ways": lambda: _solved(generate("pods-scale", seed=0, nodes=2, pods=5)),
+    "pods, largest load": lambda: _solved(generate("pods-scale", seed=0, nodes=4, pods=14), balance="max_load"),
+    "jit": lambda: _solved(generate("jit-figure4")),
+    **{
+        f"allocation, {policy}": partial(_solved, random_instance(2, tight=0.5), policy=policy)
+        for policy in ("max_min", "water_filling", "hierarchical", "makespan", "finish_time", "min_cost")
+    },
+    "allocation by parts": lambda: _solved(random_instance(2, limits=False), policy="max_throughput", parts=2),
+    "allocation, none": lambda: _solved(random_instance(2, tight=3.0), policy="max_throughput"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whenever_the_budget_ends_the_rest_is_quoted(name: str) -> None:
+    instance, document = CASES[name]()
+    true = verify(document, instance)
+    quoted = False
+    assert true.verdict == "proven"
+    for looks in range(100):
+        budget = Looks(looks)
+        found = verify(document, instance, budget)
+        if budget.left >= 0:
+            break
+        if not budget.quoting:  # something else proves it all
+            assert (found.claim, found.verdict) == (true.claim, true.verdict)
+            continue
+        assert found.ok and found.verdict == "quoted", str(found)
+        assert found.claim in ("bounded", "feasible")
+        quoted = True
+    assert quoted and budget.left >= 0
+    assert (found.claim, found.verdict) == (true.claim, true.verdict)

@@ -1,0 +1,107 @@
+"""Proofs changed at random, always keeping the change that claims more: no bound ever passes the optimum."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from flowlex.instances.base import Instance
+from flowlex.validation.certificates.allocation import _paces, _units
+from flowlex.validation.certificates.allocation_bounds import Data, PricedStep, most_gain, priced
+from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
+from flowlex.validation.certificates.pods.balance import Piece, least_balance
+from flowlex.validation.certificates.pods.price_bound import Population
+from tests.models.allocation.cases import random_instance
+from tests.validation.faults.restated import Document, mutant, solved
+from tests.validation.faults.test_restated import PACKED, PODS
+
+STEPS = [60, pytest.param(2000, marks=pytest.mark.slow)]
+
+
+def climb(proof: Any, worth: Callable[[Any], float], steps: int) -> float:
+    """The most that changes of a proof make of it; one that cannot be read is worth nothing."""
+    rng, best = random.Random(0), worth(proof)
+    for _ in range(steps):
+        made = mutant(proof, rng)
+        with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
+            if (found := worth(made)) >= best:
+                proof, best = made, found
+    return best
+
+
+def admitted(document: Document) -> dict[str, Fraction]:
+    return {key: Fraction(each["admitted"]) for key, each in document["answer"]["admitted"].items()}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("measure", ["deviation", "mean_absolute", "max_load"])
+def test_no_proof_of_the_balance_climbs_above_the_optimum(measure: str, steps: int) -> None:
+    document = solved(PODS, balance=measure)
+    assert document["certificate"]["claim"] == "optimal"
+    people, true = Population(PODS, document["options"]), document["objective"]
+    pieces = TypeAdapter(list[Piece])
+
+    def worth(proof: Any, near: float = 1.01 * true) -> float:
+        made = pieces.validate_python(proof, strict=True)
+        return least_balance(people, measure, made, admitted(document), near)
+
+    assert worth(document["proof"]["balance"], true) > true - 2e-6
+    assert climb(document["proof"]["balance"], worth, steps) <= true + 1e-6
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_no_proof_of_the_admission_falls_below_the_optimum(steps: int) -> None:
+    document = solved(PACKED)
+    assert document["certificate"]["claim"] == "optimal"
+    people, proof = Population(PACKED, document["options"]), TypeAdapter(AdmissionProof)
+
+    def worth(made: Any) -> float:
+        return -float(most_by_prices(people, "0", {}, proof.validate_python(made, strict=True)))
+
+    assert climb(document["proof"]["admission"]["0"], worth, steps) == -float(admitted(document)["0"])
+
+
+def bound_of(data: Data, step: PricedStep) -> float:
+    """What the prices of a step prove, as the less the better: the sign of what is maximised."""
+    prices, policy = priced(data, step), data.options["policy"]
+    if prices.wrong:
+        raise ValueError(prices.wrong)
+    if policy == "min_cost":
+        return -most_gain(data, prices, cost=data.price)[0]
+    if policy == "max_throughput":
+        return -most_gain(data, prices, speed=np.ones(len(data.job)))[0]
+    y, units = prices.level, _units(data)
+    most = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))[0]
+    return -float(most / (y @ _paces(data, set()))) if y @ _paces(data, set()) > 0 else -np.inf
+
+
+@pytest.mark.parametrize("steps", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policy", ["max_min", "min_cost", "max_throughput"])
+@pytest.mark.parametrize("seed", [2, 3])
+def test_no_prices_of_an_allocation_pass_the_optimum(seed: int, policy: str, steps: int) -> None:
+    instance: Instance = random_instance(seed, tight=0.2)
+    document = solved(instance, policy=policy)
+    assert document["certificate"]["claim"] == "optimal"
+    data, steps_of = Data(instance, document["options"]), TypeAdapter(PricedStep)  # type: ignore[arg-type]
+
+    def worth(proof: Any) -> float:
+        return bound_of(data, steps_of.validate_python(proof, strict=True))
+
+    best = document["objective"] * (1 if policy == "min_cost" else -1)
+    slack = 1e-6 * (1 + abs(best))
+    assert best - slack <= climb(document["proof"]["steps"][0], worth, steps) <= best + slack
+
+
+def test_a_price_of_the_mean_proves_no_largest_load() -> None:
+    """No interval is known to hold the mean there; a piece with one once proved any load."""
+    document = solved(PODS, balance="max_load")
+    people, (piece,) = Population(PODS, document["options"]), document["proof"]["balance"]
+    made = Piece(**piece | {"low": 1.0, "high": 0.9, "mean": -1000.0})
+    assert least_balance(people, "max_load", [made], admitted(document), 0.9) < 0.9

@@ -1,0 +1,172 @@
+"""A worse answer labelled optimal, every figure restated: `flowlex verify` ends with 1 or 3, never 0, for any kind."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+from flowlex.formulations.outcome import Outcome, Status
+from flowlex.instances import generate, write_instance
+from flowlex.instances.base import Instance
+from flowlex.instances.exact import rational
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.model import JitBandwidth, JitRun
+from flowlex.models.jit.search import Plan
+from flowlex.validation.certificates import SolutionError, verify
+from tests.models.allocation.cases import random_instance
+from tests.validation.certificates.clusters import GOALS, random_cluster
+from tests.validation.faults.restated import Document, by_fault, by_options, mutant, restated, solved
+from tests.validation.faults.seeding import Change, array, field
+from tests.validation.faults.test_seeded import REVERSED, ZERO
+
+NEGATED = array(lambda values: values.__imul__(-1))
+COSTS = {"no costs": ZERO, "costs reversed": REVERSED, "costs negated": NEGATED}
+
+
+def _of(target: str, wrap: Callable[[Change], Change] = lambda change: change) -> list[tuple[str, str, Change]]:
+    return [(name, target, wrap(change)) for name, change in COSTS.items()]
+
+
+def _in(name: str) -> Callable[[Change], Change]:
+    return lambda change: field(name, change)
+
+
+def _costs_of(change: Change) -> Change:
+    return field("network", field("cost", change))
+
+
+def _large_first(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
+    """The best placement if large pods were more important: fewer are placed, and none could be added."""
+    pods = [pod.model_copy(update={"priority": int(pod.cpu_cores > 2)}) for pod in instance.pods]
+    made = solved(instance.model_copy(update={"pods": tuple(pods)}), **options)
+    sums = {name: sum(level[name] for level in made["answer"]["admitted"].values()) for name in ("admitted", "wanted")}
+    made["answer"]["admitted"] = {"0": sums | {"most": sums["admitted"]}}
+    yield restated(made | {"fingerprint": instance.fingerprint}, instance)
+
+
+def _scaled(instance: Instance, options: dict[str, Any]) -> Iterator[Document]:
+    """Less of everything that an allocation gives."""
+    for factor in (0.99, 0.5):
+        made = solved(instance, **options)
+        for share in made["answer"]["shares"]:
+            share["fraction"] *= factor
+        steps = made["answer"]["steps_per_s"]
+        made["answer"]["steps_per_s"] = {name: value * factor for name, value in steps.items()}
+        yield restated(made, instance)
+
+
+def _filled(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
+    """Every transfer as early as possible, one after the other."""
+    model = JitBandwidth(instance, **options)
+    grid = model.grid
+    _, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
+    plan = Plan(Status.OPTIMAL, blocks, (), ("structure",))
+    yield restated(model._interpret(JitRun(Outcome(Status.OPTIMAL, "highs"), plan)).to_dict(), instance)
+
+
+GPU, LOAD = generate("gpu-random", seed=5), generate("inference-cluster", seed=1)
+FLOW, NETWORK = random_cluster(3, size=20), generate("network-random", nodes=12, arcs=40)
+JIT = generate("jit-random", seed=6, jobs=3, slots=6)
+LATE = generate("jit-random", seed=6, jobs=3, slots=3, capacity=2)
+PODS: Any = generate("pods-scale", seed=6, nodes=5, pods=18)
+BALANCES = [{"balance": measure} for measure in ("deviation", "mean_absolute", "max_load")]
+PACKED = PodInstance(
+    name="packed",
+    nodes=tuple(PodNode(name=f"n{k}", cpu_cores=4, memory_gb=8) for k in range(7)),
+    pods=tuple(Pod(name=f"p{k}", cpu_cores=2 if k < 12 else 3, memory_gb=1) for k in range(18)),
+)
+ALLOCATION = random_instance(2, limits=False)
+#: Cases whose best answer the engine `network` finds.
+NETWORKED = ("gpu", "load", "flow", "network")
+#: Instance, options, and worse answers.
+CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[Document]]]] = {
+    "gpu": (GPU, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.compact:build_compact", _in("cost")))),
+    "load": (LOAD, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.load.network:build_network", _costs_of))),
+    "flow": (
+        FLOW,
+        GOALS["borg"],
+        lambda i, o: by_fault(i, o, _of("flowlex.models.flow.network:ScheduleNetwork.combined")),
+    ),
+    "network": (
+        NETWORK,
+        {},
+        lambda i, o: by_fault(i, o, _of("flowlex.models.min_cost_flow:MinCostFlow._formulate", _in("cost"))),
+    ),
+    "jit": (JIT, {"share": 1.0}, _filled),
+    **{f"jit, {load}": (JIT, {"share": 1.0, "load": load}, _filled) for load in ("port", "sender", "receiver")},
+    "jit, late": (LATE, {"share": 1.0}, _filled),
+    **{
+        f"pods, {measure}": (PODS, {"balance": measure}, lambda i, o: by_options(i, o, *BALANCES))
+        for measure in ("deviation", "mean_absolute", "max_load")
+    },
+    "pods, admission": (PACKED, {}, _large_first),
+    **{
+        f"allocation, {policy}": (ALLOCATION, {"policy": policy}, _scaled)
+        for policy in ("max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput")
+    },
+}
+
+
+def _forms(worse: Document, true: Document) -> Iterator[Document]:
+    """With its own proof, that of the best answer, and without any."""
+    proof = {"proof": true["proof"], "duals": true["duals"], "certificate": true["certificate"]}
+    changes: tuple[Document, ...] = ({}, proof, {"proof": {}}, {"proof": {}, "duals": {}})
+    for change in changes:
+        yield copy.deepcopy(worse) | change
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_worse_answer_with_its_figures_restated_is_never_proven(name: str, tmp_path: Path) -> None:
+    instance, options, answers = CASES[name]
+    true = solved(instance, "network" if name in NETWORKED else "highs", **options)
+    worse = [made for made in answers(instance, options) if not _near(_figures(made), _figures(true))]
+    assert worse
+    write_instance(instance, tmp_path / "instance.json")
+    files = [("true", true)]
+    files += [(f"{k}-{form}", made) for k, one in enumerate(worse) for form, made in enumerate(_forms(one, true))]
+    for stem, made in files:
+        (tmp_path / f"{stem}.solution.json").write_text(json.dumps(made | {"file": "instance.json"}))
+    done = CliRunner().invoke(app, ["verify", str(tmp_path), str(tmp_path), "--json"])
+    found = {Path(r["solution"]).name.partition(".")[0]: r for r in map(json.loads, done.stdout.splitlines())}
+    assert found.pop("true")["exit_code"] == 0
+    assert {report["exit_code"] for report in found.values()} <= {1, 3}, name
+    assert len(found) == 4 * len(worse)
+    # Without a proof the figures stand, so that nothing but the optimum is in doubt.
+    assert {found[f"{k}-3"]["exit_code"] for k in range(len(worse))} == {3}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("mutants", [15, pytest.param(600, marks=pytest.mark.slow)])
+def test_no_mutant_of_a_proof_proves_a_worse_answer(name: str, mutants: int) -> None:
+    instance, options, answers = CASES[name]
+    true = solved(instance, "network" if name in NETWORKED else "highs", **options)
+    worse = [made for made in answers(instance, options) if not _near(_figures(made), _figures(true))]
+    rng = random.Random(name)
+    for k in range(mutants):
+        one = worse[k % len(worse)]
+        proof = mutant(rng.choice([true["proof"], one["proof"]]), rng)
+        made = one | {"proof": proof, "duals": {}}
+        with contextlib.suppress(SolutionError):  # what cannot be read is refused as well
+            found = verify(json.loads(json.dumps(made)), instance)
+            assert found.verdict != "proven", json.dumps(proof)
+
+
+def _figures(document: Document) -> dict[str, Fraction]:
+    figures = {**document["stages"], "objective": document["objective"]}
+    return {name: rational(value) for name, value in figures.items() if value}
+
+
+def _near(one: dict[str, Fraction], other: dict[str, Fraction]) -> bool:
+    zero, names = Fraction(0), one.keys() | other.keys()
+    return all(abs(one.get(k, zero) - other.get(k, zero)) <= Fraction(1, 10**5) for k in names)

@@ -1,0 +1,137 @@
+"""`judge`: every statement of a stored verdict is proven, quoted, reported or refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.validation.unimodularity import examples
+from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+from flowlex.validation.unimodularity.implied_integers.search import implied_integers
+from flowlex.validation.unimodularity.matrix import canonical, ternary
+from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.validation.unimodularity.network.part import Extent, NetworkPart
+from flowlex.validation.unimodularity.proof import Answer, Certificate, VerdictError
+from flowlex.validation.unimodularity.reading import read_matrix
+from flowlex.validation.unimodularity.recheck import Standing
+from flowlex.validation.unimodularity.sources import matrix_of
+from flowlex.validation.unimodularity.verdict import Verdict, judge
+from tests.validation.unimodularity.test_conclusions import QUADRATIC
+
+
+def standings(verdict: Verdict, source: Any) -> dict[str, Standing]:
+    return {one.statement: one.standing for one in judge(verdict, source)}
+
+
+def side_constraints() -> LinearProgram:
+    """Two rows that are a network, and two that fit it only one at a time."""
+    lp = LinearProgram("side")
+    x = lp.variables("x", 3, upper=2, integer=True)
+    lp.constrain("network", x[:2].sum(), "<=", 1)
+    lp.constrain("second", x[1:].sum(), "<=", 1)
+    lp.constrain("third", x[0:1].sum() + x[2:].sum(), "<=", 1)
+    lp.constrain("twice", x[0:1].sum() * 2 + x[1:2].sum(), "<=", 1)
+    return lp
+
+
+def test_every_statement_of_an_honest_verdict_is_proven() -> None:
+    found = standings(check(side_constraints()), side_constraints())
+    assert found.pop("seconds and steps") is Standing.REPORTED
+    assert set(found.values()) == {Standing.PROVEN}
+    assert {"matrix", "answer", "network part", "extent of the network part", "conclusion"} <= set(found)
+
+
+def test_an_undecided_verdict_is_quoted_and_its_conclusion_drawn_again() -> None:
+    matrix = examples.network(60, 150)
+    undecided = check(matrix, time_limit=1e-9)
+    assert undecided.answer is Answer.UNDECIDED
+    found = standings(undecided, matrix)
+    assert found["answer"] is Standing.QUOTED
+    assert found["conclusion"] is Standing.PROVEN
+    forged = replace(undecided, conclusion="Every vertex is integral: declarations are not needed.")
+    assert standings(forged, matrix)["conclusion"] is Standing.REFUSED
+
+
+def test_the_extent_of_a_network_part_is_searched_again() -> None:
+    lp = side_constraints()
+    honest = check(lp)
+    part = honest.network
+    assert part is not None
+    assert part.extent is Extent.LARGEST
+    assert len(part.rest) == 2
+    only = one_row_of(lp, part.certificate.rows[0])
+    for extent in (Extent.LARGEST, Extent.MAXIMAL):
+        forged = replace(honest, network=replace(only, extent=extent))
+        assert standings(forged, lp)["network part"] is Standing.PROVEN
+        assert standings(forged, lp)["extent of the network part"] is Standing.REFUSED
+    open_ = replace(honest, network=replace(only, extent=Extent.FOUND))
+    assert "extent of the network part" not in standings(open_, lp)
+
+
+def one_row_of(lp: LinearProgram, row: int) -> NetworkPart:
+    """The network part that one row is, in terms of the whole program."""
+    named = matrix_of(lp)
+    tree = network_matrix(ternary(canonical(named.matrix.tocsr()[[row]])))
+    data: dict[str, Any] = {"transposed": False}
+    data |= {key: getattr(tree, key).tolist() for key in ("tree_tail", "tree_head", "arc_tail", "arc_head")}
+    rest = tuple(other for other in range(named.shape[0]) if other != row)
+    proof = Certificate("network", (row,), tuple(range(named.shape[1])), data)
+    return NetworkPart(rest, named.names_of_rows(rest), Extent.LARGEST, proof)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -5, "soon", True, float("inf"), None])
+def test_durations_that_are_none_are_refused(seconds: Any) -> None:
+    document = check(examples.r10()).to_document()
+    with pytest.raises(VerdictError, match="seconds"):
+        Verdict.from_document(document | {"seconds": seconds})
+    with pytest.raises(VerdictError, match="seconds"):
+        Verdict.from_document(document | {"steps": [document["steps"][0] | {"seconds": seconds}]})
+    proof = implied_integers(side_constraints()).to_document()
+    with pytest.raises(VerdictError, match="seconds"):
+        ImpliedIntegers.from_json(json.dumps(proof | {"seconds": seconds}))
+
+
+def test_unknown_and_missing_fields_are_refused() -> None:
+    document = check(examples.r10()).to_document()
+    with pytest.raises(VerdictError, match="unknown field 'proof'"):
+        Verdict.from_document(document | {"proof": "trust me"})
+    del document["line"]
+    with pytest.raises(VerdictError, match="field 'line' is missing"):
+        Verdict.from_document(document)
+
+
+def test_a_false_note_is_refused(tmp_path: Path) -> None:
+    lp = side_constraints()
+    found = implied_integers(lp)
+    assert "the note should read ''" in replace(found, note="nothing else follows").error(lp)
+    (tmp_path / "q.mps").write_text(QUADRATIC)
+    quadratic = read_matrix(tmp_path / "q.mps")
+    assert "the note should read" in replace(implied_integers(quadratic), note="").error(quadratic)
+
+
+def test_exit_codes_of_the_commands(tmp_path: Path) -> None:
+    """0 proven, 1 refused, 2 unreadable, 3 undecided."""
+    matrix, stored = tmp_path / "m.txt", tmp_path / "v.json"
+    dense = examples.network(60, 150).toarray().astype(int)
+    matrix.write_text("\n".join(["60 150", *(" ".join(map(str, row)) for row in dense.tolist())]))
+
+    def verified(document: dict[str, Any]) -> int:
+        stored.write_text(json.dumps(document))
+        return CliRunner().invoke(app, ["tu", str(matrix), "--verify", str(stored)]).exit_code
+
+    proven = check(np.array(dense)).to_document()
+    undecided = check(np.array(dense), time_limit=1e-9).to_document()
+    assert verified(proven) == 0
+    assert verified(proven | {"conclusion": "Nothing is integral."}) == 1
+    assert verified(proven | {"seconds": -5}) == 2
+    assert verified(undecided) == 3
+    assert verified(undecided | {"conclusion": proven["conclusion"]}) == 1

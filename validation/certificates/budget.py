@@ -1,0 +1,49 @@
+"""The processor seconds that proofs may take. What is not recomputed within them is quoted, and says so."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Self
+
+from flowlex.validation.certificates.certificate import Check
+
+__all__ = ["Budget"]
+
+#: Share of a time limit that the certificate may always take, even where solving took all of it.
+_LEAST_SHARE = 0.1
+
+
+class Budget:
+    """Processor seconds of this process, counted from now.
+
+    A verifier always recomputes the facts of an answer (feasibility, figures). Before each expensive part of a proof it
+    looks at `spent`; from then on it reports what is left with `quoted`, and claims no optimum.
+
+    Parameters
+    ----------
+    seconds
+        The limit; infinite by default.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._end = time.process_time() + seconds
+        #: Whether anything was quoted because the limit had passed.
+        self.quoting = False
+
+    @classmethod
+    def remaining(cls, limit_s: float | None, started: float) -> Self:
+        """What is left of a time limit that began at ``started`` (`time.process_time`), at least a tenth of it."""
+        if limit_s is None:
+            return cls()
+        return cls(max(limit_s - (time.process_time() - started), _LEAST_SHARE * limit_s))
+
+    @property
+    def spent(self) -> bool:
+        """Whether the limit has passed."""
+        return time.process_time() >= self._end
+
+    def quoted(self, name: str) -> Check:
+        """A check that was not made because the limit had passed; it supports ``bounded`` at most."""
+        self.quoting = True
+        return Check(name, True, detail="not recomputed: the time limit has passed", how="quoted")

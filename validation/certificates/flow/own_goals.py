@@ -1,0 +1,131 @@
+"""What goals of other packages say, asked again: each task on each machine, waiting, and each slot."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from numbers import Rational
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
+from flowlex.validation.certificates.numbers import whole
+
+__all__ = ["OwnGoal", "OwnGoals", "Wishes"]
+
+
+class OwnGoal(Protocol):
+    """A goal that was handed to ``verify``, as `flowlex.models.flow.goals.asked.ask` makes it."""
+
+    name: str
+    prices: bool
+
+    def is_stated(self, described: object) -> bool:
+        """Whether a solution file means this goal."""
+
+    def price(self, task: str, machine: str, scale: int) -> Any:
+        """Cost of a task on a machine."""
+
+    def forbids(self, task: str, machine: str) -> bool:
+        """Whether the task must not run there."""
+
+    def named(self, task: str) -> tuple[str, ...]:
+        """Tags of machines and racks that it names for a task."""
+
+    def waiting(self, task: str, scale: int) -> Any:
+        """Cost of waiting."""
+
+    def slot_costs(self, machine: str, scale: int) -> Any:
+        """Cost of each further slot; None for no opinion."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What tasks of one class share: constraints, and what own goals say of machines (its number, 0 for nothing)."""
+
+    constraints: tuple[Constraint, ...]
+    own: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.constraints) or self.own > 0
+
+
+@dataclass(eq=False)
+class OwnGoals:
+    """Own goals of an instance at a scale. ``rows`` holds what they say, each different answer once."""
+
+    goals: Sequence[OwnGoal]
+    instance: FlowInstance
+    scale: int
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self.rows: list[tuple[dict[str, NDArray[Any]], NDArray[np.bool_], tuple[str, ...]]] = []
+
+    def number(self, task: FlowTask) -> int:
+        """Number of what the goals say of a task on the machines; 0 without goals."""
+        if not self.goals:
+            return 0
+        machines, key = [m.name for m in self.instance.machines], list[Any]()
+        for goal in self.goals:
+            said = [goal.price(task.name, m, self.scale) for m in machines]
+            key.append(
+                tuple(_whole(x, f"{goal.name}, {task.name} on {m}") for x, m in zip(said, machines, strict=True))
+            )
+        bad = tuple(any(goal.forbids(task.name, m) for goal in self.goals) for m in machines)
+        named = tuple(sorted({tag for goal in self.goals for tag in goal.named(task.name)}))
+        full = (*key, bad, named)
+        if full not in self._numbers:
+            prices = {goal.name: whole(row) for goal, row in zip(self.goals, key, strict=True)}
+            self.rows.append((prices, np.array(bad, bool), named))
+            self._numbers[full] = len(self.rows)
+        return self._numbers[full]
+
+    def prices(self, own: int) -> dict[str, NDArray[Any]]:
+        """By goal, (M,) costs of a class of tasks."""
+        return self.rows[own - 1][0] if own else {}
+
+    def forbidden(self, own: int) -> NDArray[np.bool_]:
+        """(M,) machines that a class of tasks must not take."""
+        return self.rows[own - 1][1] if own else np.zeros(len(self.instance.machines), bool)
+
+    def named(self, own: int) -> tuple[str, ...]:
+        """Tags that the goals name for a class of tasks."""
+        return self.rows[own - 1][2] if own else ()
+
+    def waiting(self, tasks: Sequence[FlowTask]) -> dict[str, NDArray[Any]]:
+        """By goal, (T,) cost of waiting."""
+        return {
+            goal.name: whole(_whole(goal.waiting(t.name, self.scale), f"{goal.name}, {t.name} waiting") for t in tasks)
+            for goal in self.goals
+        }
+
+    @cached_property
+    def slots(self) -> dict[str, list[list[int] | None]]:
+        """By goal with an opinion on any, the costs of the slots of each machine."""
+        found = {goal.name: [self._slots(goal, k) for k in range(len(self.instance.machines))] for goal in self.goals}
+        return {name: rows for name, rows in found.items() if any(row is not None for row in rows)}
+
+    def _slots(self, goal: OwnGoal, k: int) -> list[int] | None:
+        machine = self.instance.machines[k]
+        said = goal.slot_costs(machine.name, self.scale)
+        if said is None:
+            return None
+        found = [_whole(cost, f"{goal.name}, slots of {machine.name}") for cost in said]
+        if len(found) != machine.slots or any(b < a for a, b in itertools.pairwise(found)):
+            raise ValueError(f"{goal.name}: {found} for the {machine.slots} slots of {machine.name}")
+        return found
+
+
+def _whole(value: Any, what: str) -> int:
+    """What a goal returned, which must be whole."""
+    number = value.__index__() if hasattr(value, "__index__") else value
+    exact = Fraction(number) if isinstance(number, (int, float, Rational)) else Fraction(1, 2)
+    if exact.denominator != 1:
+        raise ValueError(f"{what}: {value!r} is no whole number")
+    return int(exact)

@@ -1,0 +1,80 @@
+"""Changed GPU rounds of many pairs, judged without a table of them: tasks and GPUs that count alike are taken together.
+
+A bound needs prices of GPUs, shares and rules only. At these prices each task takes the GPU that costs it least, or
+none; the sum over tasks is a bound on the stage (Lagrangian relaxation of all rows but those of tasks). All numbers
+are whole multiples of a unit; where they could leave 64 bits, Python's integers are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from flowlex.instances.changes import Changes
+from flowlex.instances.gpu import GpuInstance
+from flowlex.validation.certificates.budget import Budget
+from flowlex.validation.certificates.certificate import Check, Claim
+from flowlex.validation.certificates.finding import Finding
+from flowlex.validation.certificates.gpu_large import Large, Values
+from flowlex.validation.certificates.gpu_prices import Prices
+from flowlex.validation.certificates.gpu_rules import GpuRules
+from flowlex.validation.certificates.statement.proof import StatementProof
+
+__all__ = ["LARGE", "judge_refined"]
+
+#: Pairs of tasks and GPUs above which a changed round is judged here.
+LARGE = 20_000
+
+
+def judge_refined(
+    instance: GpuInstance,
+    options: Mapping[str, Any],
+    changes: Changes,
+    values: Values | None,
+    proof: StatementProof,
+    budget: Budget,
+) -> Finding | None:
+    """Judge a changed round; None where it is small, or its changes or proof need the statement pair by pair."""
+    leaves = [leaf for each in (*proof.stages.values(), proof.empty) for leaf in each]
+    pairs = sum(len(job.tasks) for job in instance.jobs) * sum(len(node.gpus) for node in instance.nodes)
+    branched = any(leaf.branches for leaf in leaves) or any(len(each) > 1 for each in proof.stages.values())
+    if pairs <= LARGE or branched or not GpuRules.takes(changes) or options.get("waiting", "least") != "least":
+        return None
+    large = Large(instance, options, changes)
+    if values is None:
+        if len(proof.empty) != 1:
+            return Finding("feasible", (Check("no answer exists", True, detail="as the solver says", how="quoted"),))
+        leaf = proof.empty[0]
+        shown = large.contradictory or (not leaf.own and Prices(large, leaf, "", {}).total() > 0)
+        return Finding("infeasible" if shown else "feasible", (Check("no answer exists", shown),))
+    checks = list(large.facts(values))
+    if not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks))
+    return _stages(large, proof, checks, budget)
+
+
+def _stages(large: Large, proof: StatementProof, checks: list[Check], budget: Budget) -> Finding:
+    """Value and bound of each stage."""
+    figures: dict[str, Fraction] = {}
+    before: dict[str, Fraction] = {}
+    main, proven = None, True
+    for name in large.names:
+        value = large.value(name)
+        figures[name] = value
+        goal = -value if name.startswith("share_") or name == "running" else value - large.constant_of(name)
+        leaves, bound = proof.stages.get(name, []), None
+        if proven and leaves and budget.spent:
+            checks.append(budget.quoted(f"bound of stage {name}"))
+        elif proven and leaves:
+            step = large.step_of(name)
+            bound = math.ceil(Prices(large, leaves[0], name, before).total() / step) * step if leaves[0].own else None
+        if name == "transfer" and bound is not None:
+            main = min(bound, goal) + large.constant
+        proven = proven and bound is not None and bound >= goal
+        checks.append(Check(f"stage {name}", True, detail=f"{float(value):g}{', optimal' if proven else ''}"))
+        before[name] = goal
+    claim: Claim = "optimal" if proven else "bounded" if main is not None else "feasible"
+    bound = figures["transfer"] if proven else main
+    return Finding(claim, tuple(checks), figures["transfer"], bound, figures)

@@ -1,0 +1,145 @@
+"""What gangs and spreads allow at most, whatever else is placed, judged from the documents.
+
+A node holds no more pods of a set than of its smallest fit, by each of cores, memory, GPU memory and cards (of which a
+pod that wants more than half takes a whole one); a domain no more than its nodes. So gangs are found that fit nowhere,
+and how many pods a spread can place; and a level counts whole gangs and single pods, so that not every number of it
+can be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+from flowlex.instances.pods import Pod, PodNode, fits_wishes
+from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
+
+__all__ = ["Wholes"]
+
+#: Numbers of a level, in units, for each worth, up to which sums are told apart.
+_SUMS = 5_000_000
+
+
+class Wholes:
+    """Sets of pods that rules bind together, none of which runs."""
+
+    def __init__(self, people: Population) -> None:
+        self.people = people
+        self.sets: dict[tuple[str, str], list[Pod]] = {}
+        for pod in people.instance.pods:
+            names = [("gang", pod.gang)] if pod.gang is not None else []
+            for key in [*names, *(("spread", name) for name in pod.spreads)]:
+                self.sets.setdefault(key, []).append(pod)
+        self.sets = {key: pods for key, pods in self.sets.items() if all(pod.node is None for pod in pods)}
+        self.kinds: dict[tuple[object, ...], PodNode] = {machine_kind(n): n for n in people.instance.nodes}
+
+    def _held(self, pods: Sequence[Pod], over: str | None) -> dict[str, tuple[int, list[Fraction]]]:
+        """By domain, the most of these pods, and cores, memory and GPU memory of the nodes that may have any."""
+        each = {kind: self._on(pods, node) for kind, node in self.kinds.items()}
+        found: dict[str, tuple[int, list[Fraction]]] = {}
+        for node in self.people.instance.nodes:
+            domain = "" if over is None else node.name if over == "node" else node.labels.get(over)
+            if domain is None:
+                continue
+            many, room = each[machine_kind(node)]
+            before, sums = found.get(domain, (0, [Fraction(0)] * 3))
+            found[domain] = before + many, [a + b for a, b in zip(sums, room, strict=True)]
+        return found
+
+    def _on(self, pods: Sequence[Pod], node: PodNode) -> tuple[int, list[Fraction]]:
+        """The same of one node."""
+        mine, asks = [pod for pod in pods if self.people.fits(pod, node)], list[list[Fraction]]()
+        room = [size_of(node.cpu_cores), size_of(node.memory_gb), size_of(node.card_gb) * node.cards]
+        if not mine:
+            return 0, [Fraction(0)] * 3
+        for pod in mine:
+            gpu = self.people.need(pod, node) * (pod.gpu_cards if self.people.cards else 1) if pod.wants_gpu else 0
+            large = pod.wants_gpu and self.people.cards and 2 * self.people.need(pod, node) > self.people.whole(node)
+            cards = Fraction(pod.gpu_cards if large else 0)
+            asks.append([size_of(pod.cpu_cores), size_of(pod.memory_gb), Fraction(gpu), cards])
+        most = len(mine)
+        for r, left in enumerate([*room, Fraction(node.cards)]):
+            many = 0
+            for asked in sorted(ask[r] for ask in asks):
+                left -= asked
+                many += left >= 0
+            most = min(most, many)
+        return most, room
+
+    @cached_property
+    def nowhere(self) -> frozenset[str]:
+        """Gangs that fit in no domain, even if all nodes are empty."""
+        found = set()
+        for gang in self.people.instance.gangs:
+            pods = self.sets.get(("gang", gang.name), [])
+            least = [
+                sum((size_of(pod.cpu_cores) for pod in pods), Fraction(0)),
+                sum((size_of(pod.memory_gb) for pod in pods), Fraction(0)),
+                sum((self._least_gpu(pod) for pod in pods if pod.wants_gpu), Fraction(0)),
+            ]
+            domains = self._held(pods, gang.within).values() if pods else []
+            if pods and not any(
+                many >= len(pods) and all(a <= b for a, b in zip(least, room, strict=True)) for many, room in domains
+            ):
+                found.add(gang.name)
+        return frozenset(found)
+
+    def _least_gpu(self, pod: Pod) -> Fraction:
+        """GB of GPU memory in all, where it is least."""
+        many = pod.gpu_cards if self.people.cards else 1
+        return min((self.people.need(pod, node) * many for node in self.kinds.values()), default=Fraction(0))
+
+    def of_spread(self, name: str) -> int | None:
+        """The most pods of a spread in all domains together; None where that is not known."""
+        spread = next(each for each in self.people.instance.spreads if each.name == name)
+        pods = self.sets.get(("spread", name))
+        if pods is None:
+            return None
+        held = {domain: many for domain, (many, _) in self._held(pods, spread.over).items()}
+        if spread.most is not None:
+            held = {domain: min(many, spread.most) for domain, many in held.items()}
+        if spread.skew is not None:
+            usable = set()
+            for node in self.people.instance.nodes:
+                if any(fits_wishes(pod, node) for pod in pods):
+                    usable.add(node.name if spread.over == "node" else node.labels.get(spread.over))
+            least = min((many for domain, many in held.items() if domain in usable), default=len(pods))
+            held = {domain: min(many, least + spread.skew) for domain, many in held.items()}
+        return sum(held.values())
+
+    def largest(self, key: str, most: Fraction) -> Fraction:
+        """The largest number up to ``most`` that whole gangs and single pods of a level add up to."""
+        people, lone, gangs = self.people, Counter[int](), dict[str, int]()
+        unit = people.unit[key]
+        for pods, level in zip(people.groups, people.level, strict=True):
+            if level is None or level.key != key:
+                continue
+            worth = int(level.worth / unit)
+            for pod in pods:
+                if pod.gang is None:
+                    lone[worth] += 1
+                elif pod.gang not in self.nowhere:
+                    gangs[pod.gang] = gangs.get(pod.gang, 0) + worth
+        for worth in gangs.values():
+            lone[worth] += 1
+        end = int(most / unit)
+        if not gangs or end < 0 or end * len(lone) > _SUMS:
+            return most
+        can = bytearray(end + 1)  # whether some of them add up to a number
+        can[0] = 1
+        for worth, many in lone.items():
+            if worth:
+                _extend(can, worth, many)
+        return unit * max(n for n in range(end + 1) if can[n])
+
+
+def _extend(can: bytearray, worth: int, many: int) -> None:
+    """Mark the numbers that up to ``many`` more of this worth make of those marked."""
+    for start in range(min(worth, len(can))):
+        since = many + 1  # steps since a number that was marked before
+        for n in range(start, len(can), worth):
+            since = 0 if can[n] else since + 1
+            can[n] = since <= many

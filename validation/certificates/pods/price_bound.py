@@ -1,0 +1,238 @@
+"""Pods and nodes of a placement in groups that nothing tells apart, and what places cost at prices of resources.
+
+Whatever the prices (not below 0) of cores, memory and card memory on classes of nodes: a placement that fits pays for
+its pods no more than all nodes' resources cost together, a card counting as the best filling that it can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
+
+from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.validation.certificates.contract import Strict
+from flowlex.validation.certificates.pods.sizes import (
+    Level,
+    kind_of,
+    machine_kind,
+    need_of,
+    rates_of,
+    size_of,
+    units_of,
+)
+from flowlex.validation.certificates.pods.values import levels_of
+
+__all__ = ["Market", "Population", "Price", "Priced"]
+
+
+#: A price or multiplier of a proof: none is so large that sums lose what they are about, or overflow.
+Price: TypeAlias = Annotated[float, Field(ge=-1e9, le=1e9)]
+
+
+class Priced(Strict):
+    """Prices on a class of nodes, in units of what is bounded: pods, their worth, or the balance's sum."""
+
+    nodes: list[str]
+    cpu: Price
+    """Of one core."""
+    memory: Price
+    """Of one GB."""
+    size: list[list[Price]]
+    """Memory as a share of a card (of the node, where cards are not told apart), and the price of one such slot."""
+    slope: Price = 0.0
+    """What a unit of a node's load costs, where the balance is bounded; of any sign."""
+
+
+class Population:
+    """Pods in groups of equal ones, nodes in groups of equal ones that hold the same and stay home to the same."""
+
+    def __init__(self, instance: PodInstance, options: Mapping[str, Any]) -> None:
+        self.options: Mapping[str, Any]
+        self.instance, self.options = instance, options
+        self.budget: float
+        self.cards, self.budget = bool(options.get("cards", True)), float(options.get("move_budget", 0.0))
+        groups: dict[tuple[object, ...], list[Pod]] = {}
+        for pod in instance.pods:
+            groups.setdefault(kind_of(pod), []).append(pod)
+        self.groups: list[list[Pod]] = [*groups.values()]
+        self.pod: list[Pod] = [pods[0] for pods in self.groups]
+        of = {pod.name: level for pod, level in zip(instance.pods, levels_of(instance, options), strict=True)}
+        self.level: list[Level | None] = [of[pod.name] for pod in self.pod]
+        self.unit: dict[str, Fraction] = units_of(each for each in self.level if each is not None)
+        self.node: dict[str, PodNode] = {node.name: node for node in instance.nodes}
+
+    def pinned(self, pod: Pod) -> bool:
+        """Whether it runs and cannot move; it may have to be stopped."""
+        return pod.node is not None and (pod.move_cost is None or pod.move_cost > self.budget)
+
+    def held(self, k: int) -> bool:
+        """Whether pods of a group stay where they are, whatever is decided."""
+        return self.pinned(self.pod[k]) and self.level[k] is None
+
+    def fits(self, pod: Pod, node: PodNode) -> bool:
+        """Whether a pod may have the node, if it is empty."""
+        if pod.cpu_cores > node.cpu_cores or pod.memory_gb > node.memory_gb or not fits_wishes(pod, node):
+            return False
+        if not pod.wants_gpu:
+            return True
+        whole, need = self.whole(node), self.need(pod, node)
+        return bool(whole) and need <= whole and pod.gpu_cards <= node.cards
+
+    @cached_property
+    def able(self) -> list[bool]:
+        """By group, whether its pods fit any node."""
+        kinds = {machine_kind(node): node for node in self.instance.nodes}
+        return [
+            any(self.fits(pod, node) for node in kinds.values())
+            if not self.pinned(pod)
+            else self.fits(pod, self.node[str(pod.node)])
+            for pod in self.pod
+        ]
+
+    def lost(self, gangs: Iterable[str] = ()) -> dict[str, Fraction]:
+        """By level, the worth of pods that fit no node even if it is empty, and of the gangs that they are of.
+
+        ``gangs`` are lost as well.
+        """
+        alone: set[str | None] = {*gangs}
+        for pods, able in zip(self.groups, self.able, strict=True):
+            alone |= set() if able else {pod.gang for pod in pods}
+        lost: dict[str, Fraction] = {}
+        for pods, able, level in zip(self.groups, self.able, self.level, strict=True):
+            many = sum(not able or (pod.gang is not None and pod.gang in alone) for pod in pods)
+            if level is not None and many:
+                lost[level.key] = lost.get(level.key, Fraction(0)) + level.worth * many
+        return lost
+
+    def by_group(self, priced: Mapping[str, float]) -> list[float]:
+        """Prices of pods by group; 0 for those left out."""
+        group = {pod.name: k for k, pods in enumerate(self.groups) for pod in pods}
+        price = [0.0] * len(self.pod)
+        for name, value in priced.items():
+            price[group[name]] = value
+        return price
+
+    def whole(self, node: PodNode) -> Fraction:
+        """GB of a card, or of all cards where they are not told apart."""
+        return size_of(node.card_gb) * (1 if self.cards else node.cards)
+
+    def need(self, pod: Pod, node: PodNode) -> Fraction:
+        """GB on each card, or on the node."""
+        return need_of(pod, node) * (1 if self.cards else pod.gpu_cards)
+
+    @cached_property
+    def rates(self) -> dict[str, tuple[float, float, float]]:
+        """By node, what a GB of GPU memory, a core and a GB of memory add to its load."""
+        rows = rates_of(self.instance).tolist()
+        return {node.name: tuple(row) for node, row in zip(self.instance.nodes, rows, strict=True)}
+
+    def load(self, pod: Pod, node: PodNode) -> float:
+        """What a pod adds to a node's load."""
+        gpu, cpu, memory = self.rates[node.name]
+        on_cards = float(need_of(pod, node)) * pod.gpu_cards if pod.wants_gpu else 0.0
+        return gpu * on_cards + cpu * pod.cpu_cores + memory * pod.memory_gb
+
+    def least_cost(self, price: list[float], placed: Mapping[str, Fraction], able: Iterable[bool]) -> float:
+        """The least that pods can cost together at these prices by group, if so much of every level is placed.
+
+        Pods that must go on are placed all; of a level, whichever are cheapest for their worth, in parts as well.
+        """
+        parts: list[float] = []
+        of_level: dict[str, list[tuple[float, float, int]]] = {}
+        for k, can in enumerate(able):
+            level, many = self.level[k], len(self.groups[k])
+            if not can or self.held(k):
+                continue
+            if level is None:
+                parts.append(price[k] * many)
+            else:
+                worth = float(level.worth / self.unit[level.key])
+                of_level.setdefault(level.key, []).append((price[k] / worth, worth, many))
+        for key, offers in of_level.items():
+            left = float(placed.get(key, Fraction(0)) / self.unit[key])
+            for each, worth, many in sorted(offers):
+                taken = min(left, worth * many)
+                parts.append(each * taken)
+                left -= taken
+            if left > 1e-6:
+                return math.inf  # so much of this level cannot be placed at all
+        return math.fsum(parts)
+
+
+class Market:
+    """Places at prices: what a pod pays at least, and what all nodes are worth together."""
+
+    def __init__(self, people: Population, classes: list[Priced], move: float, *, sloped: bool = False) -> None:
+        self.sloped: bool
+        self.people, self.move, self.sloped = people, max(0.0, move), sloped
+        of = {name: k for k, priced in enumerate(classes) for name in priced.nodes}
+        self.kinds: dict[tuple[object, ...], list[PodNode]] = {}
+        self.home: dict[str, tuple[object, ...]] = {}
+        for node in people.instance.nodes:
+            self.home[node.name] = (of[node.name], machine_kind(node))
+            self.kinds.setdefault(self.home[node.name], []).append(node)
+        self.prices: dict[tuple[object, ...], Priced] = {kind: classes[int(str(kind[0]))] for kind in self.kinds}
+        self.slot: dict[tuple[object, ...], dict[float, float]] = {
+            kind: {share: max(0.0, price) for share, price in priced.size} for kind, priced in self.prices.items()
+        }
+        self.seen: dict[tuple[object, ...], dict[Fraction, float]] = {kind: {} for kind in self.kinds}
+
+    def cost(self, pod: Pod, kind: tuple[object, ...]) -> float:
+        """What a pod pays on a node of a kind; infinite where it does not fit."""
+        node, priced, people = self.kinds[kind][0], self.prices[kind], self.people
+        if not people.fits(pod, node):
+            return math.inf
+        total = max(0.0, priced.cpu) * pod.cpu_cores + max(0.0, priced.memory) * pod.memory_gb
+        if self.sloped:
+            total += priced.slope * people.load(pod, node)
+        if pod.wants_gpu:
+            share = people.need(pod, node) / people.whole(node)
+            self.seen[kind][share] = self.slot[kind].get(float(share), 0.0)
+            total += self.seen[kind][share] * (pod.gpu_cards if people.cards else 1)
+        return total
+
+    def least(self, k: int) -> float:
+        """The least that a pod of a group pays, moving included; infinite where it fits nowhere."""
+        pod = self.people.pod[k]
+        if pod.node is None:
+            return min((self.cost(pod, kind) for kind in self.kinds), default=math.inf)
+        home = self.home[pod.node]
+        if self.people.pinned(pod):
+            return self.cost(pod, home)
+        paid = self.move * (pod.move_cost or 0.0)
+        return min(self.cost(pod, kind) + (0.0 if kind == home else paid) for kind in self.kinds)
+
+    def rent(self) -> float:
+        """What the resources of all nodes cost, and the move budget; to be asked after the costs of all pods."""
+        parts = [self.move * self.people.budget]
+        for kind, nodes in self.kinds.items():
+            node, priced = nodes[0], self.prices[kind]
+            whole = max(0.0, priced.cpu) * node.cpu_cores + max(0.0, priced.memory) * node.memory_gb
+            cards = node.cards if self.people.cards else min(1, node.cards)
+            parts.append(len(nodes) * (whole + _best_filling(list(self.seen[kind].items())) * cards))
+        return math.fsum(parts)
+
+
+def _best_filling(sizes: list[tuple[Fraction, float]]) -> float:
+    """At most what slots in one card (of size 1) are worth: searched, or by the dearest memory when that is long."""
+    worth = sorted(((s, p) for s, p in sizes if p > 0 and s <= 1), key=lambda each: -each[1] / float(each[0]))
+    if any(s == 0 for s, _ in worth):
+        return math.inf
+    ratio = [p / float(s) for s, p in worth]
+    best, steps = 0.0, 0
+    stack = [(0, Fraction(1), 0.0)]
+    while stack:
+        k, left, value = stack.pop()
+        steps += 1
+        if steps > 50_000:
+            return ratio[0] * (1 + 1e-9)
+        best = max(best, value)
+        if k < len(worth) and value + ratio[k] * float(left) > best + 1e-12:
+            size, price = worth[k]
+            stack += [(k + 1, left - many * size, value + many * price) for many in range(int(left / size) + 1)]
+    return best + 1e-12

@@ -1,0 +1,1 @@
+"""Which integer declarations follow from the others, with a proof."""

@@ -1,0 +1,242 @@
+"""Which integer declarations can be dropped? Search for a large block and for determined columns (see `implied`).
+
+A column can be in the block when its entries are +-1 once rows are divided by their content, its bounds and the
+sides of its rows are integral, and its rows hold no continuous column that cannot. The block is grown column by
+column: short columns first by `network_matrix`, which refuses what does not fit, or in halves of what is left by
+any quick proof of total unimodularity. The larger of the two is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.validation.unimodularity.check import check
+from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
+from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers, note_of, program_fingerprint
+from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical, exact, ternary
+from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.validation.unimodularity.scaling import divided, divisors_of
+from flowlex.validation.unimodularity.sources import matrix_of
+
+__all__ = ["implied_integers"]
+
+
+#: Proofs tried while growing a block in halves.
+MOST_PROOFS = 120
+
+
+def implied_integers(
+    source: Any, *, time_limit: float = 60.0, seed: int = 0, progress: Callable[[str], None] | None = None
+) -> ImpliedIntegers:
+    """Find integer declarations that are redundant given that the others hold, with a proof.
+
+    Parameters
+    ----------
+    source
+        A `LinearProgram`, a model, a ``pulp.LpProblem`` or what `reading.read_matrix` returns.
+    time_limit
+        Processor seconds for the search; what is proven by then is the answer.
+    seed
+        Of the proofs.
+    progress
+        Called with a line about what is being tried, every second after the second.
+
+    Raises
+    ------
+    MatrixError
+        If the source has no integer declarations to speak of (a bare matrix).
+
+    Examples
+    --------
+    >>> from flowlex.formulations.linear_program import LinearProgram
+    >>> lp = LinearProgram("fixed_charge")
+    >>> flow = lp.variables("flow", 3, upper=10, integer=True)
+    >>> open_ = lp.variables("open", 3, upper=1, integer=True)
+    >>> _ = lp.constrain("link", flow - open_ * 10, "<=", 0)
+    >>> _ = lp.constrain("demand", flow.sum(), "==", 12)
+    >>> implied_integers(lp).dropped_names
+    ('flow[0]', 'flow[1]', 'flow[2]')
+    """
+    start = time.perf_counter()
+    named = matrix_of(source)
+    if named.program is None:
+        raise MatrixError("a bare matrix has no integer declarations; give a program")
+    with Clock(time_limit, progress) as clock:
+        return _Search(named, named.program, clock, seed).answer(start)
+
+
+class _Search:
+    """One search on one program."""
+
+    def __init__(self, named: NamedMatrix, program: Program, clock: Clock, seed: int) -> None:
+        self.named, self.program, self.clock, self.seed = named, program, clock, seed
+        divisors = divisors_of(named.matrix)
+        self.matrix = divided(named.matrix, divisors)
+        self.good_rows = self._integral_rows(divisors)
+
+    def _integral_rows(self, divisors: Any) -> Booleans:
+        """Rows that are integral, sides too, once divided by their content."""
+        sides = self.program.sides
+        whole = self.matrix.data == np.rint(self.matrix.data)
+        good = np.ones(self.named.shape[0], dtype=bool)
+        good[self.matrix.indices[~whole]] = False
+        good &= np.all(~np.isfinite(sides) | (sides == np.rint(sides)), axis=0)
+        for row, divisor in divisors.items():
+            finite = [Fraction(exact(side)) / divisor for side in sides[:, row] if np.isfinite(side)]
+            good[row] = all(side.denominator == 1 for side in finite)
+        return good
+
+    def answer(self, start: float) -> ImpliedIntegers:
+        """Search and put the proof together."""
+        declared = int(self.program.integer.sum())
+        note = note_of(self.program)
+        block = np.zeros(self.named.shape[1], dtype=bool)
+        determined: list[tuple[int, int]] = []
+        if not note and declared:
+            block = self._block()
+            determined = self._determined(self.program.integer & ~block)
+        certificate = None
+        columns = np.flatnonzero(block)
+        rows = np.unique(self.matrix[:, columns].indices)
+        if not len(rows):
+            block[:], columns = False, columns[:0]  # columns without entries alone are nothing to prove
+        if len(columns):
+            part = canonical(sp.csc_array(self.matrix[:, columns]).tocsr()[rows])
+            with self.clock.outside():
+                certificate = check(part, seed=self.seed).certificate
+            if certificate is None:
+                raise AssertionError("a block grown by proofs has none; please report this program")
+        dropped = sorted({*np.flatnonzero(block & self.program.integer).tolist(), *(c for c, _ in determined)})
+        return ImpliedIntegers(
+            declared=declared,
+            dropped=tuple(dropped),
+            dropped_names=self.named.names_of_columns(dropped),
+            block_rows=tuple(rows.tolist()),
+            block_row_names=self.named.names_of_rows(rows.tolist()),
+            block_columns=tuple(columns.tolist()),
+            certificate=certificate,
+            determined=tuple(determined),
+            fingerprint=program_fingerprint(self.named),
+            seconds=time.perf_counter() - start,
+            note=note,
+        )
+
+    def _block(self) -> Booleans:
+        """The larger of the blocks found; both hold whole components of what is not kept."""
+        nothing = np.zeros(self.named.shape[1], dtype=bool)
+        best = nothing
+        for grow in (self._by_network, self._by_halves):
+            try:
+                found = self._grown(grow)
+            except TimeIsUp:
+                break
+            if np.count_nonzero(found & self.program.integer) > np.count_nonzero(best & self.program.integer):
+                best = found
+            if np.array_equal(best & self.program.integer, self._candidates(nothing) & self.program.integer):
+                break
+        return best
+
+    def _grown(self, grow: Callable[[Integers], Booleans]) -> Booleans:
+        """Grow a block; continuous columns refused spoil their rows, so the search starts again without those."""
+        refused = np.zeros(self.named.shape[1], dtype=bool)
+        while True:
+            candidates = np.flatnonzero(self._candidates(refused))
+            if not len(candidates):
+                return np.zeros_like(refused)
+            accepted = np.zeros_like(refused)
+            accepted[candidates[grow(candidates)]] = True
+            spoilt = self._candidates(refused) & ~accepted & ~self.program.integer
+            if not spoilt.any():
+                accepted[self._alone(accepted)] = False
+                return accepted
+            refused |= spoilt
+
+    def _candidates(self, refused: Booleans) -> Booleans:
+        """Columns that may be in the block at all; ``refused`` are continuous columns that are known not to be."""
+        units = np.ones(self.named.shape[1], dtype=bool)
+        columns = np.repeat(np.arange(self.named.shape[1]), np.diff(self.matrix.indptr))
+        units[columns[np.abs(self.matrix.data) != 1]] = False
+        bounds = self.program.bounds
+        good = units & ~refused & np.all(~np.isfinite(bounds) | (bounds == np.rint(bounds)), axis=0)
+        rows = self.good_rows.copy()
+        while True:
+            spoilt = ~good & ~self.program.integer  # continuous columns spoil their rows, and those their columns
+            rows[self.matrix.indices[spoilt[columns]]] = False
+            left = good.copy()
+            left[columns[~rows[self.matrix.indices]]] = False
+            if np.array_equal(left, good):
+                return np.asarray(good)
+            good = left
+
+    def _alone(self, accepted: Booleans) -> Integers:
+        """Continuous columns whose component has no integer column: nothing to prove about them."""
+        from scipy.sparse.csgraph import connected_components
+
+        columns = np.flatnonzero(accepted)
+        part = sp.csr_array(self.matrix[:, columns])
+        ones = sp.csr_array((np.ones(part.nnz, np.int8), part.indices, part.indptr), shape=part.shape)
+        _, label = connected_components(sp.block_array([[None, ones], [ones.T, None]], format="csr"), directed=False)
+        mine = label[part.shape[0] :]
+        useful = np.unique(mine[self.program.integer[columns]])
+        return columns[~np.isin(mine, useful)]
+
+    def _order(self, candidates: Integers) -> Integers:
+        """Continuous columns first, then short ones: places in ``candidates``."""
+        length = np.diff(self.matrix.indptr)[candidates]
+        return np.lexsort((length, self.program.integer[candidates]))
+
+    def _by_network(self, candidates: Integers) -> Booleans:
+        self.clock.check(f"a network among {len(candidates)} columns")
+        part = ternary(canonical(self.matrix[:, candidates]))
+        found = network_matrix(part, partial=True, order=self._order(candidates), clock=self.clock)
+        assert found.accepted is not None
+        return found.accepted
+
+    def _by_halves(self, candidates: Integers) -> Booleans:
+        """Add halves of what is left as long as the whole is proven totally unimodular."""
+        accepted = np.zeros(len(candidates), dtype=bool)
+        waiting = [self._order(candidates)]
+        proofs = 0
+        while waiting and proofs < MOST_PROOFS and self.clock.left() > 0:
+            chunk = waiting.pop()
+            accepted[chunk] = True
+            proofs += 1
+            if self._proven(candidates[accepted]):
+                continue
+            accepted[chunk] = False
+            if len(chunk) > 1:
+                half = len(chunk) // 2
+                waiting += [chunk[half:], chunk[:half]]
+        return accepted
+
+    def _proven(self, columns: Integers) -> bool:
+        self.clock.check(f"a totally unimodular block of {len(columns)} columns")
+        part = canonical(self.matrix[:, columns])
+        rows = np.unique(part.indices)
+        limit = max(0.01, min(self.clock.left(), 5.0))
+        return len(rows) == 0 or check(part.tocsr()[rows], seed=self.seed, time_limit=limit, orders=8).is_tu
+
+    def _determined(self, kept: Booleans) -> list[tuple[int, int]]:
+        """Kept columns that an equation expresses by other kept ones; those others stay kept."""
+        by_row = self.matrix.tocsr()
+        fixed, pinned = kept.copy(), np.zeros_like(kept)
+        found: list[tuple[int, int]] = []
+        for row in np.flatnonzero(self.program.equations & self.good_rows).tolist():
+            part = slice(int(by_row.indptr[row]), int(by_row.indptr[row + 1]))
+            columns, values = by_row.indices[part], by_row.data[part]
+            if not np.all(fixed[columns]):
+                continue
+            free = columns[(np.abs(values) == 1) & ~pinned[columns]]
+            if free.size == 0:
+                continue
+            column = int(free[np.argmax(np.diff(self.matrix.indptr)[free])])
+            pinned[columns] = True  # the column itself is determined now, the others must not be by it
+            found.append((column, row))
+        return found

@@ -1,0 +1,286 @@
+"""Loops of `network_matrix`: column by column, a tree in which the support of every column is a path.
+
+See `decomposition` for the decomposition that the columns are added to.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
+# numba infers the types; annotations would say nothing to it and little to a reader.
+from __future__ import annotations
+
+import numpy as np
+
+from flowlex.formulations.loops import loop
+from flowlex.validation.unimodularity.network.decomposition import (
+    find,
+    member,
+    new_member,
+    new_node,
+    new_pair,
+    put,
+    reduce,
+)
+from flowlex.validation.unimodularity.network.merging import hang, merge
+
+__all__ = ["column_order", "realise"]
+
+
+@loop
+def column_order(rows, ptr, idx, row_ptr, row_col):
+    """Columns in breadth-first order, so that each shares a row with one before it where it can."""
+    cols = len(ptr) - 1
+    order = np.empty(cols, np.int64)
+    queued = np.zeros(cols, np.bool_)
+    used = np.zeros(rows, np.bool_)
+    head = tail = 0
+    for start in range(cols):
+        if queued[start]:
+            continue
+        queued[start] = True
+        order[tail] = start
+        tail += 1
+        while head < tail:
+            c = order[head]
+            head += 1
+            for e in range(ptr[c], ptr[c + 1]):
+                r = idx[e]
+                if used[r]:
+                    continue
+                used[r] = True
+                for f in range(row_ptr[r], row_ptr[r + 1]):
+                    near = row_col[f]
+                    if near < cols and not queued[near]:
+                        queued[near] = True
+                        order[tail] = near
+                        tail += 1
+    return order
+
+
+@loop
+def _grown(table, needed):
+    """The table with room for so many rows."""
+    if needed <= len(table):
+        return table
+    larger = np.full((2 * needed, table.shape[1]), -1, table.dtype)
+    larger[: len(table)] = table
+    return larger
+
+
+@loop
+def _longer(vector, needed):
+    if needed <= len(vector):
+        return vector
+    larger = np.full(2 * needed, -1, vector.dtype)
+    larger[: len(vector)] = vector
+    return larger
+
+
+@loop
+def _room(work, members, nodes, edges):
+    """Scratch arrays for so many members, nodes and edges."""
+    first, after, count, degree, links, met, queue, seen, times, tick = work
+    first, count, degree = _longer(first, members), _longer(count, members), _longer(degree, members)
+    links, met, queue, seen = (
+        _longer(links, members),
+        _longer(met, members),
+        _longer(queue, 2 * members),
+        _longer(seen, members),
+    )
+    return first, _longer(after, edges), count, degree, links, met, queue, seen, _longer(times, nodes), tick
+
+
+@loop
+def _by_component(column, turn, known, component, slot, stamp):
+    """Sort the known rows of a column by component: ``(start, line)``, and how many rows are new."""
+    groups = 0
+    fresh = 0
+    for place in range(len(column)):
+        if not known[column[place]]:
+            fresh += 1
+            continue
+        root = find(component, column[place])
+        if stamp[root] != turn:
+            stamp[root] = turn
+            slot[root] = groups
+            groups += 1
+    start = np.zeros(groups + 1, np.int64)
+    for place in range(len(column)):
+        if known[column[place]]:
+            start[slot[find(component, column[place])] + 1] += 1
+    for g in range(groups):
+        start[g + 1] += start[g]
+    line = np.empty(start[groups], np.int64)
+    fill = start.copy()
+    for place in range(len(column)):
+        if known[column[place]]:
+            g = slot[find(component, column[place])]
+            line[fill[g]] = column[place]
+            fill[g] += 1
+    return start, line, fresh
+
+
+@loop
+def _join(column, known, component, weight, home, ed, mb):
+    """Put the new rows of a column into its polygon and make one component of all."""
+    root = find(component, column[0])
+    for place in range(len(column)):
+        row = column[place]
+        if not known[row]:
+            known[row] = True
+            ed[row, 0] = home
+            mb[home, 3] ^= row
+        other = find(component, row)
+        if other != root:
+            if weight[other] > weight[root]:
+                root, other = other, root
+            component[other] = root
+            weight[root] += weight[other]
+
+
+@loop
+def _add(edge, column, start, line, fresh, chain, joint, at, known, component, weight, ed, mb, nd, ct, work):
+    """Add a column that fits: an edge beside its path, or a polygon through the paths and the new rows."""
+    groups = len(start) - 1
+    if groups == 1 and fresh == 0:
+        graph, a, b = merge(chain, at[1], joint, ed, mb, nd, work, ct)
+        put(ed, edge, graph, a, b)
+        return
+    if groups == 0 and fresh == 1:
+        home = new_member(mb, ct, 1)
+        a, b = new_node(nd, ct), new_node(nd, ct)
+        put(ed, edge, home, a, b)
+        put(ed, column[0], home, a, b)
+        known[column[0]] = True
+        return
+    home = new_member(mb, ct, 0)
+    mb[home, 2] = groups + fresh + 1
+    mb[home, 3] = edge
+    ed[edge, 0] = home
+    heaviest = 0
+    for g in range(groups):
+        if weight[find(component, line[start[g]])] > weight[find(component, line[start[heaviest]])]:
+            heaviest = g
+    for g in range(groups):
+        graph, a, b = merge(chain[at[g] : at[g + 1]], at[g + 1] - at[g], joint[at[g] :], ed, mb, nd, work, ct)
+        there, here = new_pair(ed, ct)
+        put(ed, there, graph, a, b)
+        ed[here, 0] = home
+        mb[home, 3] ^= here
+        if g == heaviest:
+            mb[home, 4] = here
+        else:
+            hang(member(mb, graph), there, ed, mb)
+    _join(column, known, component, weight, home, ed, mb)
+
+
+@loop
+def realise(rows, ptr, idx, order, most_refused, stop):
+    """Find a tree with one edge per row in which the columns are paths.
+
+    Returns ``(status, accepted, one, two, refused)``: status 0 done, 1 stopped, 2 more than ``most_refused``
+    columns do not fit (``refused`` is the last of them), 3 an error of ours; ``accepted`` by column; the ends of
+    every row's edge.
+    """
+    cols = len(ptr) - 1
+    size = 4 * (rows + cols) + 64
+    ed, mb, nd = np.full((2 * size, 4), -1, np.int64), np.zeros((size, 5), np.int64), np.zeros(2 * size, np.int64)
+    ct = np.array([0, 0, rows + cols, -1], np.int64)
+    no = np.full(1, -1, np.int64)
+    work = _room((no, no, no, no, no, no, no, no, no, np.zeros(1, np.int64)), size, 2 * size, 2 * size)
+    component, weight, known = np.arange(rows), np.ones(rows, np.int64), np.zeros(rows, np.bool_)
+    slot, stamp = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
+    chain, joint = np.empty((64, 3), np.int64), np.empty((64, 2), np.int64)
+    accepted = np.zeros(cols, np.bool_)
+    refused = 0
+    for turn in range(cols):
+        if stop[0]:
+            return 1, accepted, component, component, -1
+        c = order[turn]
+        column = idx[ptr[c] : ptr[c + 1]]
+        if len(column) == 0:
+            accepted[c] = True
+            continue
+        start, line, fresh = _by_component(column, turn, known, component, slot, stamp)
+        groups = len(start) - 1
+        at = np.zeros(groups + 1, np.int64)  # the chains of the groups stand one behind the other
+        fits = True
+        for g in range(groups):
+            chain, joint = _grown(chain, at[g] + ct[0] + 2), _grown(joint, at[g] + ct[0] + 2)
+            length = reduce(line[start[g] : start[g + 1]], ed, mb, nd, turn, work, chain[at[g] :], joint[at[g] :])
+            at[g + 1] = at[g] + length
+            if length == 0:
+                fits = False
+                break
+        if not fits:
+            refused += 1
+            if refused > most_refused:
+                return 2, accepted, component, component, c
+            continue
+        accepted[c] = True
+        more = 8 * (at[groups] + groups + 2)  # a member of a chain makes at most so many members, nodes, markers
+        mb, nd, ed = _grown(mb, ct[0] + more), _longer(nd, ct[1] + more), _grown(ed, ct[2] + more)
+        work = _room(work, len(mb), len(nd), len(ed))
+        _add(rows + c, column, start, line, fresh, chain, joint, at, known, component, weight, ed, mb, nd, ct, work)
+    done, one, two = _glue(rows, cols, ed, mb, nd, ct, known, component)
+    return (0 if done else 3), accepted, one, two, -1
+
+
+@loop
+def _lay_out(ed, mb, ct):
+    """Give the edges of every polygon nodes of their own, round the cycle; returns how many nodes there are then."""
+    size = np.zeros(ct[0] + 1, np.int64)
+    for edge in range(ct[2]):
+        m = ed[edge, 0]
+        if m >= 0 and not mb[member(mb, m), 1]:
+            size[m + 1] += 1
+    nodes = ct[1]
+    offset = np.empty(ct[0], np.int64)
+    for m in range(ct[0]):
+        offset[m] = nodes
+        nodes += size[m + 1]
+    placed = np.zeros(ct[0], np.int64)
+    for edge in range(ct[2]):
+        m = ed[edge, 0]
+        if m >= 0 and not mb[member(mb, m), 1]:
+            ed[edge, 1] = offset[m] + placed[m]
+            placed[m] += 1
+            ed[edge, 2] = offset[m] + placed[m] % size[m + 1]
+    return nodes
+
+
+@loop
+def _glue(rows, cols, ed, mb, nd, ct, known, component):
+    """Put all members together, one way of the many: the tree's edges as pairs of nodes 0..rows."""
+    nodes = _lay_out(ed, mb, ct)
+    parent = np.arange(nodes + rows + 1)
+    parent[: ct[1]] = nd[: ct[1]]
+    for edge in range(rows + cols, ct[2]):
+        other = ed[edge, 3]
+        if ed[edge, 0] >= 0 and edge < other:
+            parent[find(parent, ed[edge, 1])] = find(parent, ed[other, 1])
+            parent[find(parent, ed[edge, 2])] = find(parent, ed[other, 2])
+    hub = nodes + rows
+    done = np.zeros(rows, np.bool_)
+    for row in range(rows):
+        if not known[row]:
+            ed[row, 1] = hub
+            ed[row, 2] = nodes + row
+            continue
+        root = find(component, row)
+        if not done[root]:
+            done[root] = True
+            parent[find(parent, ed[row, 1])] = find(parent, hub)
+    number = np.full(len(parent), -1, np.int64)
+    found = 0
+    one = np.empty(rows, np.int64)
+    two = np.empty(rows, np.int64)
+    for row in range(rows):
+        for side in (1, 2):
+            v = find(parent, ed[row, side])
+            if number[v] < 0:
+                number[v] = found
+                found += 1
+            if side == 1:
+                one[row] = number[v]
+            else:
+                two[row] = number[v]
+    return found == rows + (1 if rows else 0), one, two

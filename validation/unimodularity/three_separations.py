@@ -1,0 +1,202 @@
+"""3-separations of large matrices, from a small core that already has them.
+
+A 3-connected regular matroid that is neither graphic nor cographic is R10 or has an R12 minor, whose 3-separation
+induces one of the whole (Seymour 1980). So it suffices to look at a small submatrix:
+
+* `find_core` deletes rows and columns, halves first and single lines last, as long as some 3-connected component
+  (after unit and parallel lines, blocks and 2-sums are taken apart) is neither a network matrix nor the transpose
+  of one, by its support;
+* pivots shrink it further (they exchange elements of the basis and change no separation);
+* all 3-separations of the core are listed, a few thousand sets;
+* each is extended to the whole matrix: an element that would raise the rank of the off-diagonal parts if it stood
+  in Y must stand in X. The ranks are full in the core, so elements are judged one by one, and what is left when
+  nothing more is forced is a separation.
+
+The restriction of the induced separation to the core is among those listed, so a core that yields none shows that
+the matrix is not that of a regular matroid (a refuter finds out why).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from flowlex.formulations.arrays import Booleans
+from flowlex.validation.unimodularity.blocks import Part, whole
+from flowlex.validation.unimodularity.clock import Clock
+from flowlex.validation.unimodularity.matrix import canonical, ternary
+from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.validation.unimodularity.pivots import pivot
+from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
+from flowlex.validation.unimodularity.separation_loops import three_separations
+from flowlex.validation.unimodularity.sums import Separation, separation_of, two_sum_parts
+
+__all__ = ["extend", "find_core", "three_sum_parts"]
+
+
+#: Lines of a core whose 3-separations are listed (2**lines sets), and how many are tried.
+MOST_LINES, MOST_SPLITS = 24, 20_000
+#: Pivots that shrink a core, until it has few lines.
+FEW_LINES, MOST_PIVOTS = 18, 200
+
+
+def three_sum_parts(matrix: sp.csc_array, clock: Clock | None = None, *, seed: int = 0) -> Separation | None:
+    """Find a 3-separation with at least four elements on each side, or None."""
+    clock = clock or Clock()
+    core = find_core(matrix, clock)
+    found = None if core is None else _small_core(matrix, core, clock, seed)
+    if found is None:
+        return None
+    support, label, core = found
+    rows = int(matrix.shape[0])
+    for of_rows, of_columns in _splits(core, clock):
+        clock.check()
+        seeds = [np.zeros(side, dtype=bool) for side in (*support.shape, *support.shape)]
+        seeds[0][core.rows[of_rows]] = seeds[1][core.columns[of_columns]] = True
+        seeds[2][core.rows[~of_rows]] = seeds[3][core.columns[~of_columns]] = True
+        inside = extend(support, *seeds)
+        if inside is not None:
+            of_element = np.zeros(len(label), dtype=bool)
+            of_element[label] = np.concatenate(inside)
+            split = separation_of(matrix, of_element[:rows], of_element[rows:])
+            if split is not None:
+                return split
+    return None
+
+
+def _small_core(
+    matrix: sp.csc_array, core: Part, clock: Clock, seed: int
+) -> tuple[Booleans, NDArray[np.int64], Part] | None:
+    """Shrink a core by pivots, too: support of the pivoted matrix, its elements in order, and the core in it.
+
+    A pivot exchanges a row and a column; it changes no separation. None when no small core was found, or when a
+    pivot leads outside {-1, 0, 1}, so that the matrix is not totally unimodular.
+    """
+    rows = int(matrix.shape[0])
+    dense, label = matrix.toarray().astype(np.int64), np.arange(sum(matrix.shape))
+    generator = np.random.default_rng(seed)
+    for _ in range(MOST_PIVOTS):
+        if sum(core.matrix.shape) <= FEW_LINES:
+            break
+        entries = core.matrix.tocoo()
+        pick = int(generator.integers(entries.nnz))
+        row, column = int(core.rows[entries.row[pick]]), int(core.columns[entries.col[pick]])
+        dense = pivot(dense, row, column)
+        if np.abs(dense).max() > 1:
+            return None
+        label[row], label[rows + column] = label[rows + column], label[row]
+        smaller = find_core(ternary(canonical(dense[np.ix_(core.rows, core.columns)])), clock)
+        if smaller is not None:
+            core = Part(smaller.matrix, core.rows[smaller.rows], core.columns[smaller.columns])
+    return (dense != 0, label, core) if sum(core.matrix.shape) <= MOST_LINES else None
+
+
+def find_core(matrix: sp.csc_array, clock: Clock) -> Part | None:
+    """A small 3-connected submatrix that is neither a network matrix nor the transpose of one; None if none is."""
+    core = _hard_component(whole(matrix), clock)
+    if core is None:
+        return None
+    size = sum(core.matrix.shape) // 2
+    start = 0
+    while size >= 1:
+        lines = sum(core.matrix.shape)
+        if start >= lines:
+            size, start = size // 2, 0
+            continue
+        rest = np.delete(np.arange(lines), np.arange(start, min(start + size, lines)))
+        rows = int(core.matrix.shape[0])
+        smaller = core.cut(rest[rest < rows], rest[rest >= rows] - rows)
+        found = _hard_component(smaller, clock) if min(smaller.matrix.shape) >= 3 else None
+        if found is None:
+            start += size
+        else:
+            core, start = found, 0
+            size = min(size, sum(core.matrix.shape) // 2)
+    return core
+
+
+def _hard_component(part: Part, clock: Clock) -> Part | None:
+    """A 3-connected component that is neither a network matrix nor the transpose of one."""
+    waiting = [part]
+    while waiting:
+        clock.check()
+        piece = waiting.pop()
+        if _easy(piece.matrix, clock):
+            continue
+        reduced = reduce_matrix(piece.matrix, clock=clock)
+        if len(reduced.line):
+            if len(reduced.rows) and len(reduced.columns):
+                waiting.append(piece.cut(reduced.rows, reduced.columns))
+            continue
+        blocks = split_blocks(piece.matrix, clock)
+        if len(blocks) > 1:
+            waiting += [piece.cut(*block) for block in blocks]
+            continue
+        split = two_sum_parts(piece.matrix, clock)
+        if split is None:
+            return piece
+        inside, across = np.flatnonzero(split.rows), np.flatnonzero(split.columns)
+        waiting += [
+            piece.cut(np.append(inside, split.row), across),
+            piece.cut(np.flatnonzero(~split.rows), np.append(np.flatnonzero(~split.columns), split.column)),
+        ]
+    return None
+
+
+def _easy(matrix: sp.csc_array, clock: Clock) -> bool:
+    return any(network_matrix(matrix, transposed=side, clock=clock).status != "no" for side in (False, True))
+
+
+def _splits(core: Part, clock: Clock) -> list[tuple[Booleans, Booleans]]:
+    """All 3-separations of the core, balanced ones first."""
+    dense = core.matrix.toarray() != 0
+    rows, columns = dense.shape
+    bits = dense @ (1 << np.arange(columns, dtype=np.int64))
+    given = bits.astype(np.int64), columns, 4, MOST_SPLITS, clock.stop
+    found = clock.run(three_separations, *given, steps=2.0 ** (rows + columns))
+    table = (found[:, None] >> np.arange(rows + columns)) & 1 == 1
+    order = np.argsort(np.abs(2 * table.sum(axis=1) - rows - columns), kind="stable")
+    return [(line[:rows], line[rows:]) for line in table[order]]
+
+
+def extend(
+    support: Booleans, x_rows: Booleans, x_columns: Booleans, y_rows: Booleans, y_columns: Booleans
+) -> tuple[Booleans, Booleans] | None:
+    """Extend a split of some rows and columns (ranks adding up to 2) to all of them, X as small as possible.
+
+    Returns
+    -------
+    rows, columns of X, or None
+        None when some element fits on neither side.
+    """
+    rows, columns = x_rows.copy(), x_columns.copy()
+    while True:
+        upper = _spanned(support[rows][:, ~columns], y_columns[~columns])
+        lower = _spanned(support[~rows][:, columns].T, y_rows[~rows])
+        if upper is None or lower is None or upper[1] + lower[1] != 2:
+            return None
+        forced_columns, forced_rows = np.flatnonzero(~columns)[~upper[0]], np.flatnonzero(~rows)[~lower[0]]
+        if not len(forced_columns) and not len(forced_rows):
+            return rows, columns
+        columns[forced_columns] = True
+        rows[forced_rows] = True
+        if np.any(columns & y_columns) or np.any(rows & y_rows):
+            return None
+
+
+def _spanned(lines: Booleans, seeds: Booleans) -> tuple[Booleans, int] | None:
+    """Which columns lie in the GF(2) span of the seed columns, and its rank; None if that is more than 2."""
+    basis: list[Booleans] = []
+    inside: Booleans = np.asarray(~lines.any(axis=0))
+    for _ in range(3):
+        left = np.flatnonzero(seeds & ~inside)
+        if not len(left):
+            return inside, len(basis)
+        if len(basis) == 2:
+            return None
+        basis.append(lines[:, left[0]])
+        inside = np.asarray(inside | np.all(lines == basis[-1][:, None], axis=0))
+        if len(basis) == 2:
+            inside = np.asarray(inside | np.all(lines == (basis[0] ^ basis[1])[:, None], axis=0))
+    return None
