@@ -116,6 +116,7 @@ def listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
     with contextlib.closing(config.bind_socket()) as listener:
         # Accepted sockets inherit it; asyncio does not set it here, and answers would wait 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.listen(config.backlog)  # who reads the line below may connect at once; uvicorn listens only later
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if config.is_ssl else "http"
         typer.echo(f"Serving {scheme}://{shown}:{listener.getsockname()[1]} (data in {place})")
