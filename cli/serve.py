@@ -16,6 +16,7 @@ from flowlex.cli.telemetry.server import (
     AccessLog,
     Auth,
     Host,
+    PerAddress,
     PlainHttp,
     Rate,
     TlsCert,
@@ -72,6 +73,7 @@ def scheduler(
     tls_key: TlsKey = None,
     plain_http: PlainHttp = False,
     requests_per_s: Rate = 500.0,
+    per_address: PerAddress = 256,
     access_log: AccessLog = False,
 ) -> None:
     """Serve the live flow scheduler: events in, proven decisions out; nothing acknowledged is lost.
@@ -102,6 +104,7 @@ def scheduler(
             tuple(without_goal or ()),
             host=host,
             port=port,
+            per_address=per_address,
             access_log=access_log,
             **files,
         )
@@ -133,6 +136,7 @@ def gpu(
     tls_key: TlsKey = None,
     plain_http: PlainHttp = False,
     requests_per_s: Rate = 500.0,
+    per_address: PerAddress = 256,
     access_log: AccessLog = False,
 ) -> None:
     """Serve rounds of GPU assignment: nodes report GPUs, jobs submit tasks, a round answers placements and reasons.
@@ -149,7 +153,8 @@ def gpu(
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
         pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
-        _serve(context, state, loader, pace, auth, (), host=host, port=port, access_log=access_log, **files)
+        listening = {"host": host, "port": port, "per_address": per_address, "access_log": access_log, **files}
+        _serve(context, state, loader, pace, auth, (), **listening)
 
 
 class _Pace(NamedTuple):

@@ -107,7 +107,10 @@ class FastRoutes:
         if not service.tokens.fresh:
             await run_in_threadpool(service.tokens.refresh)
         who = service.tokens.identify(token)
-        return None if who is None or who.role not in roles or service.rate.take(who.digest) else who
+        if who is None or who.role not in roles or service.rate.take(who.digest):
+            return None
+        request.state.known = True  # see `connections`
+        return who
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -104,9 +104,9 @@ class BodyLimit:
 
 
 class HostLimit:
-    """ASGI middleware: answers 400 to a name that is not this machine's own.
+    """ASGI middleware: answers 400 to a name that is not this machine's own, 403 to pages of other origins.
 
-    Without tokens a web page could reach the service through a name that it points at 127.0.0.1.
+    Without tokens a web page could reach the service through a name that it points at 127.0.0.1, or by a form.
     """
 
     ALLOWED = ("127.0.0.1", "localhost", "[::1]")
@@ -117,13 +117,21 @@ class HostLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on that names this machine."""
         if scope["type"] == "http":
-            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
-            if name not in self.ALLOWED:
-                message = f"without tokens only {', '.join(self.ALLOWED)} are served"
-                await _answer(400, "host", message)(scope, receive, send)
+            headers, served = dict(scope["headers"]), f"without tokens only {', '.join(self.ALLOWED)} are served"
+            if _host(headers.get(b"host", b"")) not in self.ALLOWED:
+                await _answer(400, "host", served)(scope, receive, send)
+                return
+            origin = headers.get(b"origin")
+            if origin is not None and _host(origin.partition(b"://")[2]) not in self.ALLOWED:
+                await _answer(403, "origin", f"{served}, and no pages of other origins")(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _host(place: bytes) -> str:
+    """The host of ``host:port``."""
+    name = place.decode("latin-1")
+    return name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]
 
 
 class Observed:

@@ -18,6 +18,7 @@ __all__ = [
     "AccessLog",
     "Auth",
     "Host",
+    "PerAddress",
     "PlainHttp",
     "Rate",
     "TlsCert",
@@ -38,6 +39,7 @@ PlainHttp = Annotated[
 ]
 Rate = Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)]
 AccessLog = Annotated[bool, typer.Option(help="Log every request.")]
+PerAddress = Annotated[int, typer.Option("--connections-per-address", min=1, help="Open connections of one address.")]
 
 
 def serve(
@@ -54,6 +56,7 @@ def serve(
     retention_days: Annotated[float, typer.Option(help="Keep histories so long; 0: for ever.", min=0)] = 7.0,
     alive_s: Annotated[float, typer.Option(help="A node without heartbeat for so long is gone.", min=0.1)] = 30.0,
     requests_per_s: Rate = 500.0,
+    per_address: PerAddress = 256,
     access_log: AccessLog = False,
 ) -> None:
     """Serve until interrupted; all routes are listed at /docs."""
@@ -73,7 +76,8 @@ def serve(
                 retention_s=retention_days * 86_400 if retention_days else None,
                 requests_per_s=requests_per_s or None,
             )
-            listen(create_app(store, settings), host, port, store.place, access_log=access_log, **files)
+            app, place = create_app(store, settings), store.place
+            listen(app, host, port, place, per_address=per_address, access_log=access_log, **files)
 
 
 def tls_files(
@@ -95,14 +99,18 @@ def tls_files(
     return {} if tls_cert is None else {"ssl_certfile": tls_cert, "ssl_keyfile": tls_key}
 
 
-def listen(app: Any, host: str, port: int, place: str, **options: Any) -> None:
+def listen(app: Any, host: str, port: int, place: str, *, per_address: int, **options: Any) -> None:
     """Serve an application until interrupted."""
     import uvicorn
+
+    from flowlex.telemetry.connections import ConnectionLimits, Connections
 
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
+        http=Connections(ConnectionLimits(per_address=per_address)).protocol,
+        ws="none",
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=10,

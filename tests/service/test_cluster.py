@@ -228,6 +228,21 @@ def test_a_step_made_again_otherwise_tells_readers_to_read_anew(start, folder):
     assert worker.decisions[-1]["reread"] is True
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://127.0.0.1:8760"}, 200),
+        ({"origin": "http://localhost"}, 200),
+        ({"origin": "https://example.org"}, 403),
+        ({"origin": "http://localhost.example.org"}, 403),
+        ({"origin": "null"}, 403),
+        ({"host": "example.org"}, 400),
+    ],
+)
+def test_without_tokens_pages_of_other_origins_are_refused(api, headers, status):
+    assert api.post("/v1/step", headers=headers).status_code == status
+
+
 def test_an_agent_speaks_for_its_machine_only(start):
     api = start(load, router, auth=True)
     made = {role: new_token(api.store, role) for role in (Role.ADMIN, Role.READER)}

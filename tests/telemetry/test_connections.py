@@ -1,0 +1,115 @@
+"""Slow and many connections over real sockets: deadlines, limits per address, strangers beside known clients."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+import uvicorn
+
+from flowlex.telemetry.app import create_app
+from flowlex.telemetry.connections import ConnectionLimits, Connections
+from flowlex.telemetry.security import Role, new_token
+from flowlex.telemetry.service import Settings
+
+
+@pytest.fixture
+def serve(sqlite_store):
+    """Serve with given limits in a thread; returns port, connections and a reader's token."""
+    with contextlib.ExitStack() as stack:
+
+        def start(parser="httptools", **limits):
+            connections = Connections(ConnectionLimits(**limits), parser)
+            app = create_app(sqlite_store, Settings(requests_per_s=None))
+            config = uvicorn.Config(app, port=0, http=connections.protocol, ws="none", log_config=None)
+            server, listener = uvicorn.Server(config), config.bind_socket()
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+            thread.start()
+            stack.callback(thread.join, 60)
+            stack.callback(setattr, server, "should_exit", True)
+            port = listener.getsockname()[1]
+            until = time.monotonic() + 60
+            while not server.started:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            return port, connections, new_token(sqlite_store, Role.READER, label="test")
+
+        yield start
+
+
+def connect(port, text=b""):
+    made = socket.create_connection(("127.0.0.1", port), timeout=60)
+    made.sendall(text)
+    return made
+
+
+def ended(connection):
+    """Whether the server closed a connection; waits for it."""
+    with contextlib.suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+ASK = "/v1/data?name=v&node=n"
+HALF = b"GET /v1/health HTTP/1.1\r\nHost: a\r\n"
+BODY = b"POST /v1/data HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
+
+
+@pytest.mark.parametrize("parser", ["httptools", "h11"])
+@pytest.mark.parametrize(
+    ("text", "limits", "reason"),
+    [
+        (b"", {"header_s": 0.2}, "header"),
+        (HALF, {"header_s": 0.2}, "header"),
+        (BODY, {"header_s": 60, "body_s": 0.2}, "body"),
+    ],
+)
+def test_what_does_not_arrive_in_time_is_closed(serve, parser, text, limits, reason):
+    port, connections, _ = serve(parser, **limits)
+    with connect(port, text) as slow:
+        while not ended(slow):  # an answer may come first
+            pass
+    assert connections.closed == {reason: 1}
+
+
+def test_an_idle_connection_between_requests_stays(serve):
+    port, connections, token = serve(header_s=0.3)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+        for _ in range(3):
+            answer = http.get(
+                "/v1/data", params={"name": "v", "node": "n"}, headers={"Authorization": f"Bearer {token}"}
+            )
+            assert answer.status_code == 200
+            time.sleep(0.5)
+    assert not connections.closed
+
+
+def test_connections_of_one_address_are_bounded(serve):
+    port, connections, _ = serve(per_address=3)
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connect(port, HALF)) for _ in range(3)]
+        assert ended(stack.enter_context(connect(port)))
+        held.pop().close()
+        until = time.monotonic() + 60
+        while httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code != 200:
+            assert time.monotonic() < until
+    assert set(connections.closed) == {"address"}
+
+
+def test_strangers_do_not_shut_known_clients_out(serve):
+    port, connections, token = serve(strangers=5, per_address=1000, header_s=60)
+    known = {"Authorization": f"Bearer {token}"}
+    with contextlib.ExitStack() as stack:
+        http = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60))
+        assert http.get(ASK, headers=known).status_code == 200
+        for count in range(60):
+            stack.enter_context(connect(port, HALF))
+            if count % 10 == 0:
+                assert http.get(ASK, headers=known).status_code == 200
+        fresh = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60))
+        assert fresh.get(ASK, headers=known).status_code == 200
+    assert connections.closed["strangers"] >= 50
