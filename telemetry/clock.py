@@ -2,8 +2,9 @@
 
 The wall clock is set by people and by NTP: after a step back old values would look fresh. Here time is the wall
 clock's once, and from then on what the machine's monotonic clock (``CLOCK_BOOTTIME``, which counts sleep too) adds.
-The database keeps where the clock stood by the machine's boot, so that a restart of the service goes on exactly; only
-a restart of the machine asks the wall clock again, and then time never goes back before what is stored.
+The wall clock is the database's, so that services on several machines agree about ages. The database keeps where the
+clock stood by the machine's boot, so that a restart of the service goes on exactly; only a restart of the machine asks
+the wall clock again, and then time never goes back before what is stored.
 """
 
 from __future__ import annotations
@@ -47,7 +48,3 @@ class Clock:
     def now(self) -> float:
         """Return the time."""
         return self.start + (boot_s() - self.started)
-
-    def ahead_s(self) -> float:
-        """Return how far this clock is ahead of the wall clock: what the latter has stepped back since the start."""
-        return self.now() - time.time()

@@ -43,5 +43,7 @@ class Metrics(HttpMetrics):
         self.commit: Histogram = self.histogram("commit_seconds", "Time of one transaction of the writer")
         self.waiting: Gauge = self.gauge("waiting_writes", "Writes that wait for the writer")
         self.nodes: Gauge = self.gauge("nodes", "Nodes, by whether they are alive", "state")
-        self.clock: Gauge = self.gauge("clock_ahead_seconds", "How far the service's clock is ahead of the wall clock")
+        self.clock: Gauge = self.gauge(
+            "clock_ahead_seconds", "Lead of the service's clock over the database's wall clock"
+        )
         self.removed: Counter = self.counter("removed", "Samples and aggregates that retention dropped", "kind")

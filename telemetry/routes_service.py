@@ -46,11 +46,13 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: {"model": Problem}})
 @health_router.get("/v1/health", responses={503: {"model": Problem}})
 def readyz(service: ServiceDep) -> Health:
-    """Say that the service takes requests: its database answers, and its writer keeps up; needs no token."""
+    """Say that the service takes requests: its database answers and takes writes; needs no token."""
     try:
         service.store.ping()
     except Exception as error:
         raise refuse(503, "database", "the database does not answer") from error
+    if service.writer.failing:
+        raise refuse(503, "database", "the last write failed: the database is locked, full or away")
     if service.writer.full:
         raise refuse(503, "busy", "too many writes wait")
     return Health(status="ok", api=1)
@@ -68,7 +70,7 @@ def metrics(service: ServiceDep, who: Reader) -> Response:
     service.metrics.nodes.labels("alive").set(alive)
     service.metrics.nodes.labels("silent").set(len(agents) - alive)
     service.metrics.waiting.set(service.writer.waiting)
-    service.metrics.clock.set(service.clock.ahead_s())
+    service.metrics.clock.set(service.ahead_s)
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -211,8 +211,9 @@ class Sample(_Request):
     """One run of a command, wrapped: value, unit, time stamp, exit code.
 
     ``value`` is null for a run that failed. ``seq`` numbers the samples of one ``source``; a sample that
-    arrives twice is stored once. ``age_s`` is how long ago it was sampled when it is sent, by a clock that does not
-    step; without it the time stamp is compared with the service's clock.
+    arrives twice, with the same time and value, is stored once; the same number with another is refused as a conflict
+    (an agent that was copied or put back numbers anew). ``age_s`` is how long ago it was sampled when it is sent, by
+    a clock that does not step; without it the time stamp is compared with the service's clock.
     """
 
     name: DataName

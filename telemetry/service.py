@@ -15,7 +15,7 @@ from flowlex.telemetry.metrics import Metrics
 from flowlex.telemetry.roster import Roster
 from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.single_value_reads import SingleValueReads
-from flowlex.telemetry.store import Store
+from flowlex.telemetry.store import MAX_SKEW_S, Store
 from flowlex.telemetry.upkeep import ROLLUP_STEPS
 from flowlex.telemetry.writer import BusyError, Writer
 
@@ -81,6 +81,8 @@ class Service:
         self.roster: Roster = Roster(store, self.clock, settings.alive_s)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self.heavy: asyncio.Semaphore = asyncio.Semaphore(settings.heavy_reads)
+        #: How far the service's clock is ahead of the database's wall clock.
+        self.ahead_s: float = 0.0
 
     async def write(self, function: Callable[[], T]) -> T:
         """Run a function that writes in the writer's thread."""
@@ -112,13 +114,13 @@ class Service:
             try:
                 await self.write(self.roster.flush)
                 await asyncio.to_thread(self.roster.refresh)
-                await self.write(lambda: self.store.keep_clock(self.clock))
+                self.ahead_s = await self.write(lambda: self.store.keep_clock(self.clock))
             except BusyError:
                 pass  # the database may come back
             except Exception as error:
                 _LOG.error("keeping the roster failed: %s", type(error).__name__)
-            if abs(self.clock.ahead_s()) > 5 and not warned:
-                _LOG.warning("the wall clock was stepped by %.0f s; ages do not follow it", -self.clock.ahead_s())
+            if abs(self.ahead_s) > MAX_SKEW_S and not warned:
+                _LOG.warning("the wall clock was stepped by %.0f s; ages do not follow it", -self.ahead_s)
                 warned = True
             await asyncio.sleep(every_s)
 

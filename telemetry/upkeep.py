@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
 import sqlalchemy as sa
 
 from flowlex.telemetry.database import Database
@@ -9,13 +14,16 @@ from flowlex.telemetry.tables import ROLLUP, SAMPLE, SERIES, SOURCE, STATE
 
 __all__ = ["ROLLUP_STEPS", "Upkeep"]
 
-#: Samples of one step.
-CHUNK = 5_000
+#: Samples of one step, and of one on a full disk.
+CHUNK, FEW = 5_000, 100
+#: Set aside beside a SQLite database: deleting writes a log first, also on a full disk.
+RESERVE_BYTES = 16_000_000
 #: Pages that SQLite gives back in one step.
 PAGES = 500
 #: Seconds of an aggregate by its name.
 ROLLUP_STEPS = {"minute": 60, "hour": 3_600}
 _ROLLED = "rolled up to sample"
+T = TypeVar("T")
 
 _ROLL = """
 INSERT INTO rollup (series, step, start, count, total, least, most)
@@ -61,9 +69,12 @@ class Upkeep(Database):
 
     def forget_some(self, arrived: float) -> int:
         """Drop the oldest samples that arrived before a time, aggregated or not; return how many went."""
+        return self._freeing(lambda limit: self._forget_some(arrived, limit))
+
+    def _forget_some(self, arrived: float, limit: int) -> int:
         table = SAMPLE.c
         with self._write() as connection:
-            oldest = connection.execute(sa.select(table.id, table.arrived).order_by(table.id).limit(CHUNK)).all()
+            oldest = connection.execute(sa.select(table.id, table.arrived).order_by(table.id).limit(limit)).all()
             ids = [row.id for row in oldest if row.arrived < arrived]
             if not ids:
                 return 0
@@ -85,28 +96,60 @@ class Upkeep(Database):
             return connection.execute(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left)).rowcount
 
     def give_back(self) -> bool:
-        """Return some free pages of a SQLite file to the disk, and whether more are free."""
+        """Return some free pages of a SQLite file to the disk, and whether more are free; keep the reserve."""
         if self.dialect != "sqlite":
             return False
         with self._engine.connect() as connection:
             # A script is stepped to its end; a statement would give back one page.
             connection.connection.driver_connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # type: ignore[union-attr]
-            return (connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) > PAGES
+            more = (connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) > PAGES
+        if not more:
+            self._set_aside()
+        return more
 
     def remove_some(self, name: str | None, node: str) -> tuple[int, int]:
         """Drop some of a series' history, or the series when none is left (no name: of all series of a node).
 
         Returns how many series and samples went; nothing when all are gone.
         """
+        return self._freeing(lambda limit: self._remove_some(name, node, limit))
+
+    def _remove_some(self, name: str | None, node: str, limit: int) -> tuple[int, int]:
         table = SERIES.c
         meant = sa.select(table.id).where(table.node == node).order_by(table.id).limit(1)
         with self._write() as connection:
             number = connection.scalar(meant if name is None else meant.where(table.name == name))
             if number is None:
                 return 0, 0
-            some = sa.select(SAMPLE.c.id).where(SAMPLE.c.series == number).limit(CHUNK)
+            some = sa.select(SAMPLE.c.id).where(SAMPLE.c.series == number).limit(limit)
             samples = connection.execute(sa.delete(SAMPLE).where(SAMPLE.c.id.in_(some))).rowcount
-            if samples < CHUNK:
+            if samples < limit:
                 connection.execute(sa.delete(ROLLUP).where(ROLLUP.c.series == number))
                 connection.execute(sa.delete(SERIES).where(table.id == number))
-            return int(samples < CHUNK), samples
+            return int(samples < limit), samples
+
+    def _set_aside(self) -> None:
+        """Make the reserve, if it is not there and the disk has room for it."""
+        reserve = Path(f"{self.file}.reserve")
+        if reserve.exists():
+            return
+        try:
+            with reserve.open("wb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
+        except OSError:  # the next round tries again
+            reserve.unlink(missing_ok=True)
+
+    def _freeing(self, delete: Callable[[int], T]) -> T:
+        """Call a step that deletes with the number of its samples.
+
+        On a full SQLite disk the reserve makes room for its log; steps are small until there is a reserve again.
+        """
+        reserve = Path(f"{self.file}.reserve")
+        if self.dialect != "sqlite" or reserve.exists():
+            try:
+                return delete(CHUNK)
+            except sa.exc.OperationalError as error:
+                if "disk is full" not in str(error.orig) or not reserve.exists():
+                    raise
+            reserve.unlink()
+        return delete(FEW)

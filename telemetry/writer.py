@@ -36,6 +36,8 @@ MAX_GROUP = 2_000
 #: When so many batches came within so many seconds, a transaction waits a moment for more of them: its flush costs more
 #: processor time than storing a batch, and that time is missing where reads are answered.
 CROWD, CROWD_S, LINGER_S = 16, 0.1, 0.05
+#: A failed write counts against readiness for so long, unless samples are stored.
+FAILING_S = 30.0
 #: The database is locked, full or away: nothing is wrong with what was to be written.
 UNAVAILABLE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 
@@ -67,6 +69,7 @@ class Writer:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._failed_at = float("-inf")
 
     def submit(self, batch: WriteBatch, size: int = 0) -> Future[int]:
         """Queue a batch of ``size`` bytes; the answer is the number of its samples that were new.
@@ -99,6 +102,11 @@ class Writer:
     def waiting(self) -> int:
         """How many writes wait."""
         return len(self._waiting)
+
+    @property
+    def failing(self) -> bool:
+        """Whether a write failed within `FAILING_S`, and no samples were stored since: small writes may still fit."""
+        return time.monotonic() - self._failed_at < FAILING_S
 
     @property
     def full(self) -> bool:
@@ -180,6 +188,7 @@ class Writer:
                 _LOG.error("a write of node %s failed: %s", batches[0].node, type(error).__name__)
             _fail(group[0], error)
         else:
+            self._failed_at = float("-inf")
             for item, batch, count in zip(group, batches, counts, strict=True):
                 self._metrics.samples.labels("stored").inc(count)
                 self._metrics.samples.labels("known").inc(len(batch.samples) - count)
@@ -187,6 +196,7 @@ class Writer:
 
     def _give_up(self, group: list[_Item], error: Exception) -> None:
         """Refuse everything that waits: trying each in turn would hold the last for minutes."""
+        self._failed_at = time.monotonic()
         with self._changed:
             group += [self._take() for _ in range(len(self._waiting))]
         _LOG.error("the database is not available (%s): %d writes are sent back", type(error).__name__, len(group))

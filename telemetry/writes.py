@@ -109,7 +109,7 @@ class Writes(Database):
     def write(self, batches: Iterable[Batch], now: float) -> list[int]:
         """Store batches in one transaction that is on disk when this returns.
 
-        A numbered sample that is stored already, with the same content, is passed over.
+        A numbered sample that is stored already, with the same time and content, is passed over.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Writes(Database):
         new = 0
         for sample in samples:
             row = self._row(node, sample, known, now)
-            seq, content = sample.seq, (row.series, row.value, row.exit_code)
+            seq, content = sample.seq, (row.series, row.time, row.value, row.exit_code)
             if seq is not None and seq in stored:
                 if stored[seq] != content:
                     raise SequenceConflict(*key, seq)
@@ -267,10 +267,10 @@ class _Fresh:
         _PUT_SAMPLE.run(self._connection, rows)
 
     def stored(self, source: int, numbers: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-        """What is stored under these numbers: series, value and exit code."""
+        """What is stored under these numbers: series, time, value and exit code."""
         self.flush()
         table = SAMPLE.c
-        columns = (table.seq, table.series, table.value, table.exit_code)
+        columns = (table.seq, table.series, table.time, table.value, table.exit_code)
         found = self._connection.execute(sa.select(*columns).where(table.source == source, table.seq.in_(numbers)))
         return {seq: tuple(rest) for seq, *rest in found}
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from flowlex.telemetry.journal import ForeignJournal, Journal
 from flowlex.telemetry.schemas import Sample
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.upkeep import RESERVE_BYTES
 from flowlex.telemetry.writes import SequenceConflict
 
 
@@ -177,6 +181,39 @@ def test_a_full_disk_of_the_service_loses_nothing_acknowledged(tmp_path: Path) -
         store._engine.dispose()
         assert write(acknowledged + 1) == 200
     store.close()
+
+
+def test_history_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=40m", "none", place], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        with contextlib.closing(Store(f"sqlite:///{place}/s.db")) as store:
+            app = create_app(store, Settings(require_token=False, retention_s=None))
+            with TestClient(app, base_url="http://127.0.0.1") as api:
+                store.give_back()
+                reserve = place / "s.db.reserve"
+                assert reserve.stat().st_size == RESERVE_BYTES
+                for number in range(1, 1_000):
+                    samples = [
+                        {"name": "a", "time": 1.0, "value": "x" * 60_000, "seq": 20 * number + k} for k in range(20)
+                    ]
+                    if api.post("/v1/data", json={"node": "n", "samples": samples}).status_code == 503:
+                        break
+                assert 5 < number < 40 and api.get("/readyz").status_code == 503
+                gone = api.delete("/v1/history", params={"before": time.time() + 60})
+                assert gone.status_code == 200 and gone.json()["removed"] == 20 * (number - 1)
+                assert api.post("/v1/data", json={"node": "n", "samples": samples}).status_code == 200
+                assert api.get("/readyz").status_code == 200
+                while store.give_back():
+                    pass
+                assert reserve.exists()
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 def test_a_full_disk_of_the_agent_keeps_what_was_collected(client: TelemetryClient, tmp_path: Path) -> None:

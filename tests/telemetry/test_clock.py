@@ -127,7 +127,8 @@ def test_a_restart_of_the_machine_asks_the_wall_clock_but_never_goes_back(
     store.write([("n", "j", [Sample(name="a", time=1.0, value=1, seq=1)])], first.now())
     monkeypatch.setattr("flowlex.telemetry.store.boot", lambda: "another boot")
     with monkeypatch.context() as patch:
-        step(patch, -HOUR)
+        real = store.wall_s
+        patch.setattr(store, "wall_s", lambda connection: real(connection) - HOUR)
         back = store.start_clock()
     row = store.latest_one("a", "n")
     assert row is not None and row.arrived is not None
@@ -139,6 +140,25 @@ def test_a_restart_of_the_machine_asks_the_wall_clock_but_never_goes_back(
         put_again = {"node": "n", "source": "j", "samples": [{"name": "a", "time": 2.0, "value": 2, "seq": 2}]}
         assert api.post("/v1/data", json=put_again).status_code == 200
         assert api.get("/v1/data/a/n").json()["value"] == 2
+
+
+def test_services_on_two_machines_agree_by_the_clock_of_their_database(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if store.dialect == "sqlite":
+        pytest.skip("SQLite serves one machine")
+    first = store.start_clock()
+    store.write([("n", "j", [Sample(name="a", time=time.time(), value=1, seq=1)])], first.now())
+    for ahead in (HOUR, -HOUR):
+        with monkeypatch.context() as patch:
+            step(patch, ahead)
+            patch.setattr("flowlex.telemetry.store.boot", lambda ahead=ahead: f"machine at {ahead}")
+            other = store.start_clock()
+            assert other.now() == pytest.approx(first.now(), abs=60) and other.unsure is None
+            assert f"this machine's clock is {ahead:.0f} s ahead of the database's" in caplog.text
+            app = create_app(store, Settings(require_token=False))
+            with TestClient(app, base_url="http://127.0.0.1") as api:
+                assert api.get("/v1/data/a/n", params={"max_age": 600}).json()["age_s"] < 600
 
 
 def test_the_clock_counts_sleep() -> None:

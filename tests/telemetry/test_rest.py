@@ -137,6 +137,8 @@ def test_a_write_again_is_acknowledged_and_stored_once(api: TestClient) -> None:
     assert write(api, sample) == known
     assert write(api, sample, node="w2") == new
     assert write(api, sample, sample, source="k") == {"accepted": 2, "stored": 1, "known": 1}
+    later = api.post("/v1/data", json={"node": "w1", "source": "j", "samples": [{**sample, "time": 101.0}]})
+    assert later.status_code == 409 and later.json()["detail"]["reason"] == "conflict"  # another run of this number
 
 
 def test_values_have_a_size_limit(api: TestClient) -> None:
@@ -189,6 +191,8 @@ def test_rights(guarded: TestClient, sqlite_store: Store) -> None:
     for path in reads:
         assert status("GET", path, None) == 401
         assert status("GET", path, "flx_wrong") == 401
+        for odd in ("Bearer", "Bearer ", f"Basic {secrets[Role.READER]}", secrets[Role.READER], "Bearer \xff"):
+            assert guarded.get(path, headers={"authorization": odd.encode("latin-1")}).status_code == 401
         assert status("GET", path, secrets[Role.AGENT]) == 403
         assert status("GET", path, secrets[Role.READER]) in (200, 404)
         assert status("GET", path, secrets[Role.ADMIN]) in (200, 404)

@@ -65,6 +65,7 @@ def test_aggregates_are_those_of_the_samples(store: Store, monkeypatch: pytest.M
 
 def test_retention_goes_in_steps_and_the_file_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "CHUNK", 300)
+    monkeypatch.setattr(upkeep, "FEW", 300)
     monkeypatch.setattr(upkeep, "PAGES", 20)
     path = tmp_path / "s.db"
     store = Store(f"sqlite:///{path}")
@@ -101,6 +102,7 @@ def test_old_aggregates_and_silent_sources_go(store: Store) -> None:
 
 def test_a_series_and_a_node_are_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "CHUNK", 3)
+    monkeypatch.setattr(upkeep, "FEW", 3)
     app = create_app(store, Settings(require_token=False, retention_s=None))
     with TestClient(app, base_url="http://127.0.0.1") as api:
         for node in ("n1", "n2"):
