@@ -49,13 +49,10 @@ def integers(
     if output is not None and not (model and output.lower().endswith(MODELS)):
         raise typer.BadParameter("only .mps and .lp models are written, from .mps and .lp files", param_hint="-o")
 
-    from flowlex.instances.base import InstanceError
     from flowlex.validation.unimodularity.implied_integers.search import implied_integers
-    from flowlex.validation.unimodularity.reading import read_matrix
+    from flowlex.validation.unimodularity.sources import read_matrix
 
     named = read_matrix(file)
-    if named.program is None:
-        raise InstanceError("a bare matrix has no integer declarations; give a model", path=file)
     if stored is not None:
         raise typer.Exit(_verify(stored, named, as_json, accept_quoted))
     found = implied_integers(named, time_limit=time_limit, seed=seed, progress=note)
@@ -77,7 +74,7 @@ def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
 
 def _verify(stored: Path, named: NamedMatrix, as_json: bool, accept_quoted: bool) -> int:
     from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
-    from flowlex.validation.unimodularity.reading import read_proof
+    from flowlex.validation.unimodularity.matrix_files import read_proof
 
     found = read_proof(stored, ImpliedIntegers.from_json, "proof")
     about = f"proof holds ({len(found.dropped)} of {found.declared} declarations)"

@@ -48,7 +48,6 @@ def plot(
     values = parse_settings(settings, policy=policy, changes=changes)
 
     from flowlex.instances.files import read_instance
-    from flowlex.models.page import solution_page
     from flowlex.models.registry import model_for
 
     model = model_for(read_instance(file), **values)
@@ -57,7 +56,7 @@ def plot(
         complain(f"{file}: nothing to draw ({solution.status}). {solution.message}".rstrip())
         raise typer.Exit(1)
     try:
-        picture = solution_page(solution).encode() if suffix == "html" else _picture(solution, suffix)
+        picture = solution.to_html().encode() if suffix == "html" else _picture(solution, suffix)
     except NotImplementedError as error:
         complain(f"{file}: answers of kind {model.instance.kind!r} have no picture; `flowlex solve` prints a table")
         raise typer.Exit(2) from error

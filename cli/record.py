@@ -28,13 +28,14 @@ key              value
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
+
+from flowlex.instances.storage import json_value
 
 if TYPE_CHECKING:
     from flowlex.models.base import Solution
 
-__all__ = ["SOLVED", "blank", "cut_off", "fill", "plain"]
+__all__ = ["SOLVED", "blank", "cut_off", "fill"]
 
 #: Statuses that come with an answer.
 SOLVED = ("optimal", "feasible", "simulated", "measured")
@@ -78,30 +79,13 @@ def fill(record: dict[str, Any], solution: Solution, building_s: float) -> None:
     record |= {
         "engine": solution.engine,
         "status": str(solution.status),
-        "objective": plain(solution.objective),
-        "bound": plain(solution.bound),
-        "gap": plain(solution.gap),
+        "objective": json_value(solution.objective),
+        "bound": json_value(solution.bound),
+        "gap": json_value(solution.gap),
         "message": solution.message,
-        "metrics": plain(solution.metrics()) if solution.status.has_answer else {},
+        "metrics": json_value(solution.metrics()) if solution.status.has_answer else {},
     }
     if solution.certificate is not None:
-        record["certificate"] = plain(solution.certificate.to_dict())
+        record["certificate"] = json_value(solution.certificate.to_dict())
     if solution.infeasibility is not None:
-        record["explanation"] = plain(vars(solution.infeasibility))
-
-
-def plain(value: Any) -> Any:
-    """The same value as strict JSON can hold it; what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
-        return plain(value.tolist())
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return str(value)
+        record["explanation"] = json_value(vars(solution.infeasibility))

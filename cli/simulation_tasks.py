@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.limits import explained, memory_limit
-from flowlex.cli.record import blank, plain
+from flowlex.cli.record import blank
+from flowlex.instances.storage import json_value
 
 if TYPE_CHECKING:
     from flowlex.cli.channel import Channel
@@ -62,7 +63,7 @@ def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
     instance, log = run_scenario(scenario, task["policy"], task["seed"], path.parent)
     record["seconds"]["solve"] = time.perf_counter() - started
     runs = simulator(scenario.simulator)
-    record |= {"status": "simulated", "seed": task["seed"], "metrics": plain(runs.figures(log))}
+    record |= {"status": "simulated", "seed": task["seed"], "metrics": json_value(runs.figures(log))}
     if task["solution"] is not None:
         target = Path(task["solution"])
         log.write(target)
@@ -84,7 +85,7 @@ def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
         handed = {need: stack.enter_context(NEEDS[need].give()) for need in experiment.needs}
         numbers = dict(experiment.measure(task["seed"], task["quick"], **given, **handed))
     record["seconds"]["solve"] = time.perf_counter() - started
-    record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": plain(numbers)}
+    record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": json_value(numbers)}
     record["processor_s"] = _processor_s() - busy
 
 

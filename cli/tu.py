@@ -70,7 +70,7 @@ def tu(
 
     from flowlex.validation.unimodularity.check import check
     from flowlex.validation.unimodularity.proof import Answer
-    from flowlex.validation.unimodularity.reading import read_matrix
+    from flowlex.validation.unimodularity.sources import read_matrix
 
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file, as_json, accept_quoted))
@@ -133,7 +133,7 @@ def _json_document(verdict: Verdict) -> dict[str, object]:
 
 def _verify(stored: Path, named: NamedMatrix, file: Path, as_json: bool, accept_quoted: bool) -> int:
     from flowlex.instances.base import InstanceError
-    from flowlex.validation.unimodularity.reading import read_proof
+    from flowlex.validation.unimodularity.matrix_files import read_proof
     from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, judge
 
     verdict = read_proof(stored, Verdict.from_json, "verdict")

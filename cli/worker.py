@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.channel import Channel
 from flowlex.cli.limits import explained, memory_limit
-from flowlex.cli.record import blank, cut_off, fill, plain
+from flowlex.cli.record import blank, cut_off, fill
 from flowlex.formulations.pauses import watch
-from flowlex.instances.storage import read_head
+from flowlex.instances.storage import json_value, read_head
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -156,7 +156,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
         reply["answer"] = so_far
         channel.send("answer", record=so_far)  # first: a file that is there is an answer that is known
         if task["solution"] is not None:
-            so_far["solution"] = _write_solution(task, instance, found)
+            so_far["solution"] = found.save(task["solution"], file=task["instance"]).name
             channel.send("answer", record=so_far)
 
     with distributed_subtasks(task):
@@ -168,7 +168,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     if task["display"]:
         reply["display"] = _display(solution)
     if task["solution"] is not None and solution.certificate is not None:
-        record["solution"] = _write_solution(task, instance, solution)
+        record["solution"] = solution.save(task["solution"], file=task["instance"]).name
     if task["compare"]:
         channel.send("stage", stage="comparing", **reply)
         record["comparison"] = _compared(instance)
@@ -183,18 +183,6 @@ def _solver_options(task: dict[str, Any], left_s: float | None) -> dict[str, Any
     return found
 
 
-def _write_solution(task: dict[str, Any], instance: Instance, solution: Solution) -> str:
-    from flowlex.instances.storage import write_atomically
-
-    path = Path(task["solution"])
-    document = {"kind": f"{instance.kind}-solution", "file": task["instance"], **solution.to_dict()}
-    try:
-        write_atomically(path, json.dumps(plain(document), indent=1, allow_nan=False).encode() + b"\n")
-    except OSError as error:
-        raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path)) from error
-    return path.name
-
-
 def _compared(instance: Instance) -> dict[str, Any]:
     from flowlex.models.base import ModelError
     from flowlex.models.registry import compare
@@ -204,7 +192,7 @@ def _compared(instance: Instance) -> dict[str, Any]:
     except ModelError as error:
         return {"message": str(error)}
     flat = frame.reset_index() if frame.index.name or frame.index.nlevels > 1 else frame
-    return {"rows": plain(flat.to_dict(orient="records"))}
+    return {"rows": json_value(flat.to_dict(orient="records"))}
 
 
 def _display(solution: Solution) -> dict[str, Any]:

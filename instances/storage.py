@@ -1,19 +1,20 @@
-"""Bytes of files: read whole, plain or gzip, to a bound; written whole or not at all."""
+"""Bytes of files: read whole, plain or gzip, to a bound; written whole or not at all; values as JSON."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import tempfile
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.locations import location
 
-__all__ = ["MAX_UNPACKED", "read_bytes", "read_head", "read_most", "write_atomically"]
+__all__ = ["MAX_UNPACKED", "json_value", "read_bytes", "read_head", "read_most", "write_atomically"]
 
 #: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
 MAX_UNPACKED = 1 << 30
@@ -103,3 +104,20 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def json_value(value: Any) -> Any:
+    """The same value as strict JSON can hold it; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [json_value(item) for item in value]
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+        return json_value(value.tolist())
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return str(value)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import json
+import tempfile
+import webbrowser
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import locked
-from flowlex.formulations.linear_program import Labels, block_labels
 from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.base import Instance
 from flowlex.instances.changes import Changes
+from flowlex.instances.storage import json_value, write_atomically
+from flowlex.models.duals import Dual
+from flowlex.models.html_report import html_report
 from flowlex.models.mathematics import html_table
 from flowlex.validation.certificates import Certificate
 
@@ -26,13 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Dual", "ModelError", "Seconds", "Solution", "plain"]
 
 
-class _Block(Protocol):
-    @property
-    def count(self) -> int: ...
-    @property
-    def labels(self) -> Labels: ...
-
-
 class ModelError(ValueError):
     """An instance breaks an assumption of a model, or options contradict each other; names the offender."""
 
@@ -40,71 +39,6 @@ class ModelError(ValueError):
 def plain(value: Fraction) -> float | int:
     """A whole number as it is, another as the nearest float."""
     return int(value) if value.denominator == 1 else float(value)
-
-
-@dataclass(frozen=True, eq=False)
-class Dual:
-    """The duals of one family of constraints: one value per row, each with the row's label.
-
-    Behaves like an array (``numpy.asarray(dual)``) and answers by label (``dual["gpu3"]``).
-
-    Attributes
-    ----------
-    values
-        (k,) duals, in the unit that the model's equation states.
-    names
-        (k,) names of the rows, or how to make them; see `labels`.
-    """
-
-    values: NDArray[Any]
-    names: Sequence[str] | Callable[[], Sequence[str]] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", locked(np.asarray(self.values)))
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """(k,) names of the rows, in the instance's own names."""
-        labels = tuple(self.names() if callable(self.names) else self.names)
-        if len(labels) != len(self.values):
-            raise ValueError(f"{len(labels)} labels for {len(self.values)} duals")
-        return labels
-
-    @classmethod
-    def of_block(cls, block: _Block, values: NDArray[Any]) -> Dual:
-        """Duals of a block of rows or arcs of a formulation, labelled as the block is."""
-        return cls(values, lambda: block_labels(block.count, block.labels))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
-
-    def __getitem__(self, label: str) -> Any:
-        try:
-            return self.values.tolist()[self.labels.index(label)]
-        except ValueError:
-            known = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
-            raise KeyError(f"no dual for {label!r}; there are: {known}") from None
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.values.tolist())
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{k}: {float(v):g}" for k, v in zip(self.labels[:6], self.values[:6].tolist(), strict=True))
-        return f"<Dual {shown}{', ...' if len(self) > 6 else ''}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Label to value; a fraction as text, which JSON carries exactly."""
-        values = (str(value) if isinstance(value, Fraction) else value for value in self.values.tolist())
-        return dict(zip(self.labels, values, strict=True))
-
-    def to_series(self) -> pd.Series:
-        """A pandas series indexed by label."""
-        import pandas as pd
-
-        return pd.Series(self.values, index=list(self.labels))
 
 
 @dataclass(frozen=True)
@@ -323,6 +257,72 @@ class Solution:
             "values": stated.values,
             "proof": dict(stated.proof),
         }
+
+    def save(self, path: str | Path, *, file: str = "") -> Path:
+        """Write the solution file, from which ``flowlex verify`` proves or refuses the answer.
+
+        Parameters
+        ----------
+        path
+            Where to; compressed if it ends in ``.gz``.
+        file
+            Name of the instance file, by which a folder of instances is searched.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from flowlex import generate, solve
+        >>> with TemporaryDirectory() as folder:
+        ...     solve(generate("gpu-figure1")).save(Path(folder, "figure1.solution.json")).name
+        'figure1.solution.json'
+        """
+        document = self.to_dict()
+        kind = document.pop("kind")
+        text = json.dumps(json_value({"kind": kind, "file": file, **document}), indent=1, allow_nan=False)
+        try:
+            write_atomically(target := Path(path), text.encode() + b"\n")
+        except OSError as error:
+            raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path)) from error
+        return target
+
+    def to_html(self) -> str:
+        """The answer as one page that needs no network: a picture to zoom, a table to search, figures, certificate.
+
+        Raises
+        ------
+        ModelError
+            There is no answer.
+        """
+        from flowlex.formulations.pictures import picture_bytes, quiet_backend
+
+        self.require_answer()
+        facts = {"status": self.status, "objective": self.objective, "bound": self.bound, **self.metrics()}
+        picture, frame = "", None
+        with contextlib.suppress(NotImplementedError), quiet_backend():  # not every answer is a picture
+            picture = picture_bytes(self.plot(), "svg").decode()
+        with contextlib.suppress(NotImplementedError):
+            frame = self.to_frame()
+        return html_report(f"{self.model}: {self.instance}", facts, picture, frame, str(self.certificate))
+
+    def open(self) -> Path:
+        """Show the page of `to_html` in the browser; the file stays in the temporary folder.
+
+        Raises
+        ------
+        ModelError
+            There is no answer.
+        """
+        page = self.to_html()
+        with tempfile.NamedTemporaryFile("w", prefix="flowlex-", suffix=".html", delete=False) as stream:
+            stream.write(page)
+        webbrowser.open(f"file://{stream.name}")
+        return Path(stream.name)
 
     def require_answer(self) -> None:
         """Raise `ModelError` saying why, unless there is an answer to look at."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import added, added_names, owner
+from flowlex.instances.reading import read
 from flowlex.models.answer import ModelError, Solution
 from flowlex.models.base import Model
 from flowlex.models.options import check_option, option_types, require_known
@@ -152,16 +153,22 @@ def solve(instance: PodInstance, engine: EngineName = ..., **options: Any) -> Pl
 @overload
 def solve(instance: NetworkInstance, engine: EngineName = ..., **options: Any) -> NetworkFlow: ...
 @overload
-def solve(instance: Instance | str | Path, engine: EngineName = ..., **options: Any) -> Solution: ...
 def solve(
-    instance: Instance | str | Path, engine: EngineName = "pulp", *, certify: bool = True, **options: Any
+    instance: Instance | str | Path | typing.Mapping[str, Any], engine: EngineName = ..., **options: Any
+) -> Solution: ...
+def solve(
+    instance: Instance | str | Path | typing.Mapping[str, Any],
+    engine: EngineName = "pulp",
+    *,
+    certify: bool = True,
+    **options: Any,
 ) -> Solution:
-    """Solve an instance, or the instance in a file, to a certified answer.
+    """Solve an instance, file or set of tables to a certified answer.
 
     Parameters
     ----------
     instance
-        What to solve.
+        What to solve: an instance, or whatever `flowlex.read` takes (a path, tables as frames, a document).
     engine
         ``pulp``, ``highs`` or (networks) ``network``.
     certify
@@ -182,13 +189,9 @@ def solve(
     >>> solve(generate("gpu-figure1"), policy="FSP").status
     <Status.OPTIMAL: 'optimal'>
     """
-    if not isinstance(instance, Instance):
-        from flowlex.instances.files import read_instance
-
-        instance = read_instance(instance)
     names = {field.name for field in dataclasses.fields(SolveOptions)} | {"report"}
     solver = {name: options.pop(name) for name in names & options.keys()}
-    solution: Solution = model_for(instance, **options).solve(engine, certify=certify, **solver)
+    solution: Solution = model_for(read(instance), **options).solve(engine, certify=certify, **solver)
     return solution
 
 

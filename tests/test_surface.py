@@ -7,10 +7,20 @@ import json
 import os
 import subprocess
 import sys
+from fractions import Fraction
 
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pulp
 import pytest
+import scipy.sparse
 
 import flowlex
+from flowlex.formulations import LinearProgram
+from flowlex.instances.base import InstanceError
+from flowlex.instances.files import read_json
+from flowlex.validation.certificates import verify
 
 PUBLIC = [
     "Allocation",
@@ -26,6 +36,7 @@ PUBLIC = [
     "generate",
     "implied_integers",
     "model_for",
+    "read",
     "read_instance",
     "simulate_cluster",
     "solve",
@@ -76,3 +87,93 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code):
         after = os.times()
         seconds.append(sum(after[2:4]) - sum(before[2:4]))  # user and system time of ended children
     assert min(seconds) < LIMITS[code]
+
+
+def _two_rows_in_pulp():
+    problem = pulp.LpProblem("p")
+    a, b = (pulp.LpVariable(name, 0, cat="Integer") for name in "ab")
+    problem += a + b
+    problem += a + b <= 1
+    problem += a - b <= 1
+    return problem
+
+
+def _two_rows_stated():
+    program = LinearProgram("p")
+    a, b = (program.variables(name, 1, integer=True) for name in "ab")
+    program.constrain("sum", a + b, "<=", 1)
+    program.constrain("difference", a - b, "<=", 1)
+    return program
+
+
+ROWS = [[1, 1], [1, -1]]
+#: What stands for a matrix, and whether it is totally unimodular: of ROWS the determinant is -2.
+MATRICES = {
+    "lists": (lambda: ROWS, False),
+    "NumPy": (lambda: np.array(ROWS), False),
+    "object integers": (lambda: np.array(ROWS, dtype=object), False),
+    "fractions": (lambda: [[Fraction(x) for x in row] for row in ROWS], False),
+    "SciPy": (lambda: scipy.sparse.csr_matrix(ROWS), False),
+    "frame": (lambda: pd.DataFrame(ROWS, columns=["a", "b"]), False),
+    "PuLP": (_two_rows_in_pulp, False),
+    "no rows": (lambda: pulp.LpProblem("empty"), True),
+    "no entries": (lambda: np.zeros((0, 3)), True),
+    "directed graph": (lambda: nx.DiGraph([("a", "b"), ("b", "c")]), True),
+    "odd cycle": (lambda: nx.cycle_graph(3), False),
+    "program": (_two_rows_stated, False),
+    "instance": (lambda: flowlex.generate("gpu-figure1"), True),
+    "model": (lambda: flowlex.model_for(flowlex.generate("gpu-figure1")), True),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_one_line_checks_whatever_holds_a_matrix(name):
+    make, unimodular = MATRICES[name]
+    source = make()
+    assert flowlex.check(source).is_tu is unimodular
+    found = flowlex.implied_integers(source)
+    assert found.error(source) == "" and len(found.dropped) <= found.declared
+
+
+def test_files_of_every_kind_are_checked_by_their_path(tmp_path):
+    problem = _two_rows_in_pulp()
+    problem.writeLP(str(tmp_path / "a.lp"))
+    problem.writeMPS(str(tmp_path / "a.mps"))
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_matrix(ROWS))
+    (tmp_path / "a.txt").write_text("2 2\n1 1\n1 -1\n")
+    for place in tmp_path.iterdir():
+        assert flowlex.check(place).witness.determinant in (2, -2), place
+    assert "_C1" in str(flowlex.check(tmp_path / "a.lp").witness)
+    flowlex.instances.write_instance(flowlex.generate("gpu-figure1"), tmp_path / "a.json")
+    assert flowlex.check(tmp_path / "a.json").is_tu
+
+
+def test_unnamed_rows_of_pulp_have_names_in_witnesses():
+    assert set(flowlex.check(_two_rows_in_pulp()).witness.row_names) == {"_C1", "_C2"}
+
+
+def test_a_path_tables_and_an_instance_are_solved_alike(tmp_path):
+    instance = flowlex.generate("gpu-figure1")
+    place = tmp_path / "a.json"
+    flowlex.instances.write_instance(instance, place)
+    tables = {"kind": instance.kind, **instance.to_frames()}
+    answers = [flowlex.solve(each) for each in (instance, place, str(place), tables, instance.model_dump(mode="json"))]
+    assert len({answer.objective for answer in answers}) == 1
+    with pytest.raises(InstanceError, match=r"got DataFrame; give \{'kind'"):
+        flowlex.solve(tables["tasks"])
+    with pytest.raises(InstanceError, match="tables need their kind"):
+        flowlex.read({"tasks": tables["tasks"]})
+
+
+def test_a_solution_is_saved_and_shown(tmp_path, monkeypatch):
+    instance = flowlex.generate("gpu-figure1")
+    solution = flowlex.solve(instance)
+    saved = solution.save(tmp_path / "a.solution.json.gz")
+    assert verify(read_json(saved), instance).ok
+    shown = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    page = solution.open()
+    assert shown == [f"file://{page}"] and page.parent == tmp_path and "<svg" in page.read_text()
+    with pytest.raises(OSError, match="cannot be written"):
+        solution.save(saved / "a.json")  # a file is no folder

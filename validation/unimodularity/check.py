@@ -49,8 +49,8 @@ def check(
     ----------
     source
         Anything `flowlex.validation.unimodularity.sources.matrix_of` takes: matrices (SciPy, NumPy, lists), DataFrames,
-        `LinearProgram`, `FlowNetwork`, a model, ``pulp.LpProblem``, ``highspy.Highs``, networkx graphs, paths of .mps
-        and .lp files.
+        `LinearProgram`, `FlowNetwork`, models and instances, ``pulp.LpProblem``, ``highspy.Highs``, networkx graphs,
+        and paths (.mps, .lp, .npz, .mtx, CMR, DIMACS and instance files).
     method
         ``"auto"``: all steps. Or one of `METHODS` to try that step alone, on the matrix as given.
     time_limit
@@ -68,6 +68,8 @@ def check(
     ------
     MatrixError
         If the source is no matrix of finite real numbers.
+    InstanceError
+        If a file cannot be read, or holds no matrix.
     ValueError
         Unknown method, or a limit that is not positive.
     """

@@ -128,8 +128,6 @@ def canonical(source: Any) -> sp.csc_array:
         matrix = sp.csc_array(sparse, copy=True)
     else:
         matrix = sp.csc_array(_dense(source))
-    if matrix.shape == (0, 0):
-        raise MatrixError("the matrix is empty: it has no rows and no columns")
     if np.iscomplexobj(matrix.data):
         raise MatrixError("the matrix is complex; total unimodularity is defined for real matrices")
     if matrix.data.dtype == object or matrix.data.dtype.kind not in "biuf":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.matrix import LeftOut, MatrixError, NamedMatrix, Program, canonical, exact
 
-__all__ = ["constraints_of", "matrix_of", "with_bounds"]
+__all__ = ["constraints_of", "matrix_of", "read_matrix", "with_bounds"]
 
 
 def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
@@ -28,7 +29,7 @@ def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
         SciPy sparse matrix or array, NumPy 2-d array or nested lists (integers, floats, ``Fraction``, ``Decimal``),
         pandas ``DataFrame``, `NamedMatrix`, `LinearProgram`, `FlowNetwork`, a model with a ``formulation``,
         ``pulp.LpProblem``, ``highspy.Highs``, a networkx graph (its incidence matrix: +1 at the tail, -1 at the head of
-        a directed edge; a minimum-cost flow if nodes have a ``demand``), or the path of an .mps or .lp file (.gz too).
+        a directed edge; a minimum-cost flow if nodes have a ``demand``), an instance, or a path (see `read_matrix`).
     bounds
         Append one unit row per finite variable bound, as the polyhedron has it. (It never changes the
         answer: unit rows keep total unimodularity. It changes what a picture shows.)
@@ -48,14 +49,14 @@ def _named(source: Any) -> NamedMatrix:
     if sp.issparse(source) or isinstance(source, np.ndarray | list | tuple):
         return NamedMatrix(canonical(source))
     if isinstance(source, str | Path):
-        return _of_file(Path(source))
+        return read_matrix(source)
     for offers, read in _KINDS:
         if all(hasattr(source, name) for name in offers):
             return read(source)
     raise MatrixError(
         f"cannot take a matrix from {type(source).__name__}; give a SciPy sparse or NumPy matrix, a DataFrame, a "
-        "LinearProgram, a FlowNetwork, a model of this project, a pulp.LpProblem, a highspy.Highs, a networkx graph, "
-        "or the path of an .mps or .lp file"
+        "LinearProgram, a FlowNetwork, a model or instance of this project, a pulp.LpProblem, a highspy.Highs, a "
+        "networkx graph, or the path of a file"
     )
 
 
@@ -204,23 +205,68 @@ def _of_pulp(problem: Any) -> NamedMatrix:
     )
 
 
-def _of_file(path: Path) -> NamedMatrix:
-    from flowlex.instances.base import InstanceError
-    from flowlex.instances.storage import read_bytes
-    from flowlex.validation.unimodularity.model_files import model_matrix, open_model
+def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
+    """Read the constraint matrix of a file: a model, a matrix, a network or an instance.
 
-    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if kind not in ("mps", "lp"):
-        raise MatrixError(f"{path}: expected the path of an .mps or .lp file (`read_matrix` reads other formats)")
+    What a reader would silently mend (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here: a
+    proof about another matrix than the one in the file is worth nothing.
+
+    Parameters
+    ----------
+    path
+        See `FORMATS`; the kind is told by the name's ending, and by the content for everything else.
+    bounds
+        With models: also the variables' bounds, as unit rows.
+
+    Raises
+    ------
+    InstanceError
+        The file cannot be read or holds no matrix; names file, place and reason.
+    """
+    from flowlex.instances.base import InstanceError
+
+    path = Path(path)
     try:
-        return model_matrix(open_model(read_bytes(path), kind))
+        named = _of_file(path)
     except InstanceError as error:
         raise error.at(path) from error.__cause__
+    except ValueError as error:  # no matrix, or an instance that its model refuses
+        raise InstanceError(str(error), path=path) from error
+    return with_bounds(named) if bounds else named
 
 
-def _of_highs(solver: Any) -> NamedMatrix:
+def _of_file(path: Path) -> NamedMatrix:
+    from flowlex.instances.files import read_instance
+    from flowlex.instances.storage import read_bytes
+    from flowlex.validation.unimodularity.matrix_files import parse_matrix
+    from flowlex.validation.unimodularity.model_files import model_matrix, open_model
+
+    name, data = path.name.lower().removesuffix(".gz"), read_bytes(path)
+    kind = name.rpartition(".")[2]
+    if kind in ("mps", "lp"):
+        return model_matrix(open_model(data, kind))
+    matrix = parse_matrix(data, name)
+    return _of_instance(read_instance(path)) if matrix is None else NamedMatrix(matrix)
+
+
+def _of_instance(instance: Any) -> NamedMatrix:
+    """The matrix of an instance is that of its model; models ask this package, so they are found when called."""
+    model_for = EntryPoint("model_for", "flowlex.models.registry:model_for", "flowlex.models").load()
+    return _of_model(model_for(instance))
+
+
+def _of_highs(model: Any) -> NamedMatrix:
+    """Of a solver with its model, or of a model (``HighsModel``, ``HighsLp``) alone."""
+    import highspy
+
     from flowlex.validation.unimodularity.model_files import model_matrix
 
+    solver = model
+    if not hasattr(model, "passModel"):
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        if solver.passModel(model) == highspy.HighsStatus.kError:
+            raise MatrixError(f"HiGHS refuses this {type(model).__name__}")
     return model_matrix(solver)
 
 
@@ -263,6 +309,9 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], NamedMatrix]], ...] = (
     (("incidence", "tail"), _of_network),
     (("arrays", "row_names"), _of_program),
     (("getLp", "getModel"), _of_highs),
+    (("lp_", "hessian_"), _of_highs),
+    (("a_matrix_", "col_cost_"), _of_highs),
+    (("kind", "fingerprint", "summary"), _of_instance),
     (("nodes", "edges", "is_directed"), _of_graph),
     (("to_numpy", "index", "columns"), _of_frame),
     (("constraints", "variables"), _of_pulp),

@@ -23,7 +23,7 @@ from flowlex.validation.unimodularity.implied_integers.proof import ImpliedInteg
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical
 from flowlex.validation.unimodularity.proof import VerdictError
-from flowlex.validation.unimodularity.reading import read_matrix
+from flowlex.validation.unimodularity.sources import read_matrix
 from tests.validation.unimodularity.test_conclusions import QUADRATIC, vertices
 
 #: Declarations that the textbook models are known to do without (at least), and how many they have.

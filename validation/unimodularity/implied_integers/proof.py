@@ -38,7 +38,7 @@ from flowlex.validation.unimodularity.recheck import Judged, Standing, judged, r
 from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verify import check_certificate
 
-__all__ = ["ImpliedIntegers", "note_of", "program_fingerprint"]
+__all__ = ["ImpliedIntegers", "note_of", "program_fingerprint", "program_of"]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class ImpliedIntegers:
 
 def program_fingerprint(named: NamedMatrix) -> str:
     """Hash of matrix, sides, bounds, integer declarations and kind of objective."""
-    program = _program(named)
+    program = program_of(named)
     digest = hashlib.sha256(fingerprint(named.matrix).encode())
     for array in (program.sides, program.bounds, program.integer):
         digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
@@ -152,10 +152,17 @@ def note_of(program: Program) -> str:
     return f"{program.nonlinear}, so nothing follows from vertices" if program.nonlinear else ""
 
 
-def _program(named: NamedMatrix) -> Program:
-    if named.program is None:
-        raise MatrixError("a bare matrix has no integer declarations; give a program")
-    return named.program
+def program_of(named: NamedMatrix) -> Program:
+    """The program of a matrix; of a bare one A, that of A x <= b with integers x >= 0 and any integral b.
+
+    A proof uses of a side only whether it is integral, so that 0 stands for any.
+    """
+    if named.program is not None:
+        return named.program
+    rows, columns = named.shape
+    sides = np.stack([np.full(rows, -np.inf), np.zeros(rows)])
+    bounds = np.stack([np.zeros(columns), np.full(columns, np.inf)])
+    return Program(sides, bounds, np.ones(columns, dtype=bool), np.zeros(columns))
 
 
 def _by_family(names: tuple[str, ...]) -> str:
@@ -169,7 +176,7 @@ def _by_family(names: tuple[str, ...]) -> str:
 
 
 def _check(named: NamedMatrix, said: ImpliedIntegers) -> None:
-    program = _program(named)
+    program = program_of(named)
     require(said.fingerprint == program_fingerprint(named), "this is another program")
     require(not program.nonlinear or not said.dropped, f"nothing follows, as {program.nonlinear}")
     require(said.note == note_of(program), f"the note should read {note_of(program)!r}")

@@ -19,8 +19,13 @@ import scipy.sparse as sp
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
-from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers, note_of, program_fingerprint
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical, exact, ternary
+from flowlex.validation.unimodularity.implied_integers.proof import (
+    ImpliedIntegers,
+    note_of,
+    program_fingerprint,
+    program_of,
+)
+from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical, exact, ternary
 from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.sources import matrix_of
@@ -40,7 +45,7 @@ def implied_integers(
     Parameters
     ----------
     source
-        A `LinearProgram`, a model, a ``pulp.LpProblem`` or what `reading.read_matrix` returns.
+        Anything `flowlex.check` takes. A bare matrix A stands for A x <= b with integers x >= 0 and any integral b.
     time_limit
         Processor seconds for the search; what is proven by then is the answer.
     seed
@@ -51,7 +56,9 @@ def implied_integers(
     Raises
     ------
     MatrixError
-        If the source has no integer declarations to speak of (a bare matrix).
+        If the source is no matrix of finite real numbers.
+    InstanceError
+        If a file cannot be read, or holds no matrix.
 
     Examples
     --------
@@ -66,17 +73,15 @@ def implied_integers(
     """
     start = time.perf_counter()
     named = matrix_of(source)
-    if named.program is None:
-        raise MatrixError("a bare matrix has no integer declarations; give a program")
     with Clock(time_limit, progress) as clock:
-        return _Search(named, named.program, clock, seed).answer(start)
+        return _Search(named, clock, seed).answer(start)
 
 
 class _Search:
     """One search on one program."""
 
-    def __init__(self, named: NamedMatrix, program: Program, clock: Clock, seed: int) -> None:
-        self.named, self.program, self.clock, self.seed = named, program, clock, seed
+    def __init__(self, named: NamedMatrix, clock: Clock, seed: int) -> None:
+        self.named, self.program, self.clock, self.seed = named, program_of(named), clock, seed
         divisors = divisors_of(named.matrix)
         self.matrix = divided(named.matrix, divisors)
         self.good_rows = self._integral_rows(divisors)

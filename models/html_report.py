@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import escape
+from typing import TYPE_CHECKING
 
-from flowlex.formulations.pictures import picture_bytes, quiet_backend
-from flowlex.models.answer import Solution
+if TYPE_CHECKING:
+    import pandas as pd
 
-__all__ = ["MOST_ROWS", "solution_page"]
+__all__ = ["MOST_ROWS", "html_report"]
 
 #: Rows of the table; a browser searches as many at once. The page says when there are more.
 MOST_ROWS = 20_000
@@ -59,35 +61,27 @@ if (svg) {{
 """
 
 
-def solution_page(solution: Solution) -> str:
+def html_report(
+    title: str, facts: Mapping[str, object], picture: str, frame: pd.DataFrame | None, certificate: str
+) -> str:
     """One page that a browser shows without network; the same answer gives the same page.
 
     Parameters
     ----------
-    solution
-        An answer of any model; a model without a picture gets a page without one.
-
-    Raises
-    ------
-    ModelError
-        There is no answer.
-
-    Examples
-    --------
-    >>> from flowlex import generate, model_for
-    >>> page = solution_page(model_for(generate("gpu-figure1")).solve("network"))
-    >>> "<svg" in page, "http://" in page.replace("http://www.w3.org", "")
-    (True, False)
+    title, facts, certificate
+        What stands above, beside and below.
+    picture
+        An SVG file; empty for a page without picture.
+    frame
+        The table of the answer; None for a page without one.
     """
-    solution.require_answer()
-    facts = {"status": solution.status, "objective": solution.objective, "bound": solution.bound, **solution.metrics()}
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(_said(value))}</td></tr>" for name, value in facts.items())
     return _PAGE.format(
-        title=escape(f"{solution.model}: {solution.instance}"),
+        title=escape(title),
         facts=f"<table>{rows}</table>",
-        picture=_svg(solution),
-        table=_table(solution),
-        certificate=escape(str(solution.certificate)),
+        picture=re.sub(r"<metadata>.*?</metadata>", "", picture[picture.find("<svg") :], flags=re.DOTALL),
+        table="" if frame is None else _table(frame),
+        certificate=escape(certificate),
     )
 
 
@@ -95,21 +89,7 @@ def _said(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _svg(solution: Solution) -> str:
-    try:
-        with quiet_backend():
-            text = picture_bytes(solution.plot(), "svg").decode()
-    except NotImplementedError:
-        return ""
-    text = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-
-
-def _table(solution: Solution) -> str:
-    try:
-        frame = solution.to_frame()
-    except NotImplementedError:
-        return ""
+def _table(frame: pd.DataFrame) -> str:
     if frame.index.name is not None:
         frame = frame.reset_index()
     more = f"<p>The first {MOST_ROWS} of {len(frame)} rows.</p>" if len(frame) > MOST_ROWS else ""

@@ -1,8 +1,6 @@
-"""Matrices from files: models (.mps, .lp), SciPy and Matrix Market, CMR's text formats, DIMACS, our instances.
+"""Matrices in files of SciPy, Matrix Market and CMR.
 
-Reading is total: any bytes give a matrix or an `InstanceError` that names file, place and reason. What a reader
-would silently mend (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here: a proof about
-another matrix than the one in the file is worth nothing.
+Reading is total: any bytes give a matrix, nothing, or an `InstanceError` that names place and reason.
 """
 
 from __future__ import annotations
@@ -17,64 +15,39 @@ import numpy as np
 import scipy.sparse as sp
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import read_instance
 from flowlex.instances.storage import read_bytes
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
+from flowlex.validation.unimodularity.matrix import canonical
 from flowlex.validation.unimodularity.proof import VerdictError
-from flowlex.validation.unimodularity.sources import matrix_of
 
-__all__ = ["FORMATS", "read_matrix", "read_proof"]
+__all__ = ["FORMATS", "parse_matrix", "read_proof"]
 
 Proof = TypeVar("Proof")
 
-#: What `read_matrix` reads, for messages and help texts.
+#: What `flowlex.check` reads, for messages and help texts.
 FORMATS = ".mps, .lp (also .gz), .npz, .mtx, CMR dense or sparse text, DIMACS networks, flowlex instances"
 
 #: Entries of a file's matrix beyond this are refused before memory is asked for.
 MOST_LINES = 2**31 - 1
 
 
-def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
-    """Read the constraint matrix of a file.
-
-    Parameters
-    ----------
-    path
-        See `FORMATS`; the kind is told by the name's ending, and by the content for everything else.
-    bounds
-        With models: also the variables' bounds, as unit rows.
+def parse_matrix(data: bytes, name: str) -> sp.csc_array | None:
+    """The matrix in a file of SciPy, Matrix Market or CMR; None where the content is of no such kind.
 
     Raises
     ------
     InstanceError
-        For whatever is wrong, naming file, place and reason.
+        The file begins like one of these and is not; names the place and the reason.
     """
-    path = Path(path)
-    try:
-        return _read(path, bounds)
-    except InstanceError as error:
-        raise error.at(path) from error.__cause__
-    except MatrixError as error:
-        raise InstanceError(str(error), path=path) from error
-
-
-def _read(path: Path, bounds: bool) -> NamedMatrix:
-    name = path.name.lower().removesuffix(".gz")
-    if name.endswith((".mps", ".lp")):
-        return matrix_of(path, bounds=bounds)
-    data = read_bytes(path)
     if name.endswith(".npz"):
-        return NamedMatrix(canonical(_npz(data)))
+        return canonical(_npz(data))
     if name.endswith(".mtx") or data.startswith(b"%%MatrixMarket"):
-        return NamedMatrix(canonical(_matrix_market(data)))
+        return canonical(_matrix_market(data))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InstanceError(f"not a matrix in any known format (it reads {FORMATS})") from error
     head = text.lstrip()[:1]
-    if head and (head.isdigit() or head in "+-"):
-        return NamedMatrix(canonical(_cmr_text(text)))
-    return _instance(path, bounds)
+    return canonical(_cmr_text(text)) if head and (head.isdigit() or head in "+-") else None
 
 
 def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
@@ -91,17 +64,6 @@ def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
         raise InstanceError(f"not UTF-8 text, so no {what}", path=path) from error
     except VerdictError as error:
         raise InstanceError(str(error), path=path) from error
-
-
-def _instance(path: Path, bounds: bool) -> NamedMatrix:
-    from flowlex.models.base import ModelError
-    from flowlex.models.registry import model_for
-
-    instance = read_instance(path)
-    try:
-        return matrix_of(model_for(instance).formulation, bounds=bounds)
-    except ModelError as error:
-        raise InstanceError(str(error)) from error
 
 
 def _npz(data: bytes) -> Any:

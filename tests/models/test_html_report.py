@@ -6,7 +6,7 @@ import pytest
 
 from flowlex import generate, model_for
 from flowlex.instances.files import instance_from_document
-from flowlex.models import page
+from flowlex.models import html_report
 from flowlex.models.answer import ModelError
 
 
@@ -41,7 +41,7 @@ class Reader(HTMLParser):
 @pytest.mark.parametrize("generator", ["gpu-figure4", "flow-testbed", "kubeflow-testbed", "jit-figure4", "gavel-like"])
 def test_a_page_is_whole_and_fetches_nothing(generator: str) -> None:
     solution = model_for(generate(generator, seed=1)).solve()
-    text = page.solution_page(solution)
+    text = solution.to_html()
     reader = Reader()
     reader.feed(text)
     assert reader.open == [] and reader.fetched == []
@@ -49,19 +49,19 @@ def test_a_page_is_whole_and_fetches_nothing(generator: str) -> None:
     frame = solution.to_frame()
     names = frame.index if frame.index.name else frame.iloc[:, 0]
     assert {str(name) for name in names} <= set(reader.cells)
-    assert text == page.solution_page(solution)
+    assert text == solution.to_html()
 
 
 def test_names_cannot_become_markup() -> None:
     document = generate("gpu-figure1").model_dump(mode="json")
     document["name"] = "<script>alert(1)</script>"
-    text = page.solution_page(model_for(instance_from_document(document)).solve("network"))
+    text = model_for(instance_from_document(document)).solve("network").to_html()
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
 
 
 def test_a_long_table_is_cut_and_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(page, "MOST_ROWS", 2)
-    text = page.solution_page(model_for(generate("gpu-figure4")).solve("network"))
+    monkeypatch.setattr(html_report, "MOST_ROWS", 2)
+    text = model_for(generate("gpu-figure4")).solve("network").to_html()
     assert "The first 2 of " in text
 
 
@@ -70,4 +70,4 @@ def test_no_answer_no_page() -> None:
     document["upper"] = [0] * len(document["upper"])
     document["lower"] = [0] * len(document["lower"])
     with pytest.raises(ModelError, match="there is no answer"):
-        page.solution_page(model_for(instance_from_document(document)).solve("network"))
+        model_for(instance_from_document(document)).solve("network").to_html()

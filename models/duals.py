@@ -1,0 +1,92 @@
+"""The duals of one family of constraints, by label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.arrays import locked
+from flowlex.formulations.linear_program import Labels, block_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Dual"]
+
+
+class _Block(Protocol):
+    @property
+    def count(self) -> int: ...
+    @property
+    def labels(self) -> Labels: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """The duals of one family of constraints: one value per row, each with the row's label.
+
+    Behaves like an array (``numpy.asarray(dual)``) and answers by label (``dual["gpu3"]``).
+
+    Attributes
+    ----------
+    values
+        (k,) duals, in the unit that the model's equation states.
+    names
+        (k,) names of the rows, or how to make them; see `labels`.
+    """
+
+    values: NDArray[Any]
+    names: Sequence[str] | Callable[[], Sequence[str]] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", locked(np.asarray(self.values)))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """(k,) names of the rows, in the instance's own names."""
+        labels = tuple(self.names() if callable(self.names) else self.names)
+        if len(labels) != len(self.values):
+            raise ValueError(f"{len(labels)} labels for {len(self.values)} duals")
+        return labels
+
+    @classmethod
+    def of_block(cls, block: _Block, values: NDArray[Any]) -> Dual:
+        """Duals of a block of rows or arcs of a formulation, labelled as the block is."""
+        return cls(values, lambda: block_labels(block.count, block.labels))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def __getitem__(self, label: str) -> Any:
+        try:
+            return self.values.tolist()[self.labels.index(label)]
+        except ValueError:
+            known = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
+            raise KeyError(f"no dual for {label!r}; there are: {known}") from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values.tolist())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}: {float(v):g}" for k, v in zip(self.labels[:6], self.values[:6].tolist(), strict=True))
+        return f"<Dual {shown}{', ...' if len(self) > 6 else ''}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Label to value; a fraction as text, which JSON carries exactly."""
+        values = (str(value) if isinstance(value, Fraction) else value for value in self.values.tolist())
+        return dict(zip(self.labels, values, strict=True))
+
+    def to_series(self) -> pd.Series:
+        """A pandas series indexed by label."""
+        import pandas as pd
+
+        return pd.Series(self.values, index=list(self.labels))
