@@ -283,7 +283,6 @@ def test_networks_and_instances_are_read(tmp_path: Path) -> None:
         ("a.txt", "2 2 2\n1 1 1\n1 1 1\n", "line 3: entry .1, 1. is given twice, first in line 2"),
         ("a.txt", "1 2 3 4\n", "line 1: the first line has 4 numbers"),
         ("a.txt", "-1 2\n", "out of range"),
-        ("a.txt", "0 0\n", "empty"),
         ("a.txt", b"\xff\xfe\x00", "not a matrix in any known format"),
         ("a.json", '{"kind": "no such"}', "unknown kind"),
     ],
