@@ -11,6 +11,7 @@ from flowlex.cli.catalog import library, schema
 from flowlex.cli.export import export
 from flowlex.cli.generate import generate
 from flowlex.cli.group import FlowlexGroup
+from flowlex.cli.place import place
 from flowlex.cli.plot import plot
 from flowlex.cli.show import show
 from flowlex.cli.solve import solve
@@ -45,5 +46,5 @@ def _root(
     pass
 
 
-for _command in (generate, show, solve, verify, export, plot, bindings, schema, library):
+for _command in (generate, show, solve, verify, export, plot, place, bindings, schema, library):
     app.command()(_command)

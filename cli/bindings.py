@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-__all__ = ["bindings"]
+from flowlex.cli.options import ForceOption
+from flowlex.cli.output import complain, note, refuse_existing, write_output
+
+if TYPE_CHECKING:
+    from flowlex.instances.importers.kubernetes_bindings import Plan
+
+__all__ = ["bindings", "check_output", "write_plan"]
+
+_SUFFIXES = (".yaml", ".yml", ".json", ".sh")
 
 
 def bindings(
     solution: Annotated[Path, typer.Argument(metavar="SOLUTION", help="Solution file of a pod placement.")],
     instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Its instance, as `flowlex import` made it.")],
+    objects: Annotated[
+        Path | None,
+        typer.Option("--objects", metavar="OBJECTS", help="What the instance was made from."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="NEWER", help="Newer objects: refuse what has changed (needs --objects)."),
+    ] = None,
     manifests: Annotated[
         Path | None,
         typer.Option("--manifests", metavar="OBJECTS", help="Patched Pods of these objects instead of Bindings."),
     ] = None,
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", metavar="FILE", help="A .yaml, .json or .sh; '-': JSON, printed."),
+    ] = "-",
+    force: ForceOption = False,
 ) -> None:
-    """Print a placement as Binding and Eviction objects of Kubernetes (one List).
+    """Print a placement as Eviction and Binding objects of Kubernetes (one List), or as a script that applies them.
 
-    With --manifests, the objects that the instance was imported from, Pods that start or move are printed whole, with
-    the name of their node.
+    With --objects, an Eviction has the pod's grace and waits where a PodDisruptionBudget forbids it, a Binding holds
+    for the pod as it was seen, and shared cards are told to the device plugin. With --manifests, Pods that start or
+    move are printed whole, with the name of their node.
 
-    The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused. 2: a file cannot be read.
+    The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused, or something has changed since.
+    2: a file cannot be read.
     """
-    from flowlex.cli.output import complain, note
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance, read_json
-    from flowlex.instances.importers.kubernetes_bindings import binding_order
-    from flowlex.instances.importers.kubernetes_bindings import bindings as objects_of
+    from flowlex.instances.importers.kubernetes_bindings import changed_since, plan
     from flowlex.instances.importers.kubernetes_bindings import manifests as patched
+    from flowlex.instances.importers.kubernetes_objects import read_cluster
     from flowlex.instances.pods import PodInstance
     from flowlex.validation.certificates import SolutionError, verify
 
+    check_output(output, force)
+    if against is not None and objects is None:
+        raise typer.BadParameter("needs --objects, what the instance was imported from", param_hint="--against")
     source = read_instance(instance)
     if not isinstance(source, PodInstance):
         raise InstanceError(f"bindings are of pod placements, this is {source.kind!r}", path=instance)
@@ -48,9 +74,47 @@ def bindings(
         complain(f"{solution}: refused ({failed.name}: {failed.detail or failed.worst})")
         raise typer.Exit(1)
     placement, cards = document["answer"]["placement"], document["answer"]["cards"]
-    made = patched(manifests, source, placement, cards) if manifests else objects_of(source, placement, cards)
-    if later := binding_order(source, placement)[1]:
-        note(f"{len(later)} pods are left for the next placement, since no order keeps their spread: {later[0]}, ..")
+    cluster = None if objects is None else read_cluster(objects)
+    made = plan(source, placement, cards, cluster, now_ns=time.time_ns())
+    if against is not None and cluster is not None and (wrong := changed_since(made, cluster, read_cluster(against))):
+        for name, how in wrong.items():
+            complain(f"{name}: {how}")
+        complain(f"{len(wrong)} objects changed since {objects}; place them again")
+        raise typer.Exit(1)
     if source.pending:
         note(f"{len(source.pending)} pods stay pending, as the importer could not state them (see `pending`)")
-    typer.echo(json.dumps(made, indent=1))
+    whole = patched(manifests, source, made, placement) if manifests else None
+    write_plan(made, output, whole)
+
+
+def check_output(output: str, force: bool) -> None:
+    """Refuse, before any work, a name of another format or of a file that is there."""
+    if output != "-" and not output.endswith(_SUFFIXES):
+        raise typer.BadParameter(f"{output!r} does not end in .yaml, .json or .sh", param_hint="-o")
+    refuse_existing(output, force)
+
+
+def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -> None:
+    """Write the objects of a plan in the format of the name, and say which pods wait (``instead``: other objects)."""
+    from flowlex.instances.importers.kubernetes_bindings import script
+
+    for name, reason in list(made.waits.items())[:5]:
+        note(f"{name} waits: {reason}")
+    if len(made.waits) > 5:
+        note(f"{len(made.waits) - 5} more pods wait for such reasons")
+    document = instead or made.document
+    if output.endswith(".sh"):
+        if instead is not None:
+            raise typer.BadParameter("a script applies Bindings; write Pods to .yaml or .json", param_hint="-o")
+        text = script(made)
+    elif output.endswith((".yaml", ".yml")):
+        import yaml
+
+        text = yaml.safe_dump(document, sort_keys=False)
+    else:
+        text = json.dumps(document, indent=1) + "\n"
+    write_output(output, text.encode())
+    evictions = sum(item["kind"] == "Eviction" for item in made.items)
+    if output != "-":
+        remedy = "; kubectl creates Evictions by path only: -o FILE.sh does it" if evictions and text[0] != "#" else ""
+        note(f"{output}: {evictions} evictions, {len(made.items) - evictions} bindings{remedy}")

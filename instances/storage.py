@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import math
 import os
+import sys
 import tempfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.locations import location
 
-__all__ = ["MAX_UNPACKED", "json_value", "read_bytes", "read_head", "read_most", "write_atomically"]
+__all__ = ["MAX_UNPACKED", "json_value", "opened", "read_bytes", "read_head", "read_most", "write_atomically"]
 
 #: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
 MAX_UNPACKED = 1 << 30
@@ -54,6 +57,27 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     if not data:
         raise InstanceError("the gzip file holds nothing", path=path)
     return data
+
+
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """The bytes of a file as a stream, decompressed if they are gzip (by content); ``-`` is standard input.
+
+    Raises
+    ------
+    InstanceError
+        It cannot be read, or its gzip data are damaged.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            plain = sys.stdin.buffer if str(path) == "-" else stack.enter_context(location(path).open("rb"))
+            stream = plain if hasattr(plain, "peek") else io.BufferedReader(cast("io.RawIOBase", plain))
+            packed = stream.peek(2)[:2] == _GZIP_MAGIC
+            yield cast("BinaryIO", gzip.GzipFile(fileobj=stream) if packed else stream)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
 
 
 def read_most(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes:

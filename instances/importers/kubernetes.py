@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from pydantic import ValidationError
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes_affinity import read_affinity, read_anti_affinity
-from flowlex.instances.importers.kubernetes_bindings import bindings, manifests
 from flowlex.instances.importers.kubernetes_capacity import read_capacities
 from flowlex.instances.importers.kubernetes_cards import Cards, cards_of_nodes
 from flowlex.instances.importers.kubernetes_draft import Draft
@@ -37,7 +37,7 @@ from flowlex.instances.importers.kubernetes_volumes import read_volumes
 from flowlex.instances.pod_rules import PodGang
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
-__all__ = ["KubernetesWarning", "bindings", "manifests", "quantity", "read_kubernetes"]
+__all__ = ["KubernetesWarning", "instance_of", "quantity", "read_kubernetes"]
 
 #: So many different sets of nodes at most: each is a label of the nodes in it.
 _SETS = 500
@@ -66,7 +66,14 @@ def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: i
     InstanceError
         There is no list of objects, or no node in it that pods can use.
     """
-    cluster = read_cluster(path)
+    return instance_of(read_cluster(path), path, card_gb=card_gb, preempt_below=preempt_below)
+
+
+def instance_of(
+    cluster: Cluster, path: str | Path, *, card_gb: float = 16.0, preempt_below: int | None = None
+) -> PodInstance:
+    """The instance of a cluster that has been read (``path`` names it in messages), which stays as it is."""
+    cluster = replace(cluster, pending=dict(cluster.pending), counts=cluster.counts.copy())
     usable = _facts(cluster)
     if not usable:
         raise InstanceError("no node has cores and memory under status.allocatable; list nodes that run", path=path)

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.importers.kubernetes_objects import objects_of
+from flowlex.instances.importers.kubernetes_budgets import Budgets
+from flowlex.instances.importers.kubernetes_cards import card_notes
+from flowlex.instances.importers.kubernetes_documents import objects_of
+from flowlex.instances.importers.kubernetes_objects import Cluster, KubePod
 from flowlex.instances.pod_rules import PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
-__all__ = ["binding_order", "bindings", "manifests"]
+__all__ = ["Plan", "changed_since", "manifests", "plan", "script"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Objects in the order in which they have to be created, and the pods that wait after all, with the reason."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    waits: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The objects as a List."""
+        return {"apiVersion": "v1", "kind": "List", "items": self.items}
 
 
 class _Evenness:
@@ -40,7 +58,7 @@ class _Evenness:
             self.held[domain] += 1
 
 
-def binding_order(instance: PodInstance, placement: Mapping[str, str]) -> tuple[list[Pod], list[str]]:
+def _ordered(instance: PodInstance, placement: Mapping[str, str]) -> tuple[list[Pod], list[str]]:
     """Pods that start, in an order in which each keeps the topology spread when it is bound; names of those left over.
 
     Only several constraints at once can leave pods over; the next placement takes them up.
@@ -67,28 +85,119 @@ def binding_order(instance: PodInstance, placement: Mapping[str, str]) -> tuple[
     return ordered, []
 
 
-def bindings(instance: PodInstance, placement: Mapping[str, str], cards: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """The List of objects that brings a placement about, in the order in which they have to be created.
+def plan(
+    instance: PodInstance,
+    placement: Mapping[str, str],
+    cards: Mapping[str, Sequence[int]],
+    cluster: Cluster | None = None,
+    *,
+    now_ns: int = 0,
+) -> Plan:
+    """The objects that bring a placement about: first Evictions, whose pods have to be gone, then Bindings.
 
-    An Eviction for each pod that stops or moves, whose controller then makes a new pod for the next placement; then a
-    Binding for each pod that starts, its cards as an annotation.
+    The controller of a pod that stops or moves makes a new one; the annotation ``flowlex/replacement`` names it and
+    its node. A pod of a StatefulSet keeps its name, so that its Binding follows.
 
     Parameters
     ----------
     placement, cards
         Pod to node, and pod to its cards, as in a solution file.
+    cluster
+        The objects that the instance was read from. With them, an Eviction has the pod's grace and holds for this pod
+        only (uid), one that a PodDisruptionBudget forbids is left out with all that counts on it, a Binding holds for
+        the pod as it was seen (uid, resourceVersion), and cards are told to the device plugin that the pod asks.
+    now_ns
+        Time of the assignment for device plugins, in nanoseconds since 1970.
     """
-    items: list[dict[str, Any]] = []
+    known = {} if cluster is None else {pod.name: pod for pod in (*cluster.running, *cluster.waiting)}
+    budgets = None if cluster is None else Budgets(cluster)
+    found, placement = Plan(), dict(placement)
+    replaced: list[dict[str, Any]] = []
+    staying: list[Pod] = []
     for pod in instance.pods:
-        if pod.node is not None and placement.get(pod.name) != pod.node:
-            items.append({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _meta(pod)})
-    for pod in binding_order(instance, placement)[0]:
-        meta = _meta(pod)
-        if cards.get(pod.name):
-            meta["annotations"] = {"flowlex/cards": ",".join(map(str, cards[pod.name]))}
-        target = {"apiVersion": "v1", "kind": "Node", "name": placement[pod.name]}
-        items.append({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target})
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+        if pod.node is None or placement.get(pod.name) == pod.node:
+            continue
+        refused = budgets.take(known[pod.name]) if budgets is not None and pod.name in known else None
+        if refused is not None:
+            found.waits[pod.name] = f"it goes on where it runs, as {refused}"
+            staying.append(pod)
+            continue
+        found.items.append(_eviction(pod, known.get(pod.name), placement.get(pod.name)))
+        if pod.name in placement and _owner(known.get(pod.name))[0] == "StatefulSet":
+            replaced.append(_binding(pod, placement[pod.name], cards, None, now_ns))
+    for pod in staying:
+        placement[pod.name] = str(pod.node)
+    for pod in instance.pods:
+        if pod.node is None and pod.name in placement and (other := _hinders(pod, placement, staying)):
+            found.waits[pod.name] = f"it counts on the eviction of {other}, which a PodDisruptionBudget forbids"
+    held = {pod.gang for pod in instance.pods if pod.name in found.waits} - {None}
+    for pod in instance.pods:
+        if pod.gang in held and pod.node is None and pod.name in placement:
+            found.waits.setdefault(pod.name, f"a pod of its gang {pod.gang!r} has to wait")
+    placement = {name: node for name, node in placement.items() if name not in found.waits or name in _names(staying)}
+    ordered, later = _ordered(instance, placement)
+    found.waits.update(
+        dict.fromkeys(later, "no order of bindings keeps its topology spread; the next placement takes it")
+    )
+    found.items.extend(replaced)
+    for number, pod in enumerate(ordered):
+        found.items.append(_binding(pod, placement[pod.name], cards, known.get(pod.name), now_ns + number))
+    return found
+
+
+def _names(pods: Sequence[Pod]) -> set[str]:
+    return {pod.name for pod in pods}
+
+
+def _hinders(pod: Pod, placement: Mapping[str, str], staying: Sequence[Pod]) -> str | None:
+    """A pod that stays though it should have gone, and whose room or rules a starting pod may count on."""
+    for other in staying:
+        rules = {*other.spreads, *other.resources} & {*pod.spreads, *pod.resources}
+        if other.node == placement[pod.name] or rules or (other.queue is not None and other.queue == pod.queue):
+            return other.name
+    return None
+
+
+def _owner(pod: KubePod | None) -> tuple[str, str]:
+    """Kind and name of the controller of a pod."""
+    owners = () if pod is None else pod.item["metadata"].get("ownerReferences") or ()
+    for owner in owners:
+        if owner.get("controller", True):
+            return str(owner.get("kind")), str(owner.get("name"))
+    return "", ""
+
+
+def _eviction(pod: Pod, known: KubePod | None, target: str | None) -> dict[str, Any]:
+    meta, options = _meta(pod), dict[str, Any]()
+    if known is not None:
+        kind, name = _owner(known)
+        if kind and target:
+            new = f"{meta['name']} again" if kind == "StatefulSet" else "a new pod"
+            meta["annotations"] = {"flowlex/replacement": f"{kind} {name} makes {new}; place it on {target}"}
+        elif target:
+            own = "nothing makes it anew; create it yourself"
+            meta["annotations"] = {
+                "flowlex/replacement": f"{own}, with nodeName {target} (`flowlex bindings --manifests`)"
+            }
+        options["gracePeriodSeconds"] = int(known.spec.get("terminationGracePeriodSeconds") or 30)
+        if uid := known.item["metadata"].get("uid"):
+            options["preconditions"] = {"uid": uid}
+    found = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    return found | ({"deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", **options}} if options else {})
+
+
+def _binding(
+    pod: Pod, target: str, cards: Mapping[str, Sequence[int]], known: KubePod | None, now_ns: int
+) -> dict[str, Any]:
+    meta = _meta(pod)
+    if known is not None:
+        meta |= {
+            key: known.item["metadata"][key] for key in ("uid", "resourceVersion") if known.item["metadata"].get(key)
+        }
+    if cards.get(pod.name):
+        meta["annotations"] = card_notes(known, cards[pod.name], now_ns)
+    to = {"apiVersion": "v1", "kind": "Node", "name": target}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": to}
 
 
 def _meta(pod: Pod) -> dict[str, Any]:
@@ -96,9 +205,69 @@ def _meta(pod: Pod) -> dict[str, Any]:
     return {"name": name, "namespace": namespace or "default"}
 
 
-def manifests(
-    path: str | Path, instance: PodInstance, placement: Mapping[str, str], cards: Mapping[str, Sequence[int]]
-) -> dict[str, Any]:
+def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
+    """What no longer is as it was when the placement was made, by pod or node of the plan, and how it changed."""
+    was, pods = ({pod.name: pod for pod in (*each.running, *each.waiting)} for each in (before, now))
+    wrong: dict[str, str] = {}
+    used = {item["target"]["name"] for item in found.items if item["kind"] == "Binding"}
+    for item in found.items:
+        name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        old, new = was.get(name), pods.get(name)
+        if old is None:
+            wrong[name] = "it is not among the objects that the placement was made from"
+        elif new is None:
+            wrong[name] = "it is gone"
+        elif _version(old) != _version(new):
+            at = f"on {new.node}" if new.node else "waiting"
+            wrong[name] = f"resourceVersion {_version(old)} became {_version(new)} (it is {at} now)"
+    for name in sorted(used):
+        if name not in now.nodes:
+            wrong[f"node {name}"] = "it is gone"
+        elif name in before.nodes and vars(before.nodes[name]) != vars(now.nodes[name]):
+            wrong[f"node {name}"] = "its labels, taints, readiness or allocatable resources changed"
+    for pod in now.running:
+        old = was.get(pod.name)
+        if pod.node in used and (old is None or old.node != pod.node):
+            wrong.setdefault(pod.name, f"it came to node {pod.node}")
+    return wrong
+
+
+def _version(pod: KubePod) -> str:
+    meta = pod.item["metadata"]
+    return f"{meta.get('uid') or ''}:{meta.get('resourceVersion') or ''}:{pod.node or ''}".strip(":") or "unknown"
+
+
+def script(found: Plan) -> str:
+    """The plan as a shell script: evict, wait until the pods are gone, bind.
+
+    ``kubectl`` creates Evictions only by their path. With ``DRY_RUN=1`` the server checks and changes nothing.
+    """
+    lines = [
+        "#!/bin/sh",
+        "# Evicts and binds pods in order; DRY_RUN=1 lets the server check and change nothing.",
+        "set -eu",
+        'post() { kubectl create --raw "$1${DRY_RUN:+?dryRun=All}" -f - > /dev/null; }',
+    ]
+    gone: list[str] = []
+    for item in found.items:
+        meta = item["metadata"]
+        base = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        if item["kind"] == "Binding" and gone:
+            lines += gone
+            gone = []
+        if item["kind"] == "Eviction":
+            limit = int(item.get("deleteOptions", {}).get("gracePeriodSeconds", 30)) + 60
+            uid = item.get("deleteOptions", {}).get("preconditions", {}).get("uid", "")
+            what = f"pod/{meta['name']} -n {meta['namespace']}"
+            gone.append(
+                f'[ -n "${{DRY_RUN:-}}" ] || kubectl wait --for=delete {what} --timeout={limit}s  # {uid}'.rstrip(" #")
+            )
+        path = f"{base}/{'eviction' if item['kind'] == 'Eviction' else 'binding'}"
+        lines.append(f"post {path} <<'EOF'\n{json.dumps(item)}\nEOF")
+    return "\n".join([*lines, *gone]) + "\n"
+
+
+def manifests(path: str | Path, instance: PodInstance, found: Plan, placement: Mapping[str, str]) -> dict[str, Any]:
     """The objects of a cluster, patched: a List of the Pods that start or move, with ``nodeName`` and their cards.
 
     What a server adds (status, uid, ..) is left out, so that they can be created anew. Pods that move or stop come as
@@ -108,38 +277,40 @@ def manifests(
     ----------
     path
         The objects that the instance was read from.
-    placement, cards
-        As for `bindings`.
+    found, placement
+        The plan, and pod to node as for `plan`.
 
     Raises
     ------
     InstanceError
         A pod of the placement is not among the objects.
     """
-    found = {
-        f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}": item
+    objects = {
+        f"{item['metadata'].get('namespace') or 'default'}/{item['metadata']['name']}": item
         for kind, item, _ in objects_of(path)
         if kind == "Pod" and isinstance(item.get("metadata"), dict) and "name" in item["metadata"]
     }
-    items = [item for item in bindings(instance, placement, cards)["items"] if item["kind"] == "Eviction"]
-    moved = [pod for pod in instance.pods if pod.node is not None and placement.get(pod.name, pod.node) != pod.node]
-    for pod in (*binding_order(instance, placement)[0], *moved):
-        if pod.name not in found:
-            raise InstanceError(
-                f"it has no Pod {pod.name!r}; give the objects that the instance was read from", path=path
-            )
-        item = copy.deepcopy(found[pod.name])
+    evicted = [item for item in found.items if item["kind"] == "Eviction"]
+    bound = {_full(item): item for item in found.items if item["kind"] == "Binding"}
+    gone = {_full(item) for item in evicted}
+    moved = [pod.name for pod in instance.pods if pod.name in gone and pod.name in placement]
+    items = list(evicted)
+    for name in dict.fromkeys([*bound, *moved]):
+        if name not in objects:
+            raise InstanceError(f"it has no Pod {name!r}; give the objects that the instance was read from", path=path)
+        item = copy.deepcopy(objects[name])
         meta = item["metadata"]
-        if pod.node is not None and meta.get("ownerReferences"):
+        if name in gone and meta.get("ownerReferences"):
             continue
         item.pop("status", None)
-        for name in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"):
-            meta.pop(name, None)
-        if cards.get(pod.name):
-            meta["annotations"] = {
-                **(meta.get("annotations") or {}),
-                "flowlex/cards": ",".join(map(str, cards[pod.name])),
-            }
-        item["spec"]["nodeName"] = placement[pod.name]
+        for field_name in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"):
+            meta.pop(field_name, None)
+        if notes := bound.get(name, {}).get("metadata", {}).get("annotations"):
+            meta["annotations"] = {**(meta.get("annotations") or {}), **notes}
+        item["spec"]["nodeName"] = placement[name]
         items.append({"apiVersion": "v1", "kind": "Pod"} | item)
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+    return Plan(items).document
+
+
+def _full(item: Mapping[str, Any]) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod
 from flowlex.instances.pods import Pod
 
-__all__ = ["Cards", "cards_of_nodes"]
+__all__ = ["Cards", "card_notes", "cards_in_use", "cards_of_nodes"]
 
 GPU = "nvidia.com/gpu"
 _MODEL, _MEMORY, _CARDS_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
@@ -99,7 +99,7 @@ class Cards:
         try:
             for pod in pods:
                 if asked := self.asked(pod):
-                    known = _card_numbers(pod.notes, asked["gpu_cards"], many)
+                    known = cards_in_use(pod, asked["gpu_cards"], many)
                     found[pod.name] = asked | {"node_cards": known}
                     Pod(name="any", node=name, **found[pod.name])
             packs = all(
@@ -139,13 +139,37 @@ def _short(name: str) -> str:
     return name if len(name) <= 200 else f"{name[:180]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
-def _card_numbers(notes: Mapping[str, Any], wanted: int, many: int) -> tuple[int, ...] | None:
-    """The cards that annotations name, such as ``0,2`` or ``0-2``; None where they do not say it."""
-    text = next((str(notes[name]) for name in _NOTES if name in notes), "-1")
+def cards_in_use(pod: KubePod, wanted: int, many: int) -> tuple[int, ...] | None:
+    """The cards that its annotations name, such as ``0,2`` or ``0-2``; None where they do not say it.
+
+    ``wanted``: how many it uses; ``many``: how many its node has.
+    """
+    text = next((str(pod.notes[name]) for name in _NOTES if name in pod.notes), "-1")
     if not re.fullmatch(r"\d{1,3}([,-]\d{1,3})*", text.strip()):
         return None
     numbers = tuple(sorted({int(part) for part in re.split("[,-]", text)}))
     return numbers if len(numbers) == wanted and numbers[-1] < many else None
+
+
+def card_notes(pod: KubePod | None, cards: Sequence[int], now_ns: int) -> dict[str, str]:
+    """Annotations that tell which cards a pod gets: ours, and those of the device plugin that it asks, where known.
+
+    The public GPU-sharing plugins read ``ALIYUN_COM_GPU_MEM_IDX`` (one card, by GB) or ``alibabacloud.com/gpu-index``.
+    """
+    found = {"flowlex/cards": ",".join(map(str, cards))}
+    if pod is None:
+        return found
+    memory = pod.requests.get("aliyun.com/gpu-mem", 0)
+    if memory and len(cards) == 1:
+        found |= {
+            "ALIYUN_COM_GPU_MEM_IDX": str(cards[0]),
+            "ALIYUN_COM_GPU_MEM_POD": str(memory),
+            "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+            "ALIYUN_COM_GPU_MEM_ASSUME_TIME": str(now_ns),
+        }
+    if _MILLI in pod.notes or any(name.startswith("alibabacloud.com/gpu-") for name in pod.requests):
+        found |= {"alibabacloud.com/gpu-index": "-".join(map(str, cards)), "alibabacloud.com/assume-time": str(now_ns)}
+    return found
 
 
 def cards_of_nodes(cluster: Cluster, card_gb: float) -> Cards:

@@ -1,4 +1,4 @@
-"""Objects of a cluster as ``kubectl`` prints them: documents taken apart, nodes and pods read one by one.
+"""Nodes and pods of a cluster, read one by one, with what decides a binding and nothing else.
 
 No single object ends a reading: what cannot be understood is counted, with its place and the reason.
 """
@@ -6,28 +6,49 @@ No single object ends a reading: what cannot be understood is counted, with its 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from flowlex.instances.base import InstanceError
+from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
 from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, requests
 from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
-from flowlex.instances.storage import read_bytes
 
-__all__ = ["ANY_ERROR", "Cluster", "KubeNode", "KubePod", "label_map", "objects_of", "read_cluster"]
+__all__ = ["ANY_ERROR", "Cluster", "KubeNode", "KubePod", "label_map", "read_cluster"]
 
 Item = Mapping[str, Any]
 #: What an object of another shape than Kubernetes documents raises when it is read.
 ANY_ERROR = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
-_COMMAND = "`kubectl get nodes,pods -A -o json` prints them"
 _CONDITIONS = {
     "Ready": ("True", "node.kubernetes.io/not-ready"),
     "NetworkUnavailable": ("False", "node.kubernetes.io/network-unavailable"),
 }
+#: Fields of a pod that are read, and those of the objects in its lists.
+_POD = {
+    "metadata": "name namespace labels annotations deletionTimestamp ownerReferences resourceVersion uid",
+    "spec": "nodeName nodeSelector affinity tolerations topologySpreadConstraints priority priorityClassName "
+    "preemptionPolicy overhead resources containers initContainers volumes schedulingGates resourceClaims hostNetwork "
+    "terminationGracePeriodSeconds activeDeadlineSeconds schedulerName",
+    "status": "phase conditions containerStatuses initContainerStatuses",
+}
+_IN_SPEC = {
+    "containers": "name resources ports restartPolicy",
+    "initContainers": "name resources ports restartPolicy",
+    "volumes": "name persistentVolumeClaim ephemeral",
+}
+_IN_STATUS = dict.fromkeys(("containerStatuses", "initContainerStatuses"), "name resources allocatedResources")
+_IN_STATUS["conditions"] = "type status reason"
+_OTHERS = (
+    *("Namespace", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup", "PriorityClass"),
+    *("ResourceQuota", "StorageClass", "Workload"),
+)
+#: The minor version that is assumed where no node says it.
+_NEWEST = 34
 #: Priorities of the classes that every cluster has.
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -57,22 +78,16 @@ class KubePod:
     name: str
     """``namespace/name``."""
     item: Item
+    spec: Item
+    """Its specification, which pods of one template share, without the node."""
+    node: str | None = None
+    """Where it runs or is bound to."""
     priority: int = 0
-
-    @cached_property
-    def spec(self) -> Item:
-        """Its specification."""
-        return self.item["spec"]  # type: ignore[no-any-return]
 
     @property
     def namespace(self) -> str:
         """Its namespace."""
         return self.name.partition("/")[0]
-
-    @property
-    def node(self) -> str | None:
-        """Where it runs or is bound to."""
-        return self.spec.get("nodeName") or None
 
     @property
     def ending(self) -> bool:
@@ -150,61 +165,6 @@ def label_map(meta: Item) -> dict[str, str]:
     return {str(key): str(value) for key, value in (meta.get("labels") or {}).items()}
 
 
-def _documents(path: str | Path) -> Iterator[Any]:
-    """The JSON documents of a file, one after the other."""
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError(f"not UTF-8 text (byte {error.start}); {_COMMAND}", path=path) from error
-    decoder, at = json.JSONDecoder(), 0
-    if text.lstrip()[:1] not in ("{", "["):
-        raise InstanceError("it is not JSON; write the objects with `-o json` instead of YAML", path=path)
-    try:
-        while text[at:].strip():
-            at += len(text[at:]) - len(text[at:].lstrip())
-            document, at = decoder.raw_decode(text, at)
-            yield document
-    except json.JSONDecodeError as error:
-        cut = " (cut off?)" if not text[error.pos :].strip() or error.msg.startswith("Unterminated") else ""
-        reason = f"damaged JSON{cut}: {error.msg}; write the objects again: {_COMMAND}"
-        raise InstanceError(reason, place=f"line {error.lineno} column {error.colno}", path=path) from error
-    except (RecursionError, ValueError) as error:
-        reason = f"it is no List of objects ({type(error).__name__}); {_COMMAND}"
-        raise InstanceError(reason, path=path) from error
-
-
-def objects_of(path: str | Path) -> list[tuple[str, Any, str]]:
-    """Kind, object and place of everything listed, Lists within Lists too; the kind is empty where there is none.
-
-    Raises
-    ------
-    InstanceError
-        There are no objects; names line and remedy.
-    """
-    found: list[tuple[str, Any, str]] = []
-    stack = [("", document) for document in reversed(list(_documents(path)))]
-    listed = False
-    while stack:
-        place, item = stack.pop()
-        inner = item if isinstance(item, list) else item.get("items") if isinstance(item, dict) else None
-        if isinstance(inner, list):
-            listed = True
-            base = place if isinstance(item, list) else f"{place}.items" if place else "items"
-            stack += [(f"{base}[{k}]", each) for k, each in reversed(list(enumerate(inner)))]
-            continue
-        kind = item.get("kind") if isinstance(item, dict) else None
-        kind = kind if isinstance(kind, str) and not kind.endswith("List") else ""
-        meta = item.get("metadata") if isinstance(item, dict) else None
-        name = meta.get("name") if isinstance(meta, dict) else None
-        listed |= bool(kind)
-        found.append(
-            (kind, item, f"{place or 'the document'} ({kind or 'no kind'}{'' if name is None else f' {name}'})")
-        )
-    if not listed:
-        raise InstanceError(f"it is no List of objects; {_COMMAND}", path=path)
-    return found
-
-
 def read_cluster(path: str | Path) -> Cluster:
     """Read the objects; nodes and pods that cannot be understood are left out and counted.
 
@@ -214,7 +174,7 @@ def read_cluster(path: str | Path) -> Cluster:
         There is no list of objects, or no node in it that can be read.
     """
     cluster, strange, damaged = Cluster(), list[str](), list[str]()
-    pods: list[tuple[Item, str]] = []
+    pods, minor = list[tuple[Item, str]](), 0
     for kind, item, place in objects_of(path):
         if kind == "Node":
             try:
@@ -225,21 +185,70 @@ def read_cluster(path: str | Path) -> Cluster:
             if node.name in cluster.nodes:
                 cluster.counts[f"nodes listed twice, such as {node.name!r}"] += 1
             cluster.nodes.setdefault(node.name, node)
+            minor = max(minor, _minor(item))
         elif kind == "Pod":
-            pods.append((item, place))
-        elif kind:
+            pods.append((_short_pod(item), place))
+        elif kind in _OTHERS:
             cluster.others.setdefault(kind, []).append(item)
-        else:
-            strange.append(place)
+        elif not kind:
+            strange.append(place if not strange else "")
     if strange:
         cluster.counts[f"objects without a kind, the first at {strange[0]}"] = len(strange)
     if damaged:
         cluster.counts[f"nodes that cannot be read and take no pod, the first: {damaged[0]}"] = len(damaged)
     if not cluster.nodes:
-        reason = damaged[0] if damaged else f"it has no Node; {_COMMAND} together with the pods"
+        reason = damaged[0] if damaged else f"it has no Node; {COMMAND} together with the pods"
         raise InstanceError(reason, path=path)
-    _sort_pods(cluster, pods)
+    _sort_pods(cluster, pods, minor or _NEWEST)
     return cluster
+
+
+def _minor(node: Item) -> int:
+    """Minor version of Kubernetes that a node runs; 0 where it does not say it."""
+    about = node["status"].get("nodeInfo")
+    found = re.match(r"v?1\.(\d{1,3})", str(about.get("kubeletVersion"))) if isinstance(about, dict) else None
+    return int(found[1]) if found else 0
+
+
+def _short_pod(item: Item) -> Item:
+    """A pod with the fields that are read; anything of another shape stays as it is."""
+    found = {key: _only(item.get(key), keys) for key, keys in _POD.items()}
+    spec, status = found["spec"], found["status"]
+    for part, lists in ((spec, _IN_SPEC), (status, _IN_STATUS)):
+        for name, keys in lists.items() if isinstance(part, dict) else ():
+            if isinstance(part.get(name), list):
+                part[name] = [_only(each, keys) for each in part[name]]
+    if isinstance(spec, dict) and isinstance(spec.get("volumes"), list):
+        spec["volumes"] = [each for each in spec["volumes"] if not isinstance(each, dict) or len(each) > 1]
+    meta = found["metadata"]
+    if isinstance(meta, dict) and isinstance(meta.get("annotations"), dict):
+        meta["annotations"] = {k: v for k, v in meta["annotations"].items() if len(str(v)) < 1000}
+    return found
+
+
+def _only(item: Any, keys: str) -> Any:
+    """A copy of an object with some of its fields."""
+    return {key: item[key] for key in keys.split() if key in item} if isinstance(item, dict) else item
+
+
+def _as_of(item: Item, minor: int) -> Item:
+    """The pod without the fields that a cluster of this version drops, since their feature is off there."""
+    spec = dict(item["spec"])
+    if minor < 34:  # PodLevelResources
+        spec.pop("resources", None)
+    if minor < 33 and item.get("status"):  # InPlacePodVerticalScaling
+        drop = {"containerStatuses": None, "initContainerStatuses": None}
+        item = {**item, "status": item["status"] | drop}
+    if minor < 31 and spec.get("affinity"):  # MatchLabelKeysInPodAffinity
+        text = json.dumps(spec["affinity"])
+        spec["affinity"] = json.loads(text, object_hook=_without_label_keys)
+    if minor < 29 and spec.get("initContainers"):  # SidecarContainers
+        spec["initContainers"] = [{k: v for k, v in c.items() if k != "restartPolicy"} for c in spec["initContainers"]]
+    return {**item, "spec": spec}
+
+
+def _without_label_keys(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if key not in ("matchLabelKeys", "mismatchLabelKeys")}
 
 
 def _reason(error: Exception) -> str:
@@ -262,27 +271,31 @@ def _node(item: Item) -> KubeNode:
     return KubeNode(str(meta["name"]), label_map(meta), tuple(dict.fromkeys(taints)), tuple(closed), allocatable(item))
 
 
-def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]]) -> None:
+def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> None:
     """Tell pods that run from those that wait and those that are left out."""
     seen: dict[str, str] = {}
+    shared: dict[str, Item] = {}
     known = _priorities(cluster.others.get("PriorityClass", ()))
     for item, place in sorted(pods, key=lambda pod: not _bound(pod[0])):
         try:
-            meta, spec = item["metadata"], item["spec"]
+            meta = item["metadata"]
             name = f"{meta.get('namespace') or 'default'}/{meta['name']}"
-            ended = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            pod = KubePod(name, item, _priority(spec, known))
-            _ = pod.node, pod.ending, pod.labels, pod.notes
+            if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                continue
+            item = _as_of(item, minor)
+            spec = item["spec"]
+            node = spec.pop("nodeName", None) or None
+            spec = shared.setdefault(json.dumps(spec, sort_keys=True), spec)
+            pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known))
+            _ = pod.ending, pod.labels, pod.notes
         except ANY_ERROR as error:
             cluster.counts[f"pods that cannot be read, such as {place}: {_reason(error)}"] += 1
-            continue
-        if ended:
             continue
         if name in seen:
             cluster.counts[f"pods of a name that is taken, such as {place}"] += 1
             if pod.node is None:  # the other one is taken for it
                 continue
-            pod = KubePod(f"{name} ({place.partition(' ')[0]})", item, pod.priority)
+            pod = replace(pod, name=f"{name} ({place.partition(' ')[0]})")
         seen[name] = place
         if pod.node is None:
             _wait(cluster, pod)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.importers.kubernetes import KubernetesWarning, bindings, read_kubernetes
+from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
+from flowlex.instances.importers.kubernetes_bindings import plan
 from flowlex.models.pods.baselines import place
 
 HERE = Path(__file__).parent
@@ -69,7 +70,7 @@ def test_pods_go_where_kubernetes_allows(tmp_path: Path, case: dict[str, Any]) -
     nodes = [node.name for node in instance.nodes]
     cluster = place(instance, "priority-queue")
     where = {pod.name: nodes[n] for pod, n in zip(instance.pods, cluster.node.tolist(), strict=True) if n >= 0}
-    made = bindings(instance, where, {})["items"]
+    made = plan(instance, where, {}).items
     assert checker.judge(items, made) == []
     assert len(made) == case.get("bound", sum(bool(nodes) for nodes in case["allows"].values()))
     waiting = {pod.name.partition("/")[2] for pod in instance.pods if pod.node is None}

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.importers.kubernetes import KubernetesWarning, bindings, read_kubernetes
+from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
+from flowlex.instances.importers.kubernetes_bindings import plan
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.baselines import place
 from flowlex.models.pods.model import PodPlacement
@@ -53,7 +54,7 @@ def refused(folder: Path, seeds: Iterable[int]) -> tuple[int, list[str]]:
             for pod, n in zip(instance.pods, cluster.node.tolist(), strict=True)
             if n >= 0
         }
-        items_made = bindings(instance, where, {})["items"]
+        items_made = plan(instance, where, {}).items
         made += len(items_made)
         wrong += [f"seed {seed}: {text}" for text in checker.judge(items, items_made)]
     return made, wrong
@@ -77,7 +78,7 @@ def test_no_binding_of_the_model_is_refused(tmp_path: Path) -> None:
         solution = PodPlacement(instance).solve("highs")
         assert solution.certificate is not None and solution.certificate.ok
         answer = solution.to_dict()["answer"]
-        assert checker.judge(items, bindings(instance, answer["placement"], answer["cards"])["items"]) == []
+        assert checker.judge(items, plan(instance, answer["placement"], answer["cards"]).items) == []
 
 
 def test_most_pods_that_could_go_are_bound(tmp_path: Path) -> None:

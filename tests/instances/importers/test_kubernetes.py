@@ -12,13 +12,8 @@ from typer.testing import CliRunner
 
 from flowlex.cli.app import app
 from flowlex.instances.base import InstanceError
-from flowlex.instances.importers.kubernetes import (
-    KubernetesWarning,
-    bindings,
-    manifests,
-    quantity,
-    read_kubernetes,
-)
+from flowlex.instances.importers.kubernetes import KubernetesWarning, quantity, read_kubernetes
+from flowlex.instances.importers.kubernetes_bindings import manifests, plan
 
 
 def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict[str, Any]:
@@ -161,8 +156,13 @@ def test_a_file_without_a_cluster_is_refused(tmp_path: Path, objects: Any, messa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("apiVersion: v1\nkind: List\n", "it is not JSON; write the objects with `-o json` instead of YAML"),
-        ("---\nkind: Node\n---\nkind: Pod\n", "it is not JSON"),
+        ("apiVersion: v1\nkind: List\n", "it is no List of objects"),
+        ("kind: Node\n- 3\n", "line 2 column 1: neither JSON nor YAML: did not find expected key"),
+        ("kind: Node\nmetadata: \x00\n", "neither JSON nor YAML"),
+        ("&a [*a]", "its YAML has aliases (*name) of lists"),
+        ("\n \n", "it is empty"),
+        ('{"items": [1, 2}', "line 1 column 16: damaged JSON: Expecting ',' or ']'"),
+        ('{"items": [\n{"kind": "Node",, "x": 1}]}', "line 2 column 17: damaged JSON"),
         ('{"items": [{"kind": "Node", "metadata": {"na', "line 1 column 42: damaged JSON (cut off?)"),
         ('{"items": [', "damaged JSON (cut off?)"),
         ("[" * 100_000, "it is no List of objects"),
@@ -232,7 +232,7 @@ def test_of_two_pods_of_a_name_the_running_one_counts(tmp_path: Path) -> None:
 
 def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
     instance = read_kubernetes(write(tmp_path), preempt_below=1)
-    made = bindings(instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]})["items"]
+    made = plan(instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]}).items
     assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Binding", "train")]
     assert made[1]["target"] == {"apiVersion": "v1", "kind": "Node", "name": "gpu-1"}
     assert made[1]["metadata"] == {"name": "train", "namespace": "team-a", "annotations": {"flowlex/cards": "1"}}
@@ -323,7 +323,8 @@ def test_a_selector_that_is_none_is_named(tmp_path: Path) -> None:
 def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
     path = write(tmp_path)
     instance = read_kubernetes(path, preempt_below=1)
-    made = manifests(path, instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]})["items"]
+    found = plan(instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]})
+    made = manifests(path, instance, found, {"team-a/train": "gpu-1"})["items"]
     assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Pod", "train")]
     train = made[1]
     assert train["spec"]["nodeName"] == "gpu-1" and "status" not in train and train["apiVersion"] == "v1"
@@ -336,7 +337,7 @@ def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
     again = read_kubernetes(write(tmp_path, {"items": [*nodes, train]}))
     assert [(each.name, each.node) for each in again.pods] == [("team-a/train", "gpu-1")]
     with pytest.raises(InstanceError, match="it has no Pod 'team-a/train'"):
-        manifests(write(tmp_path, {"items": nodes}), instance, {"team-a/train": "gpu-1"}, {})
+        manifests(write(tmp_path, {"items": nodes}), instance, found, {"team-a/train": "gpu-1"})
 
 
 def test_from_objects_to_manifests_by_commands(tmp_path: Path) -> None:

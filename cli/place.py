@@ -1,0 +1,229 @@
+"""``flowlex place``: what a cluster's waiting pods would get, in ten lines."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowlex.cli.bindings import check_output, write_plan
+from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
+from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
+
+if TYPE_CHECKING:
+    from flowlex.instances.importers.kubernetes_objects import Cluster
+    from flowlex.models.pods.solution import PlacementSolution
+
+__all__ = ["place"]
+
+#: Reasons printed of each sort; the others are summed up.
+_REASONS = 3
+#: As a share of a node, how far from the most even placement is good enough.
+_EVEN = 0.01
+
+
+def place(
+    objects: Annotated[
+        str,
+        typer.Argument(metavar="OBJECTS", help="What `kubectl get nodes,pods -A -o json` prints; '-': standard input."),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Evictions and bindings: .yaml, .json, or .sh to run."),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what-if", metavar="'N nodes of NAME'", help="How many more pods fit with more nodes; repeatable."
+        ),
+    ] = None,
+    defragment: Annotated[
+        int | None,
+        typer.Option("--defragment", min=1, metavar="N", help="Find N moves that free the most whole GPU cards."),
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option("--picture", metavar="FILE", help="Nodes and cards before and after: .png, .svg, .pdf."),
+    ] = None,
+    card_gb: Annotated[
+        float, typer.Option("--card-gb", min=0.001, metavar="GB", help="Memory of cards whose node does not say it.")
+    ] = 16.0,
+    preempt_below: Annotated[
+        int | None,
+        typer.Option("--preempt-below", metavar="P", help="Running pods of a lower priority may be stopped."),
+    ] = None,
+    time_limit: TimeLimitOption = 60.0,
+    gap: GapOption = 0.0,
+    seed: SeedOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Place the waiting pods of a Kubernetes cluster and say, in about ten lines, what comes of it.
+
+    What would be bound, what waits and why, what would be stopped, how even the nodes are and how far that is from
+    the best. Exit code 0: there is an answer, though pods may wait. 1: there is none. 2: the objects cannot be read.
+    """
+    suffix = picture_suffix(picture, "--picture") if picture else ""
+    if picture:
+        refuse_existing(picture, force)
+    if output:
+        check_output(output, force)
+
+    from flowlex.instances.importers.kubernetes_objects import read_cluster
+    from flowlex.instances.importers.kubernetes_scenarios import with_nodes
+
+    cluster = read_cluster(objects)
+    options: dict[str, Any] = {"time_limit_s": time_limit, "gap": gap, "seed": seed or 0}
+    wishes = [(wanted, *with_nodes(cluster, wanted)) for wanted in what_if or ()]
+    read = {"card_gb": card_gb, "preempt_below": preempt_below}
+    solution = _solved(cluster, objects, read, options)
+    lines = _report(cluster, solution)
+    for wanted, larger, many in wishes:
+        lines.append(_gain(wanted, many, solution, _solved(larger, objects, read, options, 1.0)))
+    if defragment:
+        lines += _defragmented(cluster, objects, card_gb, defragment, options)
+    typer.echo("\n".join(lines))
+    if picture:
+        from flowlex.formulations.pictures import picture_bytes, quiet_backend
+        from flowlex.models.pods.card_picture import draw_cards
+        from flowlex.models.pods.problem.running import running_cluster
+
+        before = running_cluster(solution.source.arrays, cards=True)
+        assert before is not None and solution.cluster is not None
+        with quiet_backend():
+            axes = draw_cards(solution.source, {"before": before, "after": solution.cluster})
+            write_output(picture, picture_bytes(axes, suffix))
+    if output:
+        from flowlex.instances.importers.kubernetes_bindings import plan
+
+        answer = solution.to_dict()["answer"]
+        made = plan(solution.source, answer["placement"], answer["cards"], cluster, now_ns=time.time_ns())
+        write_plan(made, output)
+
+
+def _solved(
+    cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any], even: float = _EVEN
+) -> PlacementSolution:
+    """Place the waiting pods; ``even`` is how close to the best the evenness has to be proven."""
+    from flowlex.instances.importers.kubernetes import instance_of
+    from flowlex.models.pods.model import PodPlacement
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        instance = instance_of(cluster, path, **read)
+    solution = PodPlacement(instance, absolute_gap=even).solve("highs", **options)
+    if not solution.status.has_answer:
+        complain(f"{path}: no answer ({solution.status}). {solution.message}".rstrip())
+        raise typer.Exit(1)
+    for warning in caught:
+        note(f"{warning.message}")
+    return solution
+
+
+def _report(cluster: Cluster, solution: PlacementSolution) -> list[str]:
+    """What comes of the placement, a line for each question."""
+    from flowlex.models.pods.problem.running import running_cluster
+    from flowlex.models.pods.shortfalls import shortfalls
+
+    instance = solution.source
+    cards = sum(node.cards for node in instance.nodes)
+    lines = [
+        f"cluster: {len(cluster.nodes)} nodes{f' with {cards} GPU cards' if cards else ''}, "
+        f"{len(cluster.running)} pods run, {len(cluster.waiting)} wait"
+    ]
+    placed, wanted, most = _totals(solution)
+    lines.append(f"bound: {placed} of {wanted} waiting pods, {_proven(placed, most, wanted)}{_by_priority(solution)}")
+    lines += _limited("waits", [str(each) for each in shortfalls(solution) if each.pods])
+    reasons = Counter(instance.pending.values())
+    first = {why: name for name, why in reversed(list(instance.pending.items()))}
+    lines += _limited("left out", [f"{many}: {why} ({first[why]})" for why, many in reasons.most_common()])
+    stopped = [pod.name for p, pod in enumerate(instance.pods) if pod.node is not None and solution.node[p] < 0]
+    if stopped:
+        some = ", ".join(stopped[:3]) + (", .." if len(stopped) > 3 else "")
+        lines.append(f"stopped: {len(stopped)} running pods for more important ones ({some})")
+    before = running_cluster(instance.arrays, cards=True)
+    was = "" if before is None else f", {100 * float(before.loads.std()):.2f} % before"
+    distance = (
+        "unknown" if solution.absolute_gap is None else f"at most {100 * max(0.0, solution.absolute_gap):.2g} points"
+    )
+    loads = 100 * solution.loads
+    lines.append(
+        f"load: {loads.min():.1f} to {loads.max():.1f} % of a node, deviation {loads.std():.2f} %{was}; "
+        f"{distance} above the most even"
+    )
+    certificate = solution.certificate
+    if certificate is not None:
+        lines.append(
+            f"proof: {certificate.claim}, {len(certificate.checks)} checks{'' if certificate.ok else ', REFUSED'}"
+        )
+    return lines
+
+
+def _totals(solution: PlacementSolution) -> tuple[int, int, int]:
+    """Waiting pods that are placed, all of them, and the most that are proven possible priority by priority."""
+    levels = _waiting_levels(solution).values()
+    placed, wanted, most = (sum(round(numbers[k]) for numbers in levels) for k in range(3))
+    return placed, wanted, most
+
+
+def _waiting_levels(solution: PlacementSolution) -> dict[Any, tuple[float, float, float]]:
+    return {key: found for key, found in solution.admitted.items() if not str(key).endswith(" running")}
+
+
+def _proven(placed: int, most: int, wanted: int) -> str:
+    if placed == wanted:
+        return "all of them"
+    return "proven to be the most" if placed >= most else f"no placement binds more than {most} (priority by priority)"
+
+
+def _by_priority(solution: PlacementSolution) -> str:
+    levels = _waiting_levels(solution)
+    if len(levels) < 2:
+        return ""
+    parts = [f"{key}: {placed:.0f} of {wanted:.0f}" for key, (placed, wanted, _) in list(levels.items())[:4]]
+    return f"; by priority {', '.join(parts)}{', ..' if len(levels) > 4 else ''}"
+
+
+def _limited(label: str, reasons: list[str]) -> list[str]:
+    shown = reasons if len(reasons) <= _REASONS + 1 else reasons[:_REASONS]
+    more = len(reasons) - len(shown)
+    return [f"{label}: {text}" for text in shown] + ([f"{label}: {more} more reasons"] if more else [])
+
+
+def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolution) -> str:
+    """How many more pods fit; what is proven of it follows from the bounds of both placements."""
+    placed, _, most = _totals(now)
+    more, _, most_then = _totals(then)
+    least, top = max(0, more - most), most_then - placed
+    proven = "proven" if least == top else f"proven: between {least} and {top}"
+    return (
+        f"what if {wanted}: {more - placed} more pods are bound ({proven}), {(more - placed) / many:.3g} for each node"
+    )
+
+
+def _defragmented(cluster: Cluster, path: str, card_gb: float, moves: int, options: dict[str, Any]) -> list[str]:
+    from flowlex.instances.importers.kubernetes_budgets import exhausted
+    from flowlex.instances.importers.kubernetes_scenarios import movable_instance
+    from flowlex.models.pods.defragmentation import defragment
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        instance = movable_instance(cluster, path, card_gb=card_gb, forbidden=exhausted(cluster))
+    options = {name: options[name] for name in ("time_limit_s", "seed")}
+    found = defragment(instance, moves, **options)
+    best = (
+        "proven to be the most"
+        if found.after >= found.bound
+        else f"no plan frees more than {found.bound - found.before}"
+    )
+    lines = [
+        f"defragment: {len(found.moves)} moves free {found.after - found.before} whole cards "
+        f"({found.before} idle before, {found.after} after; {best})"
+    ]
+    for move in found.moves[:5]:
+        lines.append(f"  move {move.pod} from {move.source} to {move.target}, card {', '.join(map(str, move.cards))}")
+    if len(found.moves) > 5:
+        lines.append(f"  and {len(found.moves) - 5} more moves")
+    return lines

@@ -1,0 +1,153 @@
+"""Which few moves of running pods free the most whole GPU cards?
+
+The rows are those of pod placement with a budget of moves; a card is idle when no pod uses it:
+
+    maximise   sum_c idle_c
+    subject to sum_p need_pc y_pc + idle_c <= 1   for every card c (needs as shares of the card),
+               at most N running pods leave their node.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats
+from flowlex.formulations.engines import solve
+from flowlex.formulations.outcome import SolveOptions
+from flowlex.instances.pods import PodInstance
+from flowlex.models.base import ModelError
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.running import running_cluster
+
+__all__ = ["Defragmentation", "Move", "defragment"]
+
+#: Pairs of a pod and a node at most; of more pods only those on the emptiest cards may move.
+_PAIRS = 200_000
+
+
+@dataclass(frozen=True)
+class Move:
+    """A pod that leaves its node for another; the cards that it uses there."""
+
+    pod: str
+    source: str
+    target: str
+    cards: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Defragmentation:
+    """Moves of running pods, and whole cards that are idle before and after.
+
+    Attributes
+    ----------
+    bound
+        No plan with so many moves leaves more cards idle.
+    """
+
+    moves: tuple[Move, ...]
+    before: int
+    after: int
+    bound: int
+    cluster: Cluster
+
+
+def defragment(
+    instance: PodInstance, moves: int, *, time_limit_s: float | None = None, seed: int = 0
+) -> Defragmentation:
+    """Find at most so many moves of running pods that leave the most whole GPU cards idle; waiting pods stay out.
+
+    Parameters
+    ----------
+    instance
+        Its running pods with a ``move_cost`` may move.
+    moves
+        How many pods may move.
+
+    Raises
+    ------
+    ModelError
+        The running pods do not pack on their cards.
+    """
+    running = tuple(
+        pod.model_copy(update={"gang": None, "preempt_cost": None, "move_cost": None if pod.move_cost is None else 1.0})
+        for pod in instance.pods
+        if pod.node is not None
+    )
+    instance = instance.model_copy(update={"pods": running, "gangs": ()})
+    start = running_cluster(instance.arrays, cards=True)
+    if start is None:
+        raise ModelError("the running pods do not pack on their cards in falling order of size")
+    before, effort = _idle(start), _effort(instance, start)
+    bound = before + int((np.cumsum(np.sort(effort)) <= moves + 1e-9).sum())
+    chosen, everyone = _movable(instance, start, effort, moves)
+    if bound == before or not chosen:
+        return Defragmentation((), before, before, bound, start)
+    pods = tuple(pod if p in chosen else pod.model_copy(update={"move_cost": None}) for p, pod in enumerate(running))
+    instance = instance.model_copy(update={"pods": pods})
+    builder = replace(PodPlacement(instance, move_budget=float(moves), aggregate=False).builder, rows=None)
+    program, _ = builder.program("defragmentation")
+    pair, card = builder.card_slots
+    pod, node = builder.groups.first[builder.pairs[0][pair]], builder.pairs[1][pair]
+    exact, size = instance.arrays.exact, int(instance.arrays.cards.sum())
+    idle = program.variables("idle", size, upper=1.0, integer=True)
+    need = exact.gpu[pod, node] / exact.card[node]
+    used = (program.variable("y") * need).sum_by(card, size)
+    program.constrain("idle_card", used + idle, "<=", 1.0)
+    program.maximize(idle.sum())
+    found = solve(program, "highs", SolveOptions(time_limit_s=time_limit_s, seed=seed))
+    if found.bound is not None and everyone and math.isfinite(found.bound):
+        bound = min(bound, math.floor(found.bound + 1e-6))
+    cluster = None if found.values is None else builder.expand(found.values)
+    if cluster is None or _idle(cluster) <= before:
+        return Defragmentation((), before, before, max(before, bound), start)
+    return Defragmentation(_moves(instance, cluster), before, _idle(cluster), max(_idle(cluster), bound), cluster)
+
+
+def _idle(cluster: Cluster) -> int:
+    """Cards that no pod uses."""
+    whole = cluster.view.exact.card[:, None]
+    return int(((cluster.card_free == whole) & (whole > 0)).sum())
+
+
+def _effort(instance: PodInstance, start: Cluster) -> Floats:
+    """By card in use, at least how many moves empty it: a pod on k cards counts 1/k; infinite where one stays."""
+    cost: dict[tuple[int, int], float] = {}
+    for p, cards in start.used_cards.items():
+        for card in cards.tolist():
+            key = (int(start.node[p]), card)
+            part = math.inf if instance.pods[p].move_cost is None else 1 / len(cards)
+            cost[key] = cost.get(key, 0.0) + part
+    return np.array(list(cost.values()), np.float64)
+
+
+def _movable(instance: PodInstance, start: Cluster, effort: Floats, moves: int) -> tuple[set[int], bool]:
+    """Pods whose move may help, those on the emptiest cards first; whether these are all of them."""
+    beside: dict[tuple[int, int], int] = {}
+    for p, cards in start.used_cards.items():
+        for card in cards.tolist():
+            key = (int(start.node[p]), card)
+            beside[key] = beside.get(key, 0) + 1
+    free = [p for p in start.used_cards if instance.pods[p].move_cost is not None]
+    least = {p: min(beside[int(start.node[p]), card] for card in start.used_cards[p].tolist()) for p in free}
+    ranked = sorted(free, key=lambda p: (least[p], p))
+    kept = ranked[: max(1, _PAIRS // len(instance.nodes))]
+    return set(kept), len(kept) == len(ranked)
+
+
+def _moves(instance: PodInstance, cluster: Cluster) -> tuple[Move, ...]:
+    names, view = [node.name for node in instance.nodes], instance.arrays
+    moved = np.flatnonzero((view.running >= 0) & (cluster.node != view.running))
+    return tuple(
+        Move(
+            instance.pods[p].name,
+            names[view.running[p]],
+            names[cluster.node[p]],
+            tuple(sorted(cluster.used_cards[p].tolist())),
+        )
+        for p in moved.tolist()
+    )

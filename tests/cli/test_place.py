@@ -1,0 +1,138 @@
+"""``flowlex place``: what comes of the waiting pods of a cluster, from objects to a script that applies it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+
+OWNER = [{"kind": "ReplicaSet", "name": "web", "controller": True}]
+
+
+def node(name: str, *, gpus: int = 0, cpu: str = "4") -> dict[str, Any]:
+    has = {"cpu": cpu, "memory": "16Gi", "pods": "10"} | ({"aliyun.com/gpu-mem": str(8 * gpus)} if gpus else {})
+    labels = {"kubernetes.io/hostname": name} | ({"nvidia.com/gpu.count": str(gpus)} if gpus else {})
+    meta = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": {"allocatable": has}}
+
+
+def pod(
+    name: str, cpu: str = "1", *, on: str = "", gb: int = 0, card: int | None = None, **spec: Any
+) -> dict[str, Any]:
+    asked = {"cpu": cpu, "memory": "1Gi"} | ({"aliyun.com/gpu-mem": str(gb)} if gb else {})
+    meta: dict[str, Any] = {"name": name, "namespace": "s", "uid": f"uid-{name}", "resourceVersion": "7"}
+    meta |= {"ownerReferences": OWNER, "labels": {"app": name[0]}}
+    if card is not None:
+        meta["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": str(card)}
+    body = {"containers": [{"name": "m", "image": "i", "resources": {"limits": asked}}], **spec}
+    if on:
+        body["nodeName"] = on
+    phase = {"phase": "Running" if on else "Pending"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body, "status": phase}
+
+
+def run(folder: Path, items: list[dict[str, Any]], *arguments: str, code: int = 0) -> str:
+    text = json.dumps({"kind": "List", "items": items})
+    found = CliRunner().invoke(app, ["place", "-", *arguments], input=text)
+    assert found.exit_code == code, found.output
+    return found.stdout
+
+
+#: Two nodes of 4 cores; 6 of 8 are in use; of three pods that wait for 1, 1 and 4 cores two fit.
+CROWDED = [
+    node("n1"),
+    node("n2"),
+    *(pod(f"r{k}", on=f"n{1 + k % 2}") for k in range(6)),
+    *(pod(f"w{k}") for k in range(2)),
+    pod("large", "4"),
+]
+
+
+def test_ten_lines_say_what_is_bound_and_what_waits(tmp_path: Path) -> None:
+    lines = run(tmp_path, CROWDED).splitlines()
+    assert lines[0] == "cluster: 2 nodes, 6 pods run, 3 wait"
+    assert lines[1] == "bound: 2 of 3 waiting pods, proven to be the most"
+    assert lines[2] == "waits: 1 for 4 cores, 2 of 2 nodes are short (s/large)"
+    assert re.fullmatch(r"load: .* % of a node, deviation .* %, .* % before; at most 0 points above .*", lines[3])
+    assert re.fullmatch(r"proof: (optimal|bounded), \d+ checks", lines[4]) and len(lines) == 5
+
+
+def test_a_node_more_is_worth_what_it_takes(tmp_path: Path) -> None:
+    items = [*CROWDED, *(pod(f"more{k}", "2") for k in range(3))]
+    lines = run(tmp_path, items, "--what-if", "1 node of n1", "--what-if", "2 nodes of n1").splitlines()
+    assert lines[-2] == "what if 1 node of n1: 2 more pods are bound (proven), 2 for each node"
+    assert lines[-1] == "what if 2 nodes of n1: 3 more pods are bound (proven), 1.5 for each node"
+    assert "4 for 2 to 4 cores, 2 of 2 nodes are short (such as s/large)" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("wish", ["n1", "0 nodes of n1", "two nodes of n1", "1 node of n9", "-1 nodes of n1"])
+def test_a_wish_that_makes_no_sense_is_refused(tmp_path: Path, wish: str) -> None:
+    run(tmp_path, CROWDED, "--what-if", wish, code=2)
+
+
+def test_moves_free_whole_cards(tmp_path: Path) -> None:
+    """Four cards with one pod each; 2, 2, 4 and 5 of 8 GB: one move frees a card, two free two, and no third goes."""
+    sizes = enumerate((2, 2, 4, 5))
+    items = [node("n1", gpus=2), node("n2", gpus=2)]
+    items += [pod(f"g{k}", gb=gb, on=f"n{1 + k // 2}", card=k % 2) for k, gb in sizes]
+    for moves, freed in ((1, 1), (2, 2), (4, 2)):
+        lines = run(tmp_path, items, "--defragment", str(moves)).splitlines()
+        found = next(line for line in lines if line.startswith("defragment"))
+        assert f"free {freed} whole cards (0 idle before, {freed} after; proven to be the most)" in found
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "s"},
+        "spec": {"minAvailable": "100%", "selector": {"matchLabels": {"app": "g"}}},
+    }
+    assert "0 moves free 0 whole cards" in run(tmp_path, [*items, budget], "--defragment", "4")
+
+
+def test_files_that_can_be_applied(tmp_path: Path) -> None:
+    target = tmp_path / "b.yaml"
+    items = [node("n1", gpus=2), pod("a", gb=3), pod("b", gb=6)]
+    run(tmp_path, items, "-o", str(target))
+    made = yaml.safe_load(target.read_text(encoding="utf-8"))["items"]
+    assert [(item["kind"], item["metadata"]["uid"], item["metadata"]["resourceVersion"]) for item in made] == [
+        ("Binding", "uid-a", "7"),
+        ("Binding", "uid-b", "7"),
+    ]
+    notes = [item["metadata"]["annotations"] for item in made]
+    assert {note["ALIYUN_COM_GPU_MEM_IDX"] for note in notes} == {"0", "1"}
+    assert [note["ALIYUN_COM_GPU_MEM_POD"] for note in notes] == ["3", "6"]
+    assert all(note["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "false" for note in notes)
+    run(tmp_path, items, "-o", str(target), code=2)  # it is there already
+    run(tmp_path, items, "-o", str(tmp_path / "b.txt"), code=2)
+    script = tmp_path / "b.sh"
+    busy = [node("n1"), pod("idle", "3", on="n1", priority=0), pod("urgent", "3", priority=9)]
+    out = run(tmp_path, busy, "--preempt-below", "5", "-o", str(script))
+    assert "stopped: 1 running pods for more important ones (s/idle)" in out
+    text = script.read_text(encoding="utf-8")
+    steps = [
+        text.index(part) for part in ("pods/idle/eviction", "kubectl wait --for=delete pod/idle", "pods/urgent/bind")
+    ]
+    assert steps == sorted(steps)
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "c.svg"
+    run(tmp_path, [node("n1", gpus=2), node("n2"), pod("a", gb=3), pod("b", gb=6)], "--picture", str(path))
+    text = path.read_text(encoding="utf-8")
+    assert all(word in text for word in ("before: 2 nodes", "after: 2 nodes", "card 1", "memory", "n2"))
+
+
+def test_a_gzip_file_and_yaml_are_read(tmp_path: Path) -> None:
+    objects = {"kind": "List", "items": CROWDED}
+    packed, plain = tmp_path / "c.json.gz", tmp_path / "c.yaml"
+    packed.write_bytes(gzip.compress(json.dumps(objects).encode()))
+    plain.write_text("---\n".join(yaml.safe_dump(item) for item in CROWDED), encoding="utf-8")
+    for path in (packed, plain):
+        found = CliRunner().invoke(app, ["place", str(path)])
+        assert "bound: 2 of 3 waiting pods" in found.stdout, found.output
