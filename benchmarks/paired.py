@@ -35,7 +35,8 @@ _HERE = Path(__file__).resolve().parents[1]
 _ROOMS = ("instances", "formulations", "validation", "models", "cli", "telemetry")
 _PARTS = ("build", "solve", "read", "certificate")
 
-#: Python that makes ``call``, which solves once and returns the seconds of the parts and an answer; for both trees.
+#: Python that makes ``call``, for both trees: it solves once and returns the seconds of the parts, the objective and
+#: the table of the answer.
 _SOLVE = """
 from flowlex.instances.generators import generate
 from flowlex.models.registry import model_for
@@ -58,7 +59,8 @@ def call():
     finally:
         type(model)._interpret = interpret
     spent = solution.seconds
-    return [made + spent.compile, spent.solve, reading[0], spent.check - reading[0]], float(solution.objective)
+    answer = [float(solution.objective), solution.to_frame().to_csv(float_format="%.9g")]
+    return [made + spent.compile, spent.solve, reading[0], spent.check - reading[0]], answer
 """
 _LIVE = """
 import numpy as np
@@ -83,7 +85,7 @@ def call():
         scheduler.submit(job)
         names.append(job.tasks[0].name)
     delta = scheduler.step(scheduler.state.now_s + 1.0)
-    return [delta.seconds[part] for part in ("events", "solve", "read", "check")], float(delta.running)
+    return [delta.seconds[part] for part in ("events", "solve", "read", "check")], [float(delta.running), ""]
 """
 _START = """
 import subprocess, resource
@@ -92,7 +94,7 @@ def call():
     subprocess.run([sys.executable, *{command!r}], check=True, capture_output=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = ended.ru_utime + ended.ru_stime - started.ru_utime - started.ru_stime
-    return [0.0, spent, 0.0, 0.0], 0.0
+    return [0.0, spent, 0.0, 0.0], [0.0, ""]
 """
 _ASKED = """
 import gc, json, sys, time
@@ -106,7 +108,7 @@ for line in sys.stdin:
 
 def cases(*, quick: bool = False) -> dict[str, str]:
     """Python that defines ``call``, by the name of the case."""
-    found = _gpu_cases(quick) | _flow_cases(quick)
+    found = _gpu_cases(quick) | _flow_cases(quick) | _kind_cases(quick)
     return found if quick else found | _live_cases() | _start_cases()
 
 
@@ -127,6 +129,28 @@ def _gpu_cases(quick: bool) -> dict[str, str]:
         for (where, (generator, settings)), policy, engine in product(
             clusters.items(), ("FSP", "FS", "FSU"), ("network",) if quick else ("network", "highs", "pulp")
         )
+    }
+
+
+def _kind_cases(quick: bool) -> dict[str, str]:
+    """Every other kind of instance, small and large."""
+    chosen: list[tuple[str, str, dict[str, object]]] = [
+        ("min-cost-flow", "network-random", {}),
+        ("min-cost-flow", "network-random", {"nodes": 1000, "arcs": 10_000}),
+        ("load-partition", "inference-cluster", {"workers": 4, "items": 40}),
+        ("load-partition", "inference-cluster", {}),
+        ("jit-bandwidth", "jit-random", {}),
+        ("jit-bandwidth", "jit-cluster", {"jobs": 10}),
+        ("pod-placement", "kubeflow-testbed", {"pods": 8}),
+        ("pod-placement", "pods-scale", {"nodes": 50, "pods": 100}),
+        ("allocation", "gavel-like", {"jobs": 6, "gpus": 12}),
+        ("allocation", "gavel-like", {"jobs": 100, "gpus": 100}),
+    ]
+    return {
+        f"{kind}, {generator} {' '.join(f'{k}={v}' for k, v in settings.items())}".strip(): _solved(
+            generator, "highs", settings
+        )
+        for kind, generator, settings in chosen[: 2 if quick else None]
     }
 
 
@@ -214,7 +238,7 @@ class _Side:
             command, env=environment, stdin=pipe, stdout=pipe, stderr=self.errors, text=True, bufsize=1
         )
 
-    def call(self) -> tuple[list[float], float]:
+    def call(self) -> tuple[list[float], tuple[float, str]]:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -251,7 +275,9 @@ def paired(name: str, code: str, trees: tuple[Path, Path], *, calls: int) -> dic
     for k, part in enumerate(_PARTS):
         spent = [statistics.median(parts[k] for parts in side) for side in (before, now)]
         row[part] = f"{1e3 * spent[0]:.3g} - {1e3 * spent[1]:.3g}"
-    row["equal"] = all(abs(a[1] - b[1]) <= 1e-9 * max(1, abs(a[1])) for a, b in found)
+    answers = [(a[1], b[1]) for a, b in found]
+    row["equal"] = all(abs(a[0] - b[0]) <= 1e-9 * max(1, abs(a[0])) for a, b in answers)
+    row["same table"] = all(a[1] == b[1] for a, b in answers)
     return row
 
 

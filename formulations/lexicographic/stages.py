@@ -25,7 +25,7 @@ import highspy
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Floats, Integers, LinearProgramArrays
-from flowlex.formulations.engines.highs import configured, pass_model, quiet, run
+from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
 from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StageResult, StagesOutcome
 from flowlex.formulations.outcome import SolveOptions, Status
 
@@ -35,6 +35,10 @@ __all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome", "solve_stages"]
 _WHOLE = 1e-6
 #: Rounding by less than this moves no other column.
 _DUST = 1e-11
+#: Of HiGHS: the dual and the primal simplex method.
+_DUAL, _PRIMAL = 1, 4
+#: Nodes of the search for a whole answer on the optimal face of a linear program.
+_FACE_NODES = 50
 #: Leaves of the tree of one stage, where the caller sets no ``max_steps``.
 _LEAVES = 500
 
@@ -58,8 +62,9 @@ class _Program:
 
     def __post_init__(self) -> None:
         self.integer = np.flatnonzero(self.arrays.integrality)
-        self.lp = quiet(solver="simplex", random_seed=self.options.seed)
-        pass_model(self.lp, replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality)))
+        relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
+        self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
+        pass_model(self.lp, relaxation)
 
     @property
     def leaves(self) -> int:
@@ -69,6 +74,11 @@ class _Program:
     @property
     def late(self) -> bool:
         return time.process_time() > self.until
+
+    @property
+    def left(self) -> float:
+        """Seconds that a solver may take."""
+        return max(self.until - time.process_time(), 0.1)
 
     def minimise(self, cost: Floats) -> None:
         columns = np.arange(len(cost), dtype=np.int32)
@@ -90,12 +100,19 @@ class _Program:
         crossed = next((b.column for b in branches if low[b.column] > high[b.column]), None)
         if crossed is not None:
             return Leaf(branches, np.zeros(len(self.arrays.row_lower)), np.zeros(len(self.kept)), 0, inf), None
+        # The last vertex is feasible where only the cost changed, and dual feasible where bounds did.
+        self.lp.setOptionValue("simplex_strategy", _DUAL if branches or not self.kept else _PRIMAL)
+        if self.until < inf:
+            self.lp.setOptionValue("time_limit", self.lp.getRunTime() + self.left)
         run(self.lp)
         status = self.lp.getModelStatus()
         if status == highspy.HighsModelStatus.kUnknown:  # numerical trouble: without the last basis it ends
             self.lp.clearSolver()
             run(self.lp)
             status = self.lp.getModelStatus()
+        self.lp.setOptionValue("solver", "simplex")
+        if status == highspy.HighsModelStatus.kTimeLimit:
+            return self.leaf(branches, np.zeros(len(self.arrays.row_lower)), 1, cost, low, high), None
         if status == highspy.HighsModelStatus.kInfeasible:
             return self._empty(branches, low, high), None
         if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty):
@@ -171,10 +188,7 @@ class _Program:
 
     def whole_program(self, cost: Floats) -> tuple[Floats | None, bool]:
         """An optimum of the integer program by HiGHS, started from the best answer so far; whether one was proven."""
-        left = None if self.until == inf else max(self.until - time.process_time(), 0.1)
-        chosen = replace(self.options, time_limit_s=left, max_steps=None, solver=None)
-        solver = configured(chosen, "choose", is_mip=True)
-        pass_model(solver, replace(self.arrays, cost=cost, offset=0.0, maximize=False))
+        solver = self._whole_solver(replace(self.arrays, cost=cost, offset=0.0, maximize=False))
         for before, value in self.kept:
             used = np.flatnonzero(before)
             solver.addRow(-inf, value, len(used), used.astype(np.int32), before[used])
@@ -190,6 +204,50 @@ class _Program:
         if solver.getInfo().primal_solution_status != 2:
             return None, False
         return self.rounded(np.array(solver.getSolution().col_value)), status == highspy.HighsModelStatus.kOptimal
+
+    def _whole_solver(self, arrays: LinearProgramArrays) -> highspy.Highs:
+        left = None if self.until == inf else self.left
+        solver = configured(
+            replace(self.options, time_limit_s=left, max_steps=None, solver=None), "choose", is_mip=True
+        )
+        pass_model(solver, arrays)
+        return solver
+
+    def on_face(self, root: Leaf, cost: Floats) -> Floats | None:
+        """A whole answer at which the bound of the linear program is tight; None where none is found soon.
+
+        By complementary slackness its columns with a reduced cost are at their bounds and rows with a dual at their
+        sides, which leaves a small program without an objective.
+        """
+        a = self.arrays
+        reduced = cost - a.matrix.T @ root.rows
+        kept = [(before, side, e) for (before, side), e in zip(self.kept, root.earlier, strict=True)]
+        for before, _, multiplier in kept:
+            reduced = reduced - multiplier * before
+        low = np.where(reduced < -_WHOLE, a.column_upper, a.column_lower)
+        high = np.where(reduced > _WHOLE, a.column_lower, a.column_upper)
+        at_lower, at_upper = root.rows > _WHOLE, root.rows < -_WHOLE
+        solver = self._whole_solver(
+            replace(
+                a,
+                column_lower=low,
+                column_upper=high,
+                row_lower=np.where(at_upper, a.row_upper, a.row_lower),
+                row_upper=np.where(at_lower, a.row_lower, a.row_upper),
+                cost=np.zeros_like(cost),
+                offset=0.0,
+                maximize=False,
+            )
+        )
+        for before, side, multiplier in kept:
+            used = np.flatnonzero(before)
+            least = side if multiplier < -_WHOLE else -inf
+            solver.addRow(least, side, len(used), used.astype(np.int32), before[used])
+        solver.setOptionValue("mip_max_nodes", _FACE_NODES)
+        run(solver)
+        if solver.getInfo().primal_solution_status != 2:
+            return None
+        return self.rounded(np.array(solver.getSolution().col_value))
 
 
 def solve_stages(
@@ -262,12 +320,17 @@ def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[L
     trivial = _trivial(program, cost, step)
     if trivial is None:
         root, vertex = program.relax((), cost)
-        if vertex is None:
+        if vertex is None and not root.own:
             return None, (root,)
-        if program.integral(vertex):
+        if vertex is not None and program.integral(vertex):
             program.best = program.rounded(vertex)
             value = float(cost @ program.best)
             trivial = StageResult(value, (root,), value, True)
+        elif vertex is not None and _up(root.bound, step) - root.bound <= _close(root.bound, 0):
+            found = program.on_face(root, cost)
+            if found is not None and cost @ found - root.bound <= _close(root.bound, 0):
+                program.best = found
+                trivial = StageResult(float(cost @ found), (root,), root.bound, True)
     if trivial is None:
         best, sure = program.whole_program(cost)
         program.refuted = best is None and sure
@@ -328,6 +391,7 @@ def _tree(program: _Program, cost: Floats, step: float) -> tuple[tuple[Leaf, ...
                 continue
             else:
                 cut = True
+        cut = cut or (vertex is None and leaf.own == 1)
         leaves.append(leaf)
     return tuple(leaves), cut
 
