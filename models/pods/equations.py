@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from flowlex.instances.pod_rules import GANG, MOST, QUOTA, SKEW
+from flowlex.instances.pod_rules import GANG, MOST, QUOTA, SKEW, SideRules
 from flowlex.models.base import Equation
 
 __all__ = ["EQUATIONS"]
@@ -24,6 +24,11 @@ def _balance(name: str) -> _When:
 
 def _rule(kind: int, says: str) -> _When:
     return {"when": says, "exists": lambda m: m.instance.arrays.rules.has(kind)}
+
+
+def _quotas(rules: SideRules, *, everywhere: bool) -> bool:
+    """Whether there are quotas (of the cluster), or resources of domains."""
+    return bool(((rules.what == QUOTA) & ((rules.topology == 0) == everywhere)).any())
 
 
 _ON_CARDS: _When = {"when": "cards=True and GPU pods fit", "exists": lambda m: len(m.builder.card_slots[0]) > 0}
@@ -125,7 +130,21 @@ EQUATIONS: tuple[Equation, ...] = (
         "quota",
         r"\sum_{p \in Q} a_{pr} \sum_i x_{pi} \le \max(q_{Qr}, r_{Qr}) \quad \forall Q, r",
         "what the pods of a queue use, unless more runs already",
-        **_rule(QUOTA, "when queues have quotas"),
+        when="when queues have quotas",
+        exists=lambda m: _quotas(m.instance.arrays.rules, everywhere=True),
+    ),
+    Equation(
+        "resource",
+        r"\sum_{p} a_{pr} \sum_{i \in d} x_{pi} \le \max(b_{rd}, r_{rd}) \quad \forall r, d",
+        "a resource beside cores, memory and cards, by node or domain, unless more is in use already",
+        when="when there are such resources",
+        exists=lambda m: _quotas(m.instance.arrays.rules, everywhere=False),
+    ),
+    Equation(
+        "count",
+        r"\sum_{p \in k} x_{pi} = n_{ki} \quad \forall k, i",
+        "how many of several equal pods k are on a node, in changed models",
+        **_WHILE_SOLVING,
     ),
     Equation(
         "share",

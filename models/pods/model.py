@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -26,6 +27,7 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
+from flowlex.models.answer import Solution
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.pods.admission import Admission, Admitting
@@ -47,7 +49,8 @@ from flowlex.models.pods.run import PlacementRun, so_far
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placing import with_waiting
 from flowlex.models.pods.solution import PlacementSolution, share_of
-from flowlex.models.pods.statement import placement_statement, pods_of_values
+from flowlex.models.pods.statement import placement_statement, pods_of_values, run_with_tangents, with_squares
+from flowlex.models.statement.solving import StatementRun, start_values
 from flowlex.models.statement.statement import Statement
 from flowlex.validation.certificates import verify
 
@@ -326,9 +329,19 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         groups = Groups.of_instance(self.instance, self.levels, apart=True)
         return replace(self.builder, groups=groups, whole=True)
 
-    def _state(self) -> Statement:
+    def _state(self, points: Collection[tuple[int, Fraction]] = ()) -> Statement:
         least = self.moves == "least"
-        return placement_statement(self.instance, self._by_pod, self.balance, fewest_moves=least)
+        return placement_statement(self.instance, self._by_pod, self.balance, fewest_moves=least, points=points)
+
+    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
+        if self.balance != "deviation":
+            return super()._run_statement(engine, options, start)
+        self._check_engine(engine, options)
+        values = None if start is None else start_values(self.statement, start)
+        return run_with_tangents(lambda at: self._applied(self._state(at), self.all_changes), options, values)
+
+    def _read(self, run: StatementRun) -> PlacementSolution:
+        return super()._read(with_squares(run) if self.balance == "deviation" and run.answered else run)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PlacementSolution:
         cluster, parts = (None, []) if values is None else pods_of_values(self.instance, self._by_pod, values)

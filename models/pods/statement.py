@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.instances.exact import rational
-from flowlex.instances.pods import PodInstance
+from flowlex.instances.pods import Pod, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES, Balance
-from flowlex.models.pods.problem.program import PlacementProgram
+from flowlex.models.pods.problem.program import SCALE, PlacementProgram, partition
 from flowlex.models.pods.statement_labels import column_labels, row_labels
+from flowlex.models.statement.solving import StatementRun, run_statement
 from flowlex.models.statement.statement import Stage, Statement
 
-__all__ = ["placement_statement", "pods_of_values"]
+__all__ = ["placement_statement", "pods_of_values", "run_with_tangents", "with_squares"]
 
 #: Columns beyond which a statement by pod, node and card is not made.
 LARGEST_STATEMENT = 200_000
@@ -29,6 +33,9 @@ _LOAD_UNIT = 10**9
 #: The stage of the balance is scaled by this, so that rounded multipliers prove it far below a millionth.
 _FINE = 10**6
 _EXACT = 2**53
+#: First tangents of squares, in percent; further ones lie on a grid of one over this; rounds of adding them; relative
+#: distance of variance and bound at which they have met (programs hold squares no better).
+_TANGENTS, _GRID, _ROUNDS, _MET = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), 2**16, 40, 1e-6
 
 _NO_BALANCE = "the balance would have no meaning"
 _NEEDED = {
@@ -36,62 +43,218 @@ _NEEDED = {
     "running": "a running pod stops only at a price; give it a preempt_cost instead",
     "card_link": "GPU pods would run without their cards",
     "card_distinct": "a pod would use one card several times",
-    **dict.fromkeys(("largest", "mean", "above", "below"), _NO_BALANCE),
+    **dict.fromkeys(("largest", "mean", "above", "below", "distance", "tangent"), _NO_BALANCE),
+    "count": "numbers of equal pods would have no meaning",
+    "fair": "shares would have no meaning",
 }
 
 
 def placement_statement(
-    instance: PodInstance, builder: PlacementProgram, balance: Balance, *, fewest_moves: bool
+    instance: PodInstance,
+    builder: PlacementProgram,
+    balance: Balance,
+    *,
+    fewest_moves: bool,
+    points: Collection[tuple[int, Fraction]] = (),
 ) -> Statement:
     """The statement by pod, node and card; ``builder`` keeps every pod on its own and sizes in whole units.
+
+    Parameters
+    ----------
+    points
+        Node and distance from the mean, in percent: further tangents of the squares of ``balance="deviation"``, whose
+        stage is the variance in squared percent.
 
     Raises
     ------
     ModelError
-        The balance is no linear program, admission is fair, or the instance is too large or too finely measured.
+        The instance is too large or too finely measured.
     """
-    _refuse(instance, builder, balance)
+    _refuse(instance, builder)
+    program, x = builder.program(instance.name)
+    placed = _Placed.of(program, instance, builder, x)
+    size, (load, unit), node = len(instance.nodes), _loads(instance), builder.pairs[1]
+    loads = placed.total(load[placed.pod, node], node, size)
+    top = -(-int(load.sum(axis=0).max(initial=0)) // unit)
+    stages = _admission(program, builder, placed)
+    if balance == "deviation":
+        stages.append(
+            Stage("balance", _squares(program, loads * SCALE, unit, points) * 1e3, unit=Fraction(1, 1000 * size))
+        )
+        top *= int(SCALE)
+    else:
+        objective = MEASURES[balance].expression(program, loads, np.ones(size), [], unit=unit)
+        each = 1 if balance == "max_load" else size
+        stages.append(Stage("balance", objective * float(_FINE), unit=Fraction(1, _FINE * each)))
+    if fewest_moves and builder.moved.any():
+        cost = np.rint(builder.view.move_cost[builder.pairs[0][builder.moved]] * builder.move_unit)
+        stages.append(Stage("moves", (x[builder.moved] * cost).sum(), unit=Fraction(1, builder.move_unit)))
+    statement = _labelled(program, instance, builder, top)
+    return replace(statement, scales=_scales(instance, builder, unit), needed=_NEEDED).with_stages(*stages)
+
+
+def _refuse(instance: PodInstance, builder: PlacementProgram) -> None:
+    """Raise `ModelError` for too many columns, and for sizes that doubles do not hold."""
     if builder.columns > LARGEST_STATEMENT:
         raise ModelError(
             f"a changed pod placement is stated by pod, node and card: {builder.columns} columns, at most "
             f"{LARGEST_STATEMENT}; change a smaller instance, or restrict pods by node_labels"
         )
-    program, x = builder.program(instance.name)
-    size, (load, unit) = len(instance.nodes), _loads(instance)
-    loads = (x * load[builder.groups.first[builder.pairs[0]], builder.pairs[1]].astype(np.float64)).sum_by(
-        builder.pairs[1], size
-    )
-    objective = MEASURES[balance].expression(program, loads, np.ones(size), [], unit=unit)
-    statement = _labelled(program, instance, builder, -(-int(load.sum(axis=0).max(initial=0)) // unit))
-    stages = [
-        Stage(f"admission {key}", builder.by_level(x)[[level]], maximize=True, unit=builder.levels.unit[level])
-        for level, key in enumerate(builder.levels.keys)
-    ]
-    each = 1 if balance == "max_load" else size
-    stages.append(Stage("balance", objective * float(_FINE), unit=Fraction(1, _FINE * each)))
-    if fewest_moves and builder.moved.any():
-        cost = np.rint(builder.view.move_cost[builder.pairs[0][builder.moved]] * builder.move_unit)
-        stages.append(Stage("moves", (x[builder.moved] * cost).sum(), unit=Fraction(1, builder.move_unit)))
-    return replace(statement, scales=_scales(instance, builder, unit), needed=_NEEDED).with_stages(*stages)
-
-
-def _refuse(instance: PodInstance, builder: PlacementProgram, balance: Balance) -> None:
-    """Raise `ModelError` for options that have no linear statement, and sizes that doubles do not hold."""
-    if balance == "deviation":
-        raise ModelError(
-            "balance='deviation' is no linear program, so the model takes no changes; "
-            "use balance='mean_absolute' or balance='max_load'"
-        )
-    if builder.levels.ranking == "fair":
-        raise ModelError("admission='fair' takes no changes; use admission='lexicographic' or 'weighted'")
-    if instance.resources:
-        raise ModelError("an instance with resources takes no changes; solve it without changes")
     exact, rules = instance.arrays.exact, instance.arrays.rules
     largest = max(
-        exact.node.max(), exact.card.max(), exact.whole, rules.limit.max(initial=0), rules.base.max(initial=0)
+        exact.node.max(), exact.card.max(), exact.whole, rules.capacity.max(initial=0), rules.base.max(initial=0)
     )
     if exact.rounded or largest > _EXACT:
         raise ModelError("sizes of pods and nodes have no common unit that is exact; write fewer digits")
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """Pods on nodes, and the numbers of equal pods, on which proofs branch: they are the same for any order of pods.
+
+    Attributes
+    ----------
+    pod
+        (columns x,) of each x.
+    alone, first
+        Columns of x without equals; of every number, one x that it counts.
+    """
+
+    x: Variables
+    count: Variables | None
+    pod: Integers
+    alone: Integers
+    first: Integers
+
+    @classmethod
+    def of(cls, program: LinearProgram, instance: PodInstance, builder: PlacementProgram, x: Variables) -> _Placed:
+        """With variables and rows ``count`` where several pods are equal but for their names."""
+        pod, node = builder.groups.first[builder.pairs[0]], builder.pairs[1]
+        like, first_pod, many = partition(equal.model_dump_json() for equal in map(_nameless, instance.pods))
+        key = like[pod] * len(instance.nodes) + node
+        several = np.flatnonzero(many[like[pod]] > 1)
+        _, at, of = np.unique(key[several], return_index=True, return_inverse=True)
+        first, count = several[at], None
+        if len(first):
+            labels = first_pod[like[pod[first]]], node[first]
+            count = program.variables("count", len(first), upper=many[like[pod[first]]], integer=True, labels=labels)
+            program.constrain("count", x[several].sum_by(of, len(first)) - count, "==", 0.0, labels=labels)
+        return cls(x, count, pod, np.flatnonzero(many[like[pod]] == 1), first)
+
+    def total(self, weight: Integers, key: Integers, size: int) -> Expression:
+        """Sums by key of all x, each by its weight; weights and keys ((columns x,)) are alike of equal pods."""
+        parts = [(self.x, self.alone, self.alone)]
+        if self.count is not None:
+            parts.append((self.count, np.arange(len(self.first)), self.first))
+        found = Expression.empty(size)
+        for variables, column, of in parts:
+            used = (key[of] >= 0) & (weight[of] != 0)
+            found = found + (variables[column[used]] * weight[of[used]].astype(np.float64)).sum_by(key[of[used]], size)
+        return found
+
+
+def _nameless(pod: Pod) -> Pod:
+    return pod.model_copy(update={"name": "", "created_s": None})
+
+
+def _admission(program: LinearProgram, builder: PlacementProgram, chosen: _Placed) -> list[Stage]:
+    """A stage for each level; where admission is fair, the sums of the 1, 2, ... least shares, then the other pods.
+
+    Shares are whole multiples of a common unit, so that the sums are those of whole numbers (Ogryczak; see
+    `flowlex.models.pods.fairness`).
+    """
+    levels, x = builder.levels, chosen.x
+    placed = chosen.total(levels.worth[chosen.pod], levels.of[chosen.pod], len(levels.keys))
+    many, stages = len(levels.weight), list[Stage]()
+    if many:
+        step = [unit / weight for unit, weight in zip(levels.unit, levels.weight, strict=False)]
+        start = levels.shares([0] * many)
+        whole = math.lcm(*(each.denominator for each in (*step, *start)))
+        top = max(levels.shares(levels.total(levels.of >= 0))) * whole
+        if top > _LOAD_UNIT:
+            raise ModelError("shares of queues have no common unit that is exact; write weights with fewer digits")
+        level = program.variables("level", many, upper=float(top), integer=True)
+        below = program.variables("below", many * many, upper=float(top), integer=True)
+        k, q = np.repeat(np.arange(many), many), np.tile(np.arange(many), many)
+        of = levels.of[chosen.pod]
+        column = np.tile(mine := np.flatnonzero((of >= 0) & (of < many)), many)
+        worth = levels.worth[chosen.pod[column]]
+        shares = (x[column] * (worth * np.array([float(each * whole) for each in step])[of[column]])).sum_by(
+            np.repeat(np.arange(many), len(mine)) * many + of[column], many * many
+        )
+        given = np.array([float(each * whole) for each in start])
+        program.constrain("fair", level[k].expression() - below - shares, "<=", given[q])
+        sums = level * np.arange(1.0, many + 1) - below.sum_by(k, many)
+        stages = [
+            Stage(f"admission fair {n + 1}", sums[[n]], maximize=True, unit=Fraction(1, whole)) for n in range(many)
+        ]
+    return stages + [
+        Stage(f"admission {key}", placed[[level]], maximize=True, unit=levels.unit[level])
+        for level, key in enumerate(levels.keys)
+        if level >= many
+    ]
+
+
+def _squares(
+    program: LinearProgram, loads: Expression, unit: int, points: Collection[tuple[int, Fraction]]
+) -> Expression:
+    """Squares of the distances of loads from their centre, in squared percent, seen by tangents."""
+    size, centre = loads.count, program.variables("centre", 1)
+    square, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
+    program.constrain("distance", loads - (centre.repeated(size) + distance) * float(unit), "==", 0.0)
+    every = [(n, Fraction(sign * a)) for a in _TANGENTS for sign in (-1.0, 1.0) for n in range(size)]
+    node, at = zip(*dict.fromkeys((*every, *points)), strict=True)
+    slope = np.array([float(each) for each in at])
+    program.constrain(
+        "tangent",
+        square[list(node)] - distance[list(node)] * (2 * slope),
+        ">=",
+        -(slope**2),
+        labels=(np.array(node), np.array([str(each) for each in at], object)),
+    )
+    return square.sum()
+
+
+def run_with_tangents(
+    state: Callable[[Collection[tuple[int, Fraction]]], Statement], options: SolveOptions, start: Floats | None
+) -> StatementRun:
+    """Solve the statement with the variance again and again, with tangents where the last answer lies.
+
+    Parameters
+    ----------
+    state
+        The statement with these tangents, changes made.
+    """
+    until = math.inf if options.time_limit_s is None else time.process_time() + options.time_limit_s
+    options = replace(options, gap=max(options.gap, 0.5 * _MET))
+    points: dict[tuple[int, Fraction], None] = {}
+    for _ in range(_ROUNDS):
+        left = None if options.time_limit_s is None else max(0.1, until - time.process_time())
+        found = run_statement(state(points), replace(options, time_limit_s=left), main="balance", start=start)
+        if not found.answered:
+            return found
+        distance = found.values["distance"]
+        new = [(n, Fraction(round(d * _GRID), _GRID)) for n, d in enumerate(distance.tolist())]
+        squared = with_squares(found)
+        if squared.outcome.status is found.outcome.status or {*new} <= {*points} or time.process_time() > until:
+            return squared
+        points, start = points | dict.fromkeys(new), found.outcome.values
+    return squared
+
+
+def with_squares(run: StatementRun) -> StatementRun:
+    """The run with true squares in place of those that tangents see; not optimal where these are more."""
+    statement = run.statement
+    assert run.outcome.values is not None
+    values, blocks = run.outcome.values.copy(), statement.program.variable_blocks
+    values[blocks["square"].columns] = values[blocks["distance"].columns] ** 2
+    stage = statement.stage("balance")
+    value, bound = stage.value_of(float(stage.cost(len(values)) @ values)), run.bounds.get("balance")
+    outcome = replace(run.outcome, values=values)
+    if outcome.status is Status.OPTIMAL and bound is not None and value - bound > _MET * max(1.0, float(value)):
+        message = f"the variance is {float(value):g}, at least {float(bound):g}, in squared percent"
+        outcome = replace(outcome, status=Status.FEASIBLE, message=message)
+    return replace(run, outcome=outcome, stages={**run.stages, "balance": value})
 
 
 def _loads(instance: PodInstance) -> tuple[Integers, int]:
@@ -129,7 +292,7 @@ def _scales(instance: PodInstance, builder: PlacementProgram, load_unit: int) ->
     card = next(
         (Fraction(int(exact.card[n])) / rational(m.card_gb) for n, m in enumerate(instance.nodes) if m.cards), 1
     )
-    balance = dict.fromkeys(("largest", "mean", "above", "below"), Fraction(load_unit))
+    balance = dict.fromkeys(("largest", "mean", "above", "below", "distance"), Fraction(load_unit))
     return {
         "cpu": Fraction(int(exact.node[0, 0])) / rational(node.cpu_cores),
         "memory": Fraction(int(exact.node[0, 1])) / rational(node.memory_gb),
@@ -143,16 +306,18 @@ def _scales(instance: PodInstance, builder: PlacementProgram, load_unit: int) ->
 
 def _labelled(program: LinearProgram, instance: PodInstance, builder: PlacementProgram, top: int) -> Statement:
     """Names for all columns and rows; bounds where the builder gives none."""
-    columns = column_labels(instance, builder)
+    columns = column_labels(program, instance, builder)
     label = row_labels(instance, builder, columns)
-    bounded = {"emptiest": float(len(instance.pods)), **dict.fromkeys(("largest_load", "centre", "apart"), float(top))}
+    bounded = dict.fromkeys(("largest_load", "centre", "apart", "distance"), float(top))
+    bounded |= {"emptiest": float(len(instance.pods)), "square": float(top * top)}
     columns = {name: columns[name] for name in program.variable_blocks}
     rows = {name: label[name](block) for name, block in program.constraint_blocks.items()}
     named = LinearProgram(program.name)
     for name, block in program.variable_blocks.items():
         upper = np.full(block.count, bounded[name]) if name in bounded else block.upper
+        lower = -upper if name == "distance" else block.lower
         integer, labels = block.integer or name == "emptiest", tuple(columns[name].texts())
-        named.variable_blocks[name] = replace(block, upper=upper, integer=integer, labels=labels)
+        named.variable_blocks[name] = replace(block, lower=lower, upper=upper, integer=integer, labels=labels)
     for name, constraint in program.constraint_blocks.items():
         named.constraint_blocks[name] = replace(constraint, labels=tuple(rows[name].texts()))
     return Statement(named, columns, rows)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.linear_program import ConstraintBlock
-from flowlex.instances.pod_rules import SKEW
+from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
+from flowlex.instances.pod_rules import GANG, QUOTA, SKEW
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.program import PlacementProgram
 from flowlex.models.statement.labels import Index
@@ -21,7 +21,7 @@ _ONE = Index({}, {}, 1)
 _OWN = ("pod", "node", "card", "priority", "queue", "gang", "resource", "card_model")
 
 
-def column_labels(instance: PodInstance, builder: PlacementProgram) -> dict[str, Index]:
+def column_labels(program: LinearProgram, instance: PodInstance, builder: PlacementProgram) -> dict[str, Index]:
     """Labels of all variables by name."""
     group, node = builder.pairs
     pod = builder.groups.first[group]
@@ -30,17 +30,21 @@ def column_labels(instance: PodInstance, builder: PlacementProgram) -> dict[str,
     numbers = np.arange(max(1, int(builder.view.cards.max(initial=0))))
     rules = builder.view.rules
     skewed = [rules.names[r].split("'", 1)[1][:-1] for r in np.flatnonzero(rules.what == SKEW).tolist()]
-    gangs = np.flatnonzero(np.isin(rules.of, np.flatnonzero(rules.what == 0)))
+    gangs = np.flatnonzero(np.isin(rules.of, np.flatnonzero(rules.what == GANG)))
+    ranks, queues = _ranks(builder)
     return {
         "x": _pairs(instance, pod, node).named_by("pod", "node"),
         "y": _pairs(instance, pod[pair], node[pair], card=(numbers.tolist(), card - start[node[pair]])).named_by(
             "pod", "node", "card"
         ),
         "z": _domains(instance, builder, gangs, "gang"),
+        "count": _counted(instance, program.variable_blocks.get("count")),
         "emptiest": Index.of(spread=skewed),
         "largest_load": _ONE,
         "centre": _ONE,
-        "apart": _nodes(instance),
+        **dict.fromkeys(("apart", "square", "distance"), _nodes(instance)),
+        "level": Index.of(rank=ranks),
+        "below": _ranked(ranks, queues),
     }
 
 
@@ -66,6 +70,22 @@ def _pairs(instance: PodInstance, pod: Integers, node: Integers, **more: tuple[l
     return Index.coded(**columns)
 
 
+def _counted(instance: PodInstance, block: VariableBlock | ConstraintBlock | None) -> Index:
+    """Numbers of equal pods: the first of these, and the node."""
+    pod, node = (block.labels if block is not None else None) or ((), ())
+    return Index.of(like=[instance.pods[p].name for p in pod], node=[instance.nodes[n].name for n in node])
+
+
+def _ranks(builder: PlacementProgram) -> tuple[list[int], list[str]]:
+    """Numbers of the least shares, and the queues that they are of, where admission is fair."""
+    queues = [str(key).removeprefix("queue ") for key in builder.levels.keys[: len(builder.levels.weight)]]
+    return list(range(1, len(queues) + 1)), queues
+
+
+def _ranked(ranks: list[int], queues: list[str]) -> Index:
+    return Index.of(rank=[k for k in ranks for _ in queues], queue=[q for _ in ranks for q in queues])
+
+
 def _coded(labels: list[Any], of: Integers) -> tuple[list[Any], Integers]:
     """Distinct labels, and which of them each of some pods or nodes has."""
     number: dict[Any, int] = {}
@@ -78,9 +98,11 @@ def _nodes(instance: PodInstance) -> Index:
 
 
 def _domains(instance: PodInstance, builder: PlacementProgram, flat: Integers, level: str) -> Index:
-    """Domains of gangs, spreads or quotas, by number over all rules."""
+    """Domains of gangs, spreads, quotas or resources, by number over all rules."""
     rules = builder.view.rules
-    keys = [*(gang.within for gang in instance.gangs), *_spread_keys(instance)]
+    quotas = int(((rules.what == QUOTA) & (rules.topology == 0)).sum())
+    keys = [*(gang.within for gang in instance.gangs), *_spread_keys(instance), *[None] * quotas]
+    keys += [resource.over for resource in instance.resources]
     rule, domain = rules.of[flat].tolist(), (flat - rules.offset[rules.of[flat]]).tolist()
     columns: dict[str, list[str]] = {level: [], "resource" if level == "queue" else "domain": []}
     for r, d in zip(rule, domain, strict=True):
@@ -136,16 +158,24 @@ def row_labels(
         "card_link": columns["x"].take(np.unique(pair)),
         "card_distinct": columns["y"].take(np.flatnonzero(several)),
         "gang": Index.of(gang=[gang.name for gang in instance.gangs]),
-        **dict.fromkeys(("cpu", "memory", "gpu", "largest", "above", "below"), nodes),
+        "fair": _ranked(*_ranks(builder)),
+        **dict.fromkeys(("cpu", "memory", "gpu", "largest", "above", "below", "distance"), nodes),
         **dict.fromkeys(("move_budget", "mean"), _ONE),
     }
 
     def always(index: Index) -> Callable[[ConstraintBlock], Index]:
         return lambda block: index
 
+    def tangents(block: ConstraintBlock) -> Index:
+        node, at = block.labels or ((), ())
+        return Index.of(node=[instance.nodes[n].name for n in node], at=[str(each) for each in at])
+
     return {
         **{name: always(index) for name, index in fixed.items()},
+        "tangent": tangents,
+        "count": lambda block: _counted(instance, block),
         **{name: domains("spread") for name in ("spread", "skew", "emptiest")},
         "quota": domains("queue"),
+        "resource": domains("resource"),
         "gang_whole": gang_members,
     }

@@ -133,7 +133,7 @@ def add_rules(
     *,
     whole: bool = False,
 ) -> None:
-    """Rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest`` and ``quota``; new columns come last.
+    """Rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest``, ``quota`` and ``resource``; new columns last.
 
     Parameters
     ----------
@@ -164,8 +164,14 @@ def add_rules(
     def named(rows: Booleans) -> tuple[Integers, Integers] | None:
         return (rules.of[rows], np.flatnonzero(rows) - rules.offset[rules.of[rows]]) if whole else None
 
-    for name, kind in (("spread", MOST), ("quota", QUOTA)):
-        rows = used & (rules.what[rules.of] == kind)
+    everywhere = rules.topology[rules.of] == 0  # quotas: one domain, the cluster
+    what = rules.what[rules.of]
+    for name, these in (
+        ("spread", what == MOST),
+        ("quota", (what == QUOTA) & everywhere),
+        ("resource", (what == QUOTA) & ~everywhere),
+    ):
+        rows = used & these
         if rows.any():
             lp.constrain(name, held[rows], "<=", (slack / scale)[rows], labels=named(rows))
     if rules.has(SKEW):

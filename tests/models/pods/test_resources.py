@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from flowlex.instances.pod_rules import PodResource
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.base import ModelError
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods.exhaustion import all_ways
@@ -67,6 +66,12 @@ def test_names_have_to_be_listed() -> None:
         cluster((1,), (0,), resources=[])
 
 
-def test_changes_of_an_instance_with_resources_are_refused() -> None:
-    with pytest.raises(ModelError, match="an instance with resources takes no changes; solve it without changes"):
-        PodPlacement(cluster((1,), (1,)), balance="max_load").without("memory").solve("highs")
+def test_a_rule_and_a_domain_that_has_less() -> None:
+    """Two in the domain of three nodes, of which the rule closes two: both run on the third."""
+    instance = cluster((0, 0, 0), (1, 1, 1), resources=[PodResource(name="fpga", over="z", amount=2)])
+    model = PodPlacement(instance, balance="max_load")
+    changed = model.with_constraint("third", model.variables["x"].sel(node=["n0", "n1"]).sum() <= 0)
+    solution = changed.solve()
+    assert solution.stages["admission 0"] == 2 and set(solution.node.tolist()) == {2, -1}
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"
+    assert changed.without("resource").solve().stages["admission 0"] == 3

@@ -36,7 +36,7 @@ from flowlex.validation.certificates.pods.sizes import (
     size_of,
     units_of,
 )
-from flowlex.validation.certificates.pods.statement import state_pods
+from flowlex.validation.certificates.pods.statement import judge_pods, state_pods
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
@@ -273,4 +273,6 @@ def _judge(claimed: Claimed) -> Finding:
     return finding
 
 
-VERIFIER = Verifier("pod-placement", PlacementAnswer, PlacementProof, _judge, options=PodOptions, state=state_pods)
+VERIFIER = Verifier(
+    "pod-placement", PlacementAnswer, PlacementProof, _judge, options=PodOptions, state=state_pods, grouped=judge_pods
+)

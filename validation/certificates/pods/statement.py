@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
+from flowlex.instances.changes import Changes
+from flowlex.instances.exact import rational
+from flowlex.instances.pod_rules import PodResource
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-from flowlex.validation.certificates.pods.sizes import exact_rates, need_of, shape_of, size_of
-from flowlex.validation.certificates.pods.values import levels_of
+from flowlex.validation.certificates.budget import Budget
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.finding import Finding
+from flowlex.validation.certificates.pods.sizes import Level, exact_rates, need_of, shape_of, size_of, units_of
+from flowlex.validation.certificates.pods.values import levels_of, worths_of
+from flowlex.validation.certificates.statement.judge import judge_statement
 from flowlex.validation.certificates.statement.program import ExactStatement, Labels, Number
+from flowlex.validation.certificates.statement.proof import StatementProof
 
-__all__ = ["state_pods"]
+__all__ = ["judge_pods", "state_pods"]
 
 #: Loads without a common unit of at least this part of a node's capacity are rounded to it.
 _FINEST = 10**9
-_NEEDED = frozenset({"pod", "running", "card_link", "card_distinct", "largest", "mean", "above", "below"})
+_BALANCE = ("largest", "mean", "above", "below", "distance", "tangent")
+_NEEDED = frozenset({"pod", "running", "card_link", "card_distinct", "count", "fair", *_BALANCE})
+#: First tangents of the squares of distances, in percent.
+_TANGENTS = ("0", "0.25", "0.5", "1", "2", "4", "8", "16", "32")
+#: Relative distance of the variance and its bound at which they have met.
+_MET = 1e-6
+#: What rounding may do to a square, as a share of it and of one squared percent.
+_ROUNDED = Fraction(1, 10**9)
 _QUOTAS = ("gpus", "cpu_cores", "memory_gb", "pods")
 Terms = dict[int, Number]
 
 
-def state_pods(instance: PodInstance, options: Mapping[str, Any]) -> ExactStatement:
+def state_pods(
+    instance: PodInstance, options: Mapping[str, Any], tangents: Collection[tuple[str, Fraction]] = ()
+) -> ExactStatement:
     """Pods on nodes and cards, admission level by level, then the balance and the moves.
 
-    Raises
-    ------
-    ValueError
-        The options have no linear statement.
+    ``tangents``: node and distance in percent, where the squares of ``balance="deviation"`` have further ones.
     """
-    measure = options.get("balance", "deviation")
-    if measure == "deviation" or options.get("admission", "lexicographic") == "fair":
-        raise ValueError("balance='deviation' and admission='fair' are stated by no linear program")
     state = _State(instance, options, ExactStatement("balance", needed=_NEEDED))
     state.columns()
     state.pods()
@@ -43,10 +55,45 @@ def state_pods(instance: PodInstance, options: Mapping[str, Any]) -> ExactStatem
     state.gangs()
     state.spreads()
     state.quotas()
+    state.resources()
+    state.counts()
     state.admission()
-    state.balance(measure)
+    state.balance(options.get("balance", "deviation"), tangents)
     state.moves()
     return state.of
+
+
+def judge_pods(
+    instance: PodInstance,
+    options: Mapping[str, Any],
+    changes: Changes,
+    values: Mapping[str, Mapping[str, Any]] | None,
+    proof: StatementProof,
+    budget: Budget,
+) -> Finding | None:
+    """Judge a changed model whose balance is the variance: by the tangents that its proof names, all of them true.
+
+    None for other balances, which are linear.
+    """
+    if options.get("balance", "deviation") != "deviation":
+        return None
+    named = [label for leaf in (*proof.empty, *chain(*proof.stages.values())) for label in leaf.rows.get("tangent", ())]
+    tangents = [(label.rpartition(",")[0], Fraction(label.rpartition(",")[2])) for label in named]
+
+    def state(source: PodInstance, chosen: Mapping[str, Any]) -> ExactStatement:
+        return state_pods(source, chosen, tangents)
+
+    found = judge_statement(state, instance, options, changes, values, proof, budget)
+    if values is None:
+        return found
+    square, distance = values.get("square", {}), values.get("distance", {})
+    short = [
+        node
+        for node, each in distance.items()
+        if (d := rational(each)) * d * (1 - _ROUNDED) > rational(square.get(node, 0)) + _ROUNDED
+    ]
+    check = Check("squares of distances", not short, len(short), ", ".join(short[:3]))
+    return replace(found, checks=(*found.checks, check))
 
 
 @dataclass
@@ -59,6 +106,8 @@ class _State:
     #: Column by pod and node, and by pod, node and card.
     x: dict[tuple[int, int], int] = field(default_factory=dict)
     y: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    #: By pod and node, the number of equal pods there, or x of a pod without equals.
+    placed: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cards = bool(self.options.get("cards", True))
@@ -100,7 +149,8 @@ class _State:
         if pod.node is not None and not home and (pod.move_cost is None or size_of(pod.move_cost) > self.budget):
             return False
         keys = [self.gang[pod.gang]] if pod.gang is not None else []
-        if not home and any(_domain(node, key) is None for key in (*keys, *(self.over[s] for s in pod.spreads))):
+        keys += [*(self.over[s] for s in pod.spreads), *(r.over for r in self.instance.resources if _wants(pod, r))]
+        if not home and any(_domain(node, key) is None for key in keys):
             return False
         if not fits_wishes(pod, node) or size_of(pod.cpu_cores) > size_of(node.cpu_cores):
             return False
@@ -242,23 +292,93 @@ class _State:
                     whole = {column: a * unit for column, a in terms.items()}
                     self.of.row("quota", f"{queue.name},{name}", whole, "<=", max(size_of(limit), running) * unit)
 
+    def resources(self) -> None:
+        """What pods take of a resource of a domain, or took already."""
+        nodes = self.instance.nodes
+        for resource in self.instance.resources:
+            asked = {
+                p: pod.resources[resource.name] for p, pod in enumerate(self.instance.pods) if _wants(pod, resource)
+            }
+            held = self._by_domain([*asked], resource.over)
+            homes = {p: self.number[at] for p in asked if (at := self.instance.pods[p].node)}
+            pod_of = {column: p for (p, _), column in self.x.items()}
+            for domain, terms in held.items():
+                there = [node for node in nodes if _domain(node, resource.over) == domain]
+                has = sum(node.resources.get(resource.name, 0) for node in there)
+                ran = sum(asked[p] for p, n in homes.items() if _domain(nodes[n], resource.over) == domain)
+                used = {column: asked[pod_of[column]] for column in terms}
+                limit = max(has if resource.amount is None else resource.amount, ran)
+                self.of.row("resource", f"{resource.name},{domain}", used, "<=", limit)
+
+    def counts(self) -> None:
+        """How many of several equal pods are on a node."""
+        alike: dict[str, list[int]] = {}
+        for p, pod in enumerate(self.instance.pods):
+            alike.setdefault(pod.model_dump_json(exclude={"name", "created_s"}), []).append(p)
+        of = {p: pods for pods in alike.values() for p in pods if len(pods) > 1}
+        self.placed = dict(self.x)
+        keys = [(of[p][0], n) for p, n in self.x if p in of]
+        if not keys:
+            return
+        names = [(self.instance.pods[p].name, self.instance.nodes[n].name) for p, n in dict.fromkeys(keys)]
+        upper = [len(of[p]) for p, _ in dict.fromkeys(keys)]
+        block = self.of.variables("count", [{"like": like, "node": node} for like, node in names], upper=upper)
+        for k, (p, n) in enumerate(dict.fromkeys(keys)):
+            self.placed |= dict.fromkeys(((q, n) for q in of[p]), block.start + k)
+            terms: Terms = {self.x[q, n]: 1 for q in of[p]}
+            self.of.row("count", ",".join(names[k]), {**terms, block.start + k: -1}, "==", 0)
+
     # Stages
 
     def admission(self) -> None:
         """The most of each level, the most important first."""
         levels = levels_of(self.instance, self.options)
-        for rank, key in sorted({(each.rank, each.key) for each in levels if each is not None}):
+        ranks = sorted({(each.rank, each.key) for each in levels if each is not None})
+        if self.options.get("admission") == "fair":
+            self._least_shares(levels, [key for (rest, _), key in ranks if not rest])
+            ranks = [(rank, key) for rank, key in ranks if rank[0]]
+        for rank, key in ranks:
             worth = {p: each.worth for p, each in enumerate(levels) if each is not None and each.rank == rank}
-            terms = {column: worth[p] for (p, _), column in self.x.items() if p in worth}
+            terms = {column: worth[p] for (p, _), column in self.placed.items() if p in worth}
             self.of.stage(f"admission {key}", terms, maximize=True)
 
-    def balance(self, measure: str) -> None:
-        """The largest load, or the mean distance from the mean."""
+    def _least_shares(self, levels: list[Level | None], keys: list[str]) -> None:
+        """The sums of the 1, 2, ... least shares of queues, in whole multiples of the shares' common unit."""
+        queues = {queue.name: queue for queue in self.instance.queues}
+        weight = {key: size_of(queues[key.removeprefix("queue ")].weight) for key in keys}
+        unit = units_of(each for each in levels if each is not None)
+        ran, asked = dict.fromkeys(keys, Fraction(0)), dict.fromkeys(keys, Fraction(0))
+        terms: dict[str, Terms] = {key: {} for key in keys}
+        for p, (pod, each, worth) in enumerate(
+            zip(self.instance.pods, levels, worths_of(self.instance, self.options), strict=True)
+        ):
+            key = f"queue {pod.queue}" if each is None else each.key
+            if key in terms:
+                (ran if each is None else asked)[key] += worth / weight[key]
+                mine = [column for n in range(len(self.instance.nodes)) if (column := self.x.get((p, n))) is not None]
+                terms[key] |= dict.fromkeys(mine if each is not None else (), worth / weight[key])
+        parts = [*(unit[key] / weight[key] for key in keys), *ran.values()]
+        whole = math.lcm(1, *(part.denominator for part in parts))
+        top = max((ran[key] + asked[key] for key in keys), default=Fraction(0)) * whole
+        numbers = range(1, len(keys) + 1)
+        labels = [{"rank": k, "queue": key.removeprefix("queue ")} for k in numbers for key in keys]
+        level = self.of.variables("level", [{"rank": k} for k in numbers], keys=("rank",), upper=top).start
+        below = self.of.variables("below", labels, keys=("rank", "queue"), upper=top).start
+        for m, (k, key) in enumerate((k, key) for k in numbers for key in keys):
+            share = {column: -part * whole for column, part in terms[key].items()}
+            row = {**share, level + k - 1: 1, below + m: -1}
+            self.of.row("fair", f"{k},{key.removeprefix('queue ')}", row, "<=", ran[key] * whole)
+        for k in numbers:
+            mine = {below + m: Fraction(-1, whole) for m in range((k - 1) * len(keys), k * len(keys))}
+            self.of.stage(f"admission fair {k}", {**mine, level + k - 1: Fraction(k, whole)}, maximize=True)
+
+    def balance(self, measure: str, tangents: Collection[tuple[str, Fraction]]) -> None:
+        """The largest load, the mean distance from the mean, or the variance."""
         nodes, loads = self.instance.nodes, self._loads()
         total = [sum(of_node, Fraction(0)) for of_node in zip(*loads, strict=True)]
         top = math.ceil(max(total, default=Fraction(0)))
         on: list[Terms] = [{} for _ in nodes]
-        for (p, n), column in self.x.items():
+        for (p, n), column in self.placed.items():
             on[n][column] = loads[p][n]
         if measure == "max_load":
             largest = self.of.variables("largest_load", [{}], upper=top, integer=False).start
@@ -266,8 +386,11 @@ class _State:
                 self.of.row("largest", node.name, {**terms, largest: -1}, "<=", 0)
             self.of.stage("balance", {largest: 1})
             return
+        labels: list[Labels] = [{"node": node.name} for node in nodes]
+        if measure == "deviation":
+            self._variance(on, labels, 100 * top, tangents)
+            return
         centre = self.of.variables("centre", [{}], upper=top, integer=False).start
-        labels = [{"node": node.name} for node in nodes]
         apart = self.of.variables("apart", labels, upper=top, integer=False).start
         every = {column: load for terms in on for column, load in terms.items()}
         self.of.row("mean", "", {**every, centre: -len(nodes)}, "==", 0)
@@ -275,6 +398,23 @@ class _State:
             self.of.row("above", node.name, {**on[n], centre: -1, apart + n: -1}, "<=", 0)
             self.of.row("below", node.name, {**on[n], centre: -1, apart + n: 1}, ">=", 0)
         self.of.stage("balance", {apart + n: Fraction(1, len(nodes)) for n in range(len(nodes))})
+
+    def _variance(
+        self, on: list[Terms], labels: list[Labels], top: int, tangents: Collection[tuple[str, Fraction]]
+    ) -> None:
+        """The mean square of the distances from the mean load, in percent, at least as far as tangents see it."""
+        of = self.of
+        of.tolerance = _MET
+        centre = of.variables("centre", [{}], upper=top, integer=False).start
+        square = of.variables("square", labels, upper=top * top, integer=False).start
+        distance = of.variables("distance", labels, lower=-top, upper=top, integer=False).start
+        points = {(n, sign * Fraction(a)) for a in _TANGENTS for sign in (-1, 1) for n in range(len(on))}
+        for n, terms in enumerate(on):
+            percent = {column: 100 * load for column, load in terms.items()}
+            of.row("distance", str(labels[n]["node"]), {**percent, centre: -1, distance + n: -1}, "==", 0)
+        for n, a in {*points, *((self.number[name], a) for name, a in tangents)}:
+            of.row("tangent", f"{labels[n]['node']},{a}", {square + n: 1, distance + n: -2 * a}, ">=", -a * a)
+        of.stage("balance", {square + n: Fraction(1, len(on)) for n in range(len(on))})
 
     def _loads(self) -> list[list[Fraction]]:
         """What each pod adds to the load of each node, rounded where all have no common unit."""
@@ -296,6 +436,10 @@ class _State:
         """The cheapest moves, where they are asked for."""
         if self.options.get("moves", "free") == "least" and (moved := self._moved()):
             self.of.stage("moves", moved)
+
+
+def _wants(pod: Pod, resource: PodResource) -> bool:
+    return bool(pod.resources.get(resource.name))
 
 
 def _domain(node: PodNode, key: str | None) -> str | None:

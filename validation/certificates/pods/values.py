@@ -16,7 +16,7 @@ from typing import Any
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.pods.sizes import Level, level_of, machine_kind, need_of, shape_of, size_of
 
-__all__ = ["QueueShares", "levels_of"]
+__all__ = ["QueueShares", "levels_of", "worths_of"]
 
 
 def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level | None]:
@@ -25,7 +25,7 @@ def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level |
     if ranking != "fair" and (ranking == "lexicographic" or by != "fragmentation"):
         return [level_of(instance, pod, options) for pod in instance.pods]
     place, found = {queue.name: k for k, queue in enumerate(instance.queues)}, list[Level | None]()
-    for pod, worth in zip(instance.pods, _worths(instance, options), strict=True):
+    for pod, worth in zip(instance.pods, worths_of(instance, options), strict=True):
         if pod.name in instance.must_run:
             found.append(None)
         elif worth and ranking == "weighted":
@@ -45,7 +45,7 @@ class QueueShares:
         queues = [queue for queue in instance.queues if f"queue {queue.name}" in asked]
         self.weights: list[Fraction] = [size_of(queue.weight) for queue in queues]
         number = {queue.name: k for k, queue in enumerate(queues)}
-        worths = zip(instance.pods, _worths(instance, options), strict=True)
+        worths = zip(instance.pods, worths_of(instance, options), strict=True)
         self.pods = [(p, number[pod.queue], worth) for p, (pod, worth) in enumerate(worths) if pod.queue in number]
 
     def ordered(self, where: Sequence[int]) -> list[Fraction]:
@@ -57,7 +57,8 @@ class QueueShares:
         return sorted(worth / weight for worth, weight in zip(total, self.weights, strict=True))
 
 
-def _worths(instance: PodInstance, options: Mapping[str, Any]) -> list[Fraction]:
+def worths_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Fraction]:
+    """What every pod is worth."""
     by = options.get("worth", "value")
     if by == "value":
         return [size_of(pod.value) for pod in instance.pods]
