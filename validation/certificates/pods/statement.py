@@ -369,8 +369,8 @@ class _State:
             row = {**share, level + k - 1: 1, below + m: -1}
             self.of.row("fair", f"{k},{key.removeprefix('queue ')}", row, "<=", ran[key] * whole)
         for k in numbers:
-            mine = {below + m: Fraction(-1, whole) for m in range((k - 1) * len(keys), k * len(keys))}
-            self.of.stage(f"admission fair {k}", {**mine, level + k - 1: Fraction(k, whole)}, maximize=True)
+            less = {below + m: Fraction(-1, whole) for m in range((k - 1) * len(keys), k * len(keys))}
+            self.of.stage(f"admission fair {k}", {**less, level + k - 1: Fraction(k, whole)}, maximize=True)
 
     def balance(self, measure: str, tangents: Collection[tuple[str, Fraction]]) -> None:
         """The largest load, the mean distance from the mean, or the variance."""
