@@ -94,7 +94,7 @@ class TransferCosts:
         waiting = rational(penalties.waiting) * dearest
         price, zero = rational(stop_price), Fraction(0)
         stops = tuple(price * rational(elapsed) if price else zero for elapsed in view.task_elapsed.tolist())
-        unit = _largest_unit([_largest_unit(rates) / per_mb, waiting, *set(stops)])
+        unit = _largest_unit([_largest_unit(rates) / per_mb, waiting, *set(filter(None, stops))])
         return cls(view, size, per_mb, rates, waiting, stops, unit)
 
     @property
@@ -105,7 +105,7 @@ class TransferCosts:
     @cached_property
     def stop(self) -> NDArray[Any]:
         """(T,) cost of stopping each running task, 0 for the others."""
-        values = [int(seconds / self.unit_s) for seconds in self.stop_s]
+        values = [int(seconds / self.unit_s) if seconds else 0 for seconds in self.stop_s]
         return np.array(values, dtype=np.int64 if sum(values) < _WIDE else object)
 
     @cached_property

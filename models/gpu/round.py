@@ -165,7 +165,9 @@ def plan_round(
     optional = np.flatnonzero(running & ~keep & ~stop)
     free = np.setdiff1d(np.arange(len(view.gpu_node)), view.task_running_gpu[keep])
     kept_by_job = np.bincount(view.task_job[keep], minlength=jobs)
-    shares = _shares(view, policy, free, kept_by_job, optional, startable)
+    shares = fair
+    if shares is None or running.any():
+        shares = _shares(view, policy, free, kept_by_job, optional, startable)
     total = shares.total - (0 if policy is Policy.FSU else int(kept_by_job.sum()))
     left = None if policy is Policy.FSU else shares
     return Round(

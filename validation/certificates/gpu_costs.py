@@ -93,7 +93,7 @@ class Costs:
     @cached_property
     def unit(self) -> Fraction:
         """A unit of which every cost is a whole multiple."""
-        return largest_unit([largest_unit(self.rate) / self.parts, self.waiting_s, *set(self.stop_s)])
+        return largest_unit([largest_unit(self.rate) / self.parts, self.waiting_s, *set(filter(None, self.stop_s))])
 
     def levels(self, started: NDArray[np.bool_], node: Integers) -> Integers:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""

@@ -99,7 +99,7 @@ class SearchProof:
         self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0
         self.waiting: int
         self.keep, self.waiting = keep, int(self.costs.waiting_s / common) * proof.factor
-        self.stop: list[int] = [int(seconds / common) * proof.factor for seconds in self.costs.stop_s]
+        self.stop: list[int] = [int(seconds / common) * proof.factor if seconds else 0 for seconds in self.costs.stop_s]
         self.ways = self.costs.ways(common, proof.factor)
         score = int(np.count_nonzero(on & kept)) * steps + int(np.count_nonzero(on & ~running)) * self.priced
         # An answer with a lesser objective, or the same and a better score, would cost no more than this.
