@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
-from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_costs import Costs
@@ -72,15 +72,23 @@ def _judge(claimed: Claimed) -> Finding:
     figures["stages"] = _stages(cluster, policy, priced, objective)
     if document.status == "feasible" and document.bound is not None and claimed.proof.search is not None:
         bound = Fraction(rational(document.bound))
-        proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, bound)
-        return Finding("bounded", (*checks, *proof.checks()), objective, bound, **figures)
+        proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, claimed.budget, bound)
+        return _proven("bounded", checks, proof.checks(), objective, bound, figures)
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, **figures)
     if claimed.proof.search is None:
         checks.append(Check("nothing is fairer or moves less", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, **figures)
-    proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced)
-    return Finding("optimal", (*checks, *proof.checks()), objective, objective, **figures)
+    proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, claimed.budget)
+    return _proven("optimal", checks, proof.checks(), objective, objective, figures)
+
+
+def _proven(
+    claim: Claim, checks: list[Check], proof: list[Check], objective: Fraction, bound: Fraction, figures: dict[str, Any]
+) -> Finding:
+    """The claim, or a feasible answer where the time for its proof was spent."""
+    late = any(check.how == "quoted" for check in proof)
+    return Finding("feasible" if late else claim, (*checks, *proof), objective, bound, **figures)
 
 
 def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction], bool, Fraction]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.exact import rational
+from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
@@ -62,6 +63,7 @@ class SearchProof:
     stops: Stops
     objective: Fraction
     priced: bool
+    budget: Budget
     bound: Fraction | None = None
 
     def checks(self) -> list[Check]:
@@ -114,6 +116,8 @@ class SearchProof:
         name = "nothing is fairer, moves less or stops less"
         if self.bound is not None:
             name = "nothing is fairer, or as fair and below the bound"
+        if self.budget.spent and not failed:
+            return [*checks, self.budget.quoted(name)]
         return [*checks, Check(name, not failed, detail=said)]
 
     def _said(self) -> str:
@@ -122,7 +126,7 @@ class SearchProof:
     def _node(self, root: Any, kept: NDArray[np.bool_], stopped: NDArray[np.bool_]) -> str:
         """Reason why the part is not shown to be no better; empty when it is."""
         cluster, stack = self.cluster, [(root, kept, stopped)]
-        while stack:
+        while stack and not self.budget.spent:
             node, kept, stopped = stack.pop()
             if not isinstance(node, dict):
                 return f"a part is {node!s:.40}"

@@ -128,11 +128,16 @@ def _judge(claimed: Claimed) -> Finding:
     if excess is not None:
         back = [names[h] for h, n in sorted(needed) if not excess[h] or excess[n]]
         checks.append(Check("only nodes above their target send", not back, len(back), ", ".join(back[:3])))
-    if document.duals:
+    late = claimed.budget.spent
+    if document.duals and late:
+        checks.append(claimed.budget.quoted("duals prove the seconds of the moves"))
+    elif document.duals:
         checks.append(_duals(moves, instance, limit, excess, document.duals, cost))
     optimal = document.status == "optimal"
-    if prices is None:
-        if optimal:
+    if prices is None or late:
+        if late:
+            checks.append(claimed.budget.quoted("no partition of these loads moves for less"))
+        elif optimal:
             checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective if optimal else None, metrics=metrics)
     bound, says = _bound(moves, instance, limit, prices, place, excess)

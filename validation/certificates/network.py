@@ -255,6 +255,9 @@ def _judge(claimed: Claimed) -> Finding:
         if claimed.document.duals:
             checks.append(Check("duals", status == "optimal", detail="without potentials", how="quoted"))
         return Finding("feasible", tuple(checks), cost, bound=cost if status == "optimal" else None, metrics=figures)
+    if claimed.budget.spent:
+        checks.append(claimed.budget.quoted("no flow costs less"))
+        return Finding("feasible", tuple(checks), cost, bound=cost, metrics=figures)
     potential = wide(potential)
     reduced = wide(network.cost) - potential[network.tail] + potential[network.head]
     checks += [*_slackness(network, flow, reduced), _dual_objective(network, potential, reduced, cost)]
