@@ -31,7 +31,9 @@ def explain(
         "reason": why.reason,
         "what would change it": why.remedy,
     }
-    if why.priced:
+    if why.unpriced:
+        facts["price"] = f"none: {why.unpriced}"
+    else:
         facts |= {
             "cheapest machine": "none" if why.machine is None else f"{why.machine} (rack {why.rack})",
             "it must be worth more by": "no cost within the limit is enough" if why.price is None else f"{why.price:g}",

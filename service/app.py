@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -47,6 +48,7 @@ class Served(Generic[C]):
         self.metrics: Metrics = worker.metrics
         self.tokens: TokenBook = TokenBook(store)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
+        self._readers = ThreadPoolExecutor(1, "reader")
 
     async def write(self, function: Callable[[], T]) -> T:
         """Change the store of tokens."""
@@ -56,6 +58,14 @@ class Served(Generic[C]):
         """Run a job on the scheduler's thread; what it changed is on disk when this returns."""
         result: T = await asyncio.wrap_future(self.worker.call(job))
         return result
+
+    async def view(self, task: str | None = None) -> Any:
+        """What readers may see of the last decision; of now, where that does not know a task yet."""
+        return await asyncio.wrap_future(self.worker.view(lambda view: task is None or task in view))
+
+    async def read(self, question: Callable[[], T]) -> T:
+        """Answer a question that takes long, one at a time, so that decisions keep the processor."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, question)
 
 
 def served(request: Request) -> Any:

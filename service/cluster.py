@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,14 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.explain import explain_task
 from flowlex.models.flow.live.full_solve import Decided
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.live.view import View
 from flowlex.service.core import Document, RefusedEvent
 
-__all__ = ["ClusterCore"]
+__all__ = ["ClusterCore", "Reader"]
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 
@@ -112,22 +113,32 @@ class ClusterCore:
         """Write the scheduler's state."""
         save_scheduler(self.scheduler, path)
 
-    # Reading ---------------------------------------------------------------------------------------------------
+    def view(self) -> Reader:
+        """What readers may see."""
+        return Reader(self.scheduler.view())
+
+
+class Reader:
+    """Questions about one moment, from any thread."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def __contains__(self, task: str) -> bool:
+        return task in self.view.tasks
+
     def task(self, name: str) -> Document:
-        """Where a task is, or why it waits."""
-        try:
-            live = self.scheduler.state.task(name)
-        except EventError as error:
-            raise KeyError(name) from error
-        reason = None if live.machine is not None else self.scheduler.reason(name)
-        return {"task": name, "job": live.job, "machine": live.machine, "reason": reason}
+        """Where a task is, or why it waits; raises KeyError."""
+        task, machine = self.view.tasks[name], self.view.places.get(name)
+        reason = None if machine is not None else self.view.reason(name)
+        return {"task": name, "job": task.job, "machine": machine, "reason": reason}
 
     def explain(self, name: str) -> Document:
-        """Why a task waits, and what would place it; asked of a copy, so that no decision depends on the question."""
-        self.task(name)
-        copy = deepcopy(self.scheduler)
+        """Why a task waits, and what would place it; raises KeyError."""
+        if name not in self:
+            raise KeyError(name)
         try:
-            return asdict(copy.explain(name))
+            return asdict(explain_task(self.view, name))
         except EventError as error:
             raise RefusedEvent(str(error)) from error
 

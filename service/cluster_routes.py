@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -9,9 +10,8 @@ from fastapi import APIRouter, Depends, Query
 from flowlex.instances import events as ev
 from flowlex.instances.jit_events import Arrive, Network, Sent, Withdraw
 from flowlex.service.app import REFUSED, ServedDep
-from flowlex.service.cluster import ClusterCore
 from flowlex.service.documents import ClusterEvents, Explained, Place, Places, Taken
-from flowlex.service.events import hand_over
+from flowlex.service.events import Key, hand_over
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Reader, only_known_parameters, refuse_other_node, require
 from flowlex.telemetry.security import Identity, Role
@@ -28,7 +28,7 @@ TaskName = Annotated[str, Query(min_length=1, max_length=200, description="Name 
 
 
 @router.post("/events", responses=REFUSED)
-async def events(service: ServedDep, who: Writer, given: ClusterEvents) -> Taken:
+async def events(service: ServedDep, who: Writer, given: ClusterEvents, key: Key = "") -> Taken:
     """Take events; they are on disk when this answers.
 
     An admin's token may send all; an agent's those of its own machine, and the ends of tasks that run there.
@@ -39,17 +39,14 @@ async def events(service: ServedDep, who: Writer, given: ClusterEvents) -> Taken
         if "at_s" in event.model_fields_set:
             raise refuse(422, "event", f"events[{number}]: leave at_s out; the service sets the time")
     if who.role is Role.AGENT and who.digest:
-        places = (
-            await service.ask(lambda core: core.scheduler.placements())
-            if any(isinstance(event, ev.Finish) for event in given.events)
-            else {}
-        )
+        ends = any(isinstance(event, ev.Finish) for event in given.events)
+        places = (await service.view()).view.places if ends else {}
         for event in given.events:
             refuse_other_node(who, _machine(event, places))
-    return await hand_over(service, given.events)
+    return await hand_over(service, given.events, key)
 
 
-def _machine(event: Any, places: dict[str, str]) -> str:
+def _machine(event: Any, places: Mapping[str, str]) -> str:
     """The machine that an event is about; none for what only an admin may send."""
     match event:
         case ev.AddMachine():
@@ -65,7 +62,7 @@ def _machine(event: Any, places: dict[str, str]) -> str:
 async def task(service: ServedDep, who: Reader, name: TaskName) -> Place:
     """Say where a task runs, or why it waits."""
     try:
-        return Place.model_validate(await service.ask(lambda core: core.task(name)))
+        return Place.model_validate((await service.view(name)).task(name))
     except KeyError as error:
         raise refuse(404, "unknown", f"no task is named {name!r}; it may have ended") from error
 
@@ -74,7 +71,8 @@ async def task(service: ServedDep, who: Reader, name: TaskName) -> Place:
 async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Explained:
     """Say why a task waits, what would have to change, and its price."""
     try:
-        return Explained.model_validate(await service.ask(lambda core: core.explain(task)))
+        view = await service.view(task)
+        return Explained.model_validate(await service.read(lambda: view.explain(task)))
     except KeyError as error:
         raise refuse(404, "unknown", f"no task is named {task!r}; it may have ended") from error
 
@@ -82,9 +80,5 @@ async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Explai
 @router.get("/placements")
 async def placements(service: ServedDep, who: Reader) -> Places:
     """All tasks that run, with their machines."""
-
-    def read(core: ClusterCore) -> Places:
-        return Places(number=core.scheduler.steps, places=core.scheduler.placements())
-
-    found: Places = await service.ask(read)
-    return found
+    view = (await service.view()).view
+    return Places(number=view.number, places=dict(view.places))

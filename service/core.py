@@ -37,6 +37,9 @@ class Core(Protocol):
     def settle(self) -> Document | None:
         """Call once all of a log is taken: what readers must know where decisions made again were others."""
 
+    def view(self) -> Any:
+        """What readers may see, on any thread: a copy that nothing changes any more; has ``task(name)``."""
+
     def facts(self) -> dict[str, float]:
         """Figures for Prometheus, by name."""
 

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from flowlex.service.core import RefusedEvent
+from fastapi import Header
+
 from flowlex.service.documents import Taken
 from flowlex.telemetry.answers import refuse
 
-__all__ = ["hand_over"]
+__all__ = ["Key", "hand_over"]
+
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=100,
+        description="Names this request; sent again with the same name it is answered as before and not taken twice.",
+    ),
+]
 
 
-async def hand_over(service: Any, events: Iterable[Any]) -> Taken:
+async def hand_over(service: Any, events: Iterable[Any], key: str) -> Taken:
     """Take events one after the other; answers 409 at the first that does not fit, saying how many are taken."""
     documents = [event.model_dump(mode="json", exclude_unset=True) for event in events]
-    worker, taken = service.worker, 0
-
-    def job(core: Any) -> str:
-        nonlocal taken
-        for document in documents:
-            try:
-                worker.take(document)
-            except RefusedEvent as error:
-                return str(error)
-            taken += 1
-        return ""
-
-    refused = await service.ask(job)
-    if refused:
-        raise refuse(409, "refused", f"events[{taken}]: {refused}; the {taken} before it are taken", taken=taken)
-    return Taken(taken=taken)
+    taken = await service.ask(lambda core: service.worker.take(documents, key))
+    if taken.refused:
+        said = f"events[{taken.count}]: {taken.refused}; the {taken.count} before it are taken"
+        raise refuse(409, "refused", said, taken=taken.count)
+    return Taken(taken=taken.count)

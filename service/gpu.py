@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -235,11 +236,12 @@ class GpuCore:
         return solution
 
     # Reading ---------------------------------------------------------------------------------------------------
-    def task(self, name: str) -> Document:
-        """Where a task is, or why it waits; raises KeyError."""
-        job, (gpu, _) = self.job_of[name], self.running.get(name, (None, 0.0))
-        reason = None if gpu else self._why.get(name) or self.refused.get(name, "no round since it came")
-        return {"task": name, "job": job, "gpu": gpu, "reason": reason}
+    def view(self) -> GpuReader:
+        """What readers may see."""
+        places = {task: gpu for task, (gpu, _) in self.running.items()}
+        node_of = {gpu.name: node.name for node in self.nodes.values() for gpu in node.gpus}
+        reasons = {**self.refused, **self._why}
+        return GpuReader(self.rounds, dict(self.job_of), places, node_of, reasons, self.bandwidths.rates())
 
     def facts(self) -> dict[str, float]:
         """Sizes and rates, for Prometheus."""
@@ -287,3 +289,24 @@ class GpuCore:
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}); restore the folder") from error
         return self
+
+
+@dataclass(frozen=True)
+class GpuReader:
+    """Questions about one moment, from any thread; ``places``: GPU by running task."""
+
+    number: int
+    job_of: Mapping[str, str]
+    places: Mapping[str, str]
+    node_of: Mapping[str, str]
+    reasons: Mapping[str, str]
+    rates: Mapping[str, float]
+
+    def __contains__(self, task: str) -> bool:
+        return task in self.job_of
+
+    def task(self, name: str) -> Document:
+        """Where a task is, or why it waits; raises KeyError."""
+        job, gpu = self.job_of[name], self.places.get(name)
+        reason = None if gpu else self.reasons.get(name, "no round since it came")
+        return {"task": name, "job": job, "gpu": gpu, "reason": reason}

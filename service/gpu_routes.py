@@ -8,8 +8,7 @@ from fastapi import APIRouter, Depends, Query
 
 from flowlex.service.app import REFUSED, ServedDep
 from flowlex.service.documents import GpuEvents, Place, Places, Taken
-from flowlex.service.events import hand_over
-from flowlex.service.gpu import GpuCore
+from flowlex.service.events import Key, hand_over
 from flowlex.service.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Reader, only_known_parameters, refuse_other_node, require
@@ -25,21 +24,17 @@ Writer = Annotated[Identity, Depends(require(Role.ADMIN, Role.AGENT))]
 
 
 @router.post("/events", responses=REFUSED)
-async def events(service: ServedDep, who: Writer, given: GpuEvents) -> Taken:
+async def events(service: ServedDep, who: Writer, given: GpuEvents, key: Key = "") -> Taken:
     """Take what nodes and jobs tell; it is on disk when this answers.
 
     An admin's token may send all; an agent's what its own node reports: its GPUs, ends of its tasks, transfers to it.
     """
     if who.role is Role.AGENT and who.digest:
-        where = await service.ask(_node_of_tasks)
+        view = await service.view()
+        where = {task: view.node_of[gpu] for task, gpu in view.places.items()}
         for event in given.events:
             refuse_other_node(who, _node(event, where))
-    return await hand_over(service, given.events)
-
-
-def _node_of_tasks(core: GpuCore) -> dict[str, str]:
-    at = {gpu.name: node.name for node in core.nodes.values() for gpu in node.gpus}
-    return {task: at[gpu] for task, (gpu, _) in core.running.items()}
+    return await hand_over(service, given.events, key)
 
 
 def _node(event: Any, where: dict[str, str]) -> str:
@@ -59,7 +54,7 @@ def _node(event: Any, where: dict[str, str]) -> str:
 async def task(service: ServedDep, who: Reader, name: Annotated[str, Query(min_length=1, max_length=200)]) -> Place:
     """Say on which GPU a task runs, or why it waits."""
     try:
-        return Place.model_validate(await service.ask(lambda core: core.task(name)))
+        return Place.model_validate((await service.view(name)).task(name))
     except KeyError as error:
         raise refuse(404, "unknown", f"no task is named {name!r}; it may have ended") from error
 
@@ -67,16 +62,11 @@ async def task(service: ServedDep, who: Reader, name: Annotated[str, Query(min_l
 @router.get("/placements")
 async def placements(service: ServedDep, who: Reader) -> Places:
     """All tasks that run, with their GPUs."""
-
-    def read(core: GpuCore) -> Places:
-        return Places(number=core.rounds, places={task: gpu for task, (gpu, _) in core.running.items()})
-
-    found: Places = await service.ask(read)
-    return found
+    view = await service.view()
+    return Places(number=view.number, places=dict(view.places))
 
 
 @router.get("/bandwidths")
 async def bandwidths(service: ServedDep, who: Reader) -> dict[str, float]:
     """Rates in MB/s that the next round takes: estimated where enough transfers were reported."""
-    found: dict[str, float] = await service.ask(lambda core: core.bandwidths.rates())
-    return found
+    return dict((await service.view()).rates)

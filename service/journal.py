@@ -97,6 +97,8 @@ class Journal:
         """
         lines = [_line(record) for record in records]
         data = b"".join(lines)
+        if not data:
+            return
         try:
             view = memoryview(data)
             while view:
@@ -108,15 +110,22 @@ class Journal:
         self.records += len(lines)
         self.size += len(data)
 
-    def snapshot(self, save: Callable[[Path], None]) -> Path:
-        """Write the state and begin a new log; returns the state's file, which is to be read back."""
-        number = self.number + 1
-        path = self._path("state-", number)
+    def snapshot(self, save: Callable[[Path], None], carried: Iterable[dict[str, Any]] = ()) -> Path:
+        """Begin a new log and write the state before it; returns the state's file, which is to be read back.
+
+        A state that cannot be written costs nothing: the state before and both logs lead to the same place.
+
+        Parameters
+        ----------
+        carried
+            First records of the new log: what the state does not hold.
+        """
+        self.number, self.records, self.size = self.number + 1, 0, 0
+        self._open(self._path("log-", self.number))
+        self.append(carried)
+        path = self._path("state-", self.number)
         save(path)
         self._sync_folder()
-        self._close_file()
-        self.number, self.records, self.size = number, 0, 0
-        self._open(self._path("log-", number))
         return path
 
     def accept(self) -> None:

@@ -7,25 +7,32 @@ import queue
 import subprocess
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from flowlex.service.core import Core, Document, RefusedEvent
 from flowlex.service.journal import Journal
 from flowlex.service.metrics import Metrics
 
-__all__ = ["BusyError", "StorageError", "Worker"]
+__all__ = ["BusyError", "StorageError", "Taken", "Worker"]
 
 _LOG = logging.getLogger(__name__)
-_MOST_WAITING, _MOST_TOGETHER = 1000, 200
+_MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS = 1000, 200, 10_000
 C = TypeVar("C", bound=Core)
 
 
 class BusyError(Exception):
-    """Too many requests wait."""
+    """Too many requests or events wait; nothing has changed."""
+
+
+class Taken(NamedTuple):
+    """How many events of a request were taken, and why the next one was not."""
+
+    count: int
+    refused: str = ""
 
 
 class StorageError(Exception):
@@ -51,6 +58,8 @@ class Worker(Generic[C]):
         Records after which a snapshot is taken.
     keep
         Decisions that `decisions` remembers.
+    max_events
+        Events between two decisions; where more come, a decision is made first.
     read_back
         Starts a process that ends with 0 if a state can be read back; None reads it back in this one.
     """
@@ -66,6 +75,7 @@ class Worker(Generic[C]):
         idle_s: float | None = None,
         snapshot_every: int = 10_000,
         keep: int = 1000,
+        max_events: int = 2000,
         read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self.metrics: Metrics
@@ -73,6 +83,9 @@ class Worker(Generic[C]):
         self._every_s, self._idle_s, self._snapshot_every = every_s, idle_s, snapshot_every
         self.decisions: deque[Document] = deque(maxlen=keep)
         self._records: list[Document] = []
+        self._max_events = max_events
+        self._answered: OrderedDict[str, Taken] = OrderedDict()  # by idempotency key, oldest first
+        self._view: Any = None  # of the last decision, once somebody asked for it
         self._queue: queue.SimpleQueue[tuple[Callable[[C], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._decided = time.monotonic()
         self._read_back = read_back
@@ -100,13 +113,25 @@ class Worker(Generic[C]):
         self._queue.put((job, future))
         return future
 
+    def view(self, suits: Callable[[Any], bool] = lambda view: True) -> Future[Any]:
+        """What readers may see: `Core.view` of the last decision, or a newer one if that one does not suit."""
+        found: Future[Any] = Future()
+        if self._view is not None and suits(self._view):
+            found.set_result(self._view)
+            return found
+        return self.call(self._look)
+
+    def _look(self, core: C) -> Any:
+        self._view = core.view()
+        return self._view
+
     def close(self) -> None:
         """Do what waits, take a snapshot and let the journal go."""
         self._queue.put(None)
         self._thread.join()
         try:
             if self.journal.records:
-                self.journal.snapshot(self.core.save)
+                self.journal.snapshot(self.core.save, self._carried())
         except OSError as error:
             _LOG.error("no last snapshot: %s", error)
         if self._reading is not None:  # the next start reads it back
@@ -115,11 +140,46 @@ class Worker(Generic[C]):
         self.journal.close()
 
     # What jobs call, on the thread --------------------------------------------------------------------------------
-    def take(self, event: Document) -> None:
-        """Hand an event to the core and note it; raises `RefusedEvent`."""
-        at_s = self._now()
-        self.core.take(event, at_s)
-        self._records.append({"at_s": at_s, "event": event})
+    def take(self, events: Sequence[Document], key: str = "") -> Taken:
+        """Hand events to the core, up to the first that it refuses, and note them in one record.
+
+        Parameters
+        ----------
+        key
+            Names the request: one that comes again is not taken again but answered as it was.
+        """
+        if key in self._answered:
+            return self._answered[key]
+        if self.core.pending and self.core.pending + len(events) > self._max_events:
+            if self._every_s is None:
+                raise BusyError(f"{self.core.pending} events wait for a decision; ask /v1/step first")
+            self.decide()
+        at_s, count, refused = self._now(), 0, ""
+        for event in events:
+            try:
+                self.core.take(event, at_s)
+            except RefusedEvent as error:
+                refused = str(error)
+                break
+            count += 1
+        record = {"at_s": at_s, "events": list(events[:count])}
+        if key:
+            record |= {"key": key, "refused": refused}
+        if count or key:
+            self._records.append(record)
+        return self._remember(key, Taken(count, refused))
+
+    def _remember(self, key: str, taken: Taken) -> Taken:
+        if key:
+            self._answered[key] = taken
+            if len(self._answered) > _MOST_KEYS:
+                self._answered.popitem(last=False)
+        return taken
+
+    def _carried(self) -> list[Document]:
+        """What a new log begins with: answers to requests that may come again."""
+        keys = [[key, *taken] for key, taken in self._answered.items()]
+        return [{"keys": keys}] if keys else []
 
     def decide(self) -> Document:
         """Decide now; the decision is noted."""
@@ -181,7 +241,7 @@ class Worker(Generic[C]):
                 continue
             try:
                 done.append((future, job(self.core)))
-            except RefusedEvent as error:
+            except (RefusedEvent, BusyError) as error:
                 done.append((future, error))
             except Exception as error:  # a defect or an unsolvable step: memory is made again from the log
                 done.append((future, error))
@@ -201,6 +261,7 @@ class Worker(Generic[C]):
                 future.set_result(result)
 
     def _start_again(self) -> None:
+        self._view = None
         try:
             self.core = self._recover()
         except Exception as error:  # what is on disk cannot be used any more: refuse everything, and say why
@@ -215,14 +276,16 @@ class Worker(Generic[C]):
         self.journal.append(records)
         self.metrics.commit.observe(time.perf_counter() - started)
         for record in records:
-            kind = "decision" if "decided" in record else "event"
-            self.metrics.records.labels(kind).inc()
-            if kind == "decision":
+            if "decided" in record:
+                self.metrics.records.labels("decision").inc()
                 self.decisions.append({"at_s": record["at_s"], **record["decided"]})
+                self._view = None
+            else:
+                self.metrics.records.labels("event").inc(len(record["events"]))
 
     def _snapshot(self) -> None:
         try:
-            path = self.journal.snapshot(self.core.save)
+            path = self.journal.snapshot(self.core.save, self._carried())
             if self._read_back is not None:
                 self._reading = self._read_back(path)
             elif self._readable(path):
@@ -272,12 +335,18 @@ class Worker(Generic[C]):
         """The state as the journal has it."""
         number, core = self._newest()
         self.decisions.clear()
+        self._answered.clear()
         for record in self.journal.read(number):
             if "decided" in record:
                 core.redo(record["decided"], record["at_s"])
                 self.decisions.append({"at_s": record["at_s"], **record["decided"]})
-            else:
-                core.take(record["event"], record["at_s"])
+                continue
+            for event in record.get("events", ()):
+                core.take(event, record["at_s"])
+            if "key" in record:
+                self._remember(record["key"], Taken(len(record["events"]), record["refused"]))
+            for key, count, refused in record.get("keys", ()):
+                self._remember(key, Taken(count, refused))
         corrected = core.settle()
         if corrected is not None:
             _LOG.warning("decisions made again differ from the log's; decision %s says so", corrected["number"])

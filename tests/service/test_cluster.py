@@ -243,6 +243,50 @@ def test_without_tokens_pages_of_other_origins_are_refused(api, headers, status)
     assert api.post("/v1/step", headers=headers).status_code == status
 
 
+def test_a_request_that_comes_again_is_answered_as_before(start, folder):
+    api = start(load, router, snapshot_every=4)
+    for key, event in (("a", machine("m0")), ("b", job("j", "t")), ("c", job("k", "t"))):
+        for _ in range(3):
+            refused = key == "c"  # the task is here already
+            answer = send(api, event, headers={"idempotency-key": key}, status=409 if refused else 200)
+            assert answer["detail"]["taken"] == 0 if refused else answer == {"taken": 1}
+    api.post("/v1/step")
+    api.worker.call(lambda core: None).result()
+    assert api.worker.journal.number > 0  # the keys go on in the new log
+    api.__exit__()
+    again = start(load, router)
+    assert send(again, job("j", "t"), headers={"idempotency-key": "b"}) == {"taken": 1}
+    assert send(again, job("j", "t"), headers={"idempotency-key": "d"}, status=409)
+
+
+@pytest.mark.parametrize("every_s", [None, 1e6])
+def test_events_between_two_decisions_are_bounded(start, every_s):
+    api = start(load, router, max_events=3, every_s=every_s)
+    send(api, machine("m0"), machine("m1"))
+    if every_s is None:  # decisions are made on request only
+        said = send(api, job("j", "a"), job("k", "b"), status=503)["detail"]
+        assert said["reason"] == "busy" and "2 events wait for a decision" in said["message"]
+    else:
+        send(api, job("j", "a"), job("k", "b"))
+        assert api.get("/v1/placements").json()["number"] == 1
+    assert api.worker.core.pending == 2
+
+
+def test_readers_see_the_last_decision_and_what_is_new(api):
+    send(api, machine("m0"), job("j", "a"))
+    assert api.post("/v1/step").json()["placed"] == [["a", "m0"]]
+    before = api.get("/v1/placements").json()
+    send(api, {"event": "finish", "task": "a"})
+    assert api.get("/v1/placements").json() == before  # of decision 1
+    send(api, job("k", "b", "c"))
+    assert "worth" in api.get("/v1/task", params={"name": "c"}).json()["reason"]
+    assert api.get("/v1/explanation", params={"task": "zz"}).status_code == 404
+    api.post("/v1/step")
+    waits = next(name for name in "bc" if name not in api.get("/v1/placements").json()["places"])
+    why = api.get("/v1/explanation", params={"task": waits}).json()
+    assert why["rule"] == "worth" and why["price"] > 0 and why["unpriced"] == ""
+
+
 def test_an_agent_speaks_for_its_machine_only(start):
     api = start(load, router, auth=True)
     made = {role: new_token(api.store, role) for role in (Role.ADMIN, Role.READER)}
@@ -258,6 +302,7 @@ def test_an_agent_speaks_for_its_machine_only(start):
     assert send(api, {"event": "finish", "task": other}, status=403, **as_agent)
     assert send(api, {"event": "finish", "task": mine}, **as_agent) == {"taken": 1}
     reader = {"headers": {"authorization": f"Bearer {made[Role.READER]}"}}
+    api.post("/v1/step", **as_admin)
     assert api.get("/v1/placements", **reader).json()["places"] == {other: "m1"}
     assert api.post("/v1/step", **reader).status_code == 403
     assert api.get("/healthz").status_code == api.get("/readyz").status_code == 200

@@ -1,33 +1,32 @@
-"""kill -9 at any moment: what was acknowledged is there after the next start."""
+"""kill -9, torn records, a full or read-only disk: by the clients' own ledger nothing is lost or doubled."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 
 import httpx
 import pytest
 
+from flowlex.service.journal import _record
+
+SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth", "--port", "0"]
+
 
 def launch(folder, *arguments):
-    command = [
-        sys.executable,
-        "-c",
-        "from flowlex.cli import main; main()",
-        "serve",
-        "scheduler",
-        "--state",
-        str(folder),
-    ]
-    # Its own file: a pipe that nobody reads could stop it.
+    """Start a service in a process of its own; its output goes to a file, as a pipe that nobody reads could stop it."""
     log = folder.with_suffix(f".{time.monotonic_ns()}.log")
     with log.open("wb") as stream:
-        process = subprocess.Popen([*command, "--no-auth", "--port", "0", *arguments], stdout=stream, stderr=stream)
+        process = subprocess.Popen([*SERVE, "--state", str(folder), *arguments], stdout=stream, stderr=stream)
     until = time.monotonic() + 120
     while (found := re.search(r"Serving (http://\S+)", log.read_text())) is None:
         assert process.poll() is None and time.monotonic() < until, log.read_text()
@@ -35,63 +34,163 @@ def launch(folder, *arguments):
     return process, found[1]
 
 
-class Client(threading.Thread):
-    """Submits jobs and withdraws some, and remembers what was acknowledged."""
+def connect(url):
+    return httpx.Client(base_url=url, trust_env=False, timeout=60)
 
-    def __init__(self, url, name):
-        super().__init__(daemon=True)
-        self.url, self.label, self.here, self.unsure = url, name, set(), set()
 
-    def run(self):
-        with httpx.Client(base_url=self.url, trust_env=False, timeout=30) as http:
-            for count in range(100_000):
-                task = f"{self.label}-{count}"
-                event = {"event": "submit", "job": {"name": task, "tasks": [{"name": task}]}}
-                if count % 5 == 0:  # a gang that waits, or runs alone
-                    size = "large" if count % 2 else "small"
-                    tasks = [task] if size == "small" else [task, *(f"{task}+{k}" for k in range(50))]
-                    event["job"]["tasks"] = [{"name": name} for name in tasks]
-                    event["gangs"] = [{"name": task, "jobs": [task]}]
-                if count % 3 == 2 and self.here:
-                    task = min(self.here)
-                    event = {"event": "cancel", "task": task}
-                self.unsure.add(task)
-                try:
-                    answer = http.post("/v1/events", json={"events": [event]})
-                except httpx.HTTPError:
+class Writer:
+    """A client that submits and cancels, and keeps the ledger of what it sent and what was acknowledged."""
+
+    def __init__(self, name):
+        self.name, self.count, self.acknowledged = name, 0, 0
+        self.here = set()
+        self.open = None  # a request whose answer is not known
+
+    def request(self):
+        """The next request: its key and event."""
+        self.count += 1
+        task = f"{self.name}-{self.count}"
+        if self.count % 3 == 0 and self.here:
+            return f"{task}-key", {"event": "cancel", "task": min(self.here)}
+        event = {"event": "submit", "job": {"name": task, "tasks": [{"name": task}]}}
+        if self.count % 5 == 0:  # a gang that waits
+            event["job"]["tasks"] = [{"name": name} for name in (task, *(f"{task}+{k}" for k in range(60)))]
+            event["gangs"] = [{"name": task, "jobs": [task]}]
+        return f"{task}-key", event
+
+    def send(self, http):
+        """Send the open request again, or the next; returns the status, or None without an answer."""
+        self.open = self.open or self.request()
+        key, event = self.open
+        try:
+            answer = http.post("/v1/events", json={"events": [event]}, headers={"Idempotency-Key": key})
+        except httpx.HTTPError:
+            return None
+        if answer.status_code == 200:
+            self.open, self.acknowledged = None, self.acknowledged + 1
+            if event["event"] == "submit":
+                self.here |= {task["name"] for task in event["job"]["tasks"]}
+            else:
+                self.here.discard(event["task"])
+        else:
+            assert answer.status_code == 503, answer.text  # 409 would say that a request was taken twice or lost
+        return answer.status_code
+
+    def run(self, url, stop):
+        """Send until the service does not answer any more."""
+        with connect(url) as http:
+            while not stop.is_set():
+                if self.send(http) is None:
                     return
-                assert answer.status_code == 200, answer.text
-                self.unsure.discard(task)
-                (self.here.add if event["event"] == "submit" else self.here.discard)(task)
 
 
-@pytest.mark.timeout(400)
-def test_nothing_acknowledged_is_lost(tmp_path):
-    folder = tmp_path / "state"
+def check(http, writers, folder):
+    """Compare what is there with the ledgers."""
+    for writer in writers:
+        while writer.open is not None:
+            assert writer.send(http) == 200
+    here = set().union(*(writer.here for writer in writers))
+    figures = http.get("/metrics").text
+    counted = [float(re.search(rf'what="tasks_{kind}"}} (\S+)', figures)[1]) for kind in ("running", "waiting")]
+    assert sum(counted) == len(here)
+    for task in random.Random(len(here)).sample(sorted(here), min(50, len(here))):
+        assert http.get("/v1/task", params={"name": task}).status_code == 200, task
+    http.post("/v1/step")
+    assert http.get("/v1/placements").json()["places"].keys() <= here
+    lines = [line for path in sorted(folder.glob("log-*")) for line in path.read_bytes().split(b"\n")]
+    records = [record for record in map(_record, lines) if record is not None]
+    keys = Counter(record["key"] for record in records if "key" in record)
+    assert not keys or max(keys.values()) == 1
+
+
+def tear(folder):
+    """Leave half a record at the end of the last log, as a kill in the middle of a write does."""
+    newest = max(folder.glob("log-*"))
+    with newest.open("ab") as stream:
+        stream.write(b'0123abcd {"at_s":1.0,"events":[{"event":"subm')
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_nothing_acknowledged_is_lost_or_doubled(tmp_path, kills):
+    folder, rng = tmp_path / "state", random.Random(kills)
     folder.mkdir()
-    here, unsure, decided = set(), set(), 0
-    for life in range(3):
-        process, url = launch(folder, "--every-ms", "20", "--snapshot-every", "40")
-        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+    writers = [Writer(name) for name in "abc"]
+    for life in range(kills + 1):
+        process, url = launch(folder, "--every-ms", "20", "--snapshot-every", str(rng.choice([25, 200])))
+        with connect(url) as http:
             if life == 0:
                 machines = [{"event": "add_machine", "machine": {"name": f"m{k}", "slots": 8}} for k in range(6)]
                 assert http.post("/v1/events", json={"events": machines}).status_code == 200
-            places = http.get("/v1/placements").json()
-            assert places["number"] >= decided
-            for task in sorted(here - unsure):
-                assert http.get("/v1/task", params={"name": task}).status_code == 200, f"{task} was acknowledged"
-            gone = [task for task in places["places"] if task not in here | unsure]
-            assert gone == []
-            clients = [Client(url, f"{life}{letter}") for letter in ("abc" if life < 2 else "")]  # then only looked at
-            for client in clients:
-                client.start()
-            while clients and sum(len(client.here) for client in clients) < 30 + 10 * life:
-                time.sleep(0.01)
-            decided = http.get("/v1/placements").json()["number"]
+                second = subprocess.run([*SERVE, "--state", str(folder)], capture_output=True, text=True, timeout=120)
+                assert second.returncode and "in use by another service" in second.stderr
+            if life % 10 == 0 or life == kills:
+                check(http, writers, folder)
+        before = sum(writer.acknowledged for writer in writers)
+        stop, threads = threading.Event(), []
+        if life < kills:
+            threads = [threading.Thread(target=each.run, args=(url, stop), daemon=True) for each in writers]
+            for thread in threads:
+                thread.start()
+            until, wanted = time.monotonic() + 60, before + rng.randint(1, 80)
+            while sum(writer.acknowledged for writer in writers) < wanted:
+                assert time.monotonic() < until
+                time.sleep(0.002)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        for client in clients:
-            client.join(60)
-            here |= client.here
-            unsure |= client.unsure
-    assert len(here) > 60 and decided > 3
+        stop.set()
+        for thread in threads:
+            thread.join(120)
+        if rng.random() < 0.3:
+            tear(folder)
+    assert sum(writer.acknowledged for writer in writers) >= kills
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.timeout(600)
+def test_a_full_and_a_read_only_disk_lose_nothing(small_disk):
+    folder, writer, ballast = small_disk / "state", Writer("a"), small_disk / "ballast"
+    folder.mkdir()
+    arguments = ["--every-ms", "20", "--snapshot-every", "15"]
+    process, url = launch(folder, *arguments)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: process.kill())
+        http = stack.enter_context(connect(url))
+        for trouble in ("full", "no writes"):
+            for _ in range(20):
+                assert writer.send(http) == 200
+            if trouble == "full":
+                with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
+                    while True:
+                        stream.write(bytes(512))
+            else:
+                allowed = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+            until = time.monotonic() + 60
+            while writer.send(http) == 200:  # what fits into the last block is taken
+                assert trouble == "full" and time.monotonic() < until
+            assert writer.send(http) == 503
+            assert http.get("/v1/placements").status_code == 200
+            if trouble == "full":
+                ballast.unlink()
+            else:
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, allowed)
+            assert writer.send(http) == 200
+        process.kill()
+        process.wait()
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        refused = subprocess.run([*SERVE, "--state", str(folder)], capture_output=True, text=True, timeout=120)
+        assert refused.returncode and "Read-only" in refused.stderr and "Traceback" not in refused.stderr
+        subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+        process, url = launch(folder, *arguments)
+        check(stack.enter_context(connect(url)), [writer], folder)

@@ -27,9 +27,9 @@ class Assignment:
         self._dirty: dict[str, None] = {}
         self._stirred: dict[GroupNode, None] = {}  # groups with spare machines or loose tasks
 
-    def owner(self, slot: int) -> Owner | None:
-        """The task, or the group and machine, that an arc belongs to."""
-        return self._owner[slot]
+    def owners(self) -> list[Owner | None]:
+        """The task, or the group and machine, that each arc belongs to."""
+        return self._owner.copy()
 
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Tasks whose machine is another than at the last call: (then, now)."""

@@ -46,6 +46,7 @@ class PricedState:
         self.weights: StageWeights = StageWeights.for_bound(order.cycle, TOP_CLASS)
         self.session = session
         self.cluster: ClusterView = ClusterView()
+        self._frozen: ClusterView | None = None  # a copy of the cluster, until machines change
         self.network: ApartNetwork = ApartNetwork(session, self.cluster)
         self.task_limit = task_limit
         self.now_s: float = 0.0
@@ -91,6 +92,14 @@ class PricedState:
         if name not in self.cluster.machines:
             raise EventError(f"no machine is named {name!r}; it may have been removed")
         return self.cluster.machines[name]
+
+    def frozen_cluster(self) -> ClusterView:
+        """The cluster as it is now, which later changes leave alone."""
+        if self._frozen is None:
+            now = self.cluster
+            parts = {name: dict(getattr(now, name)) for name in ("machines", "tags", "racks", "spots")}
+            self._frozen = ClusterView(**parts, by_tag={tag: dict(those) for tag, those in now.by_tag.items()})
+        return self._frozen
 
     def held(self, machine: str) -> Iterable[str]:
         """Tasks that run on a machine since the last step."""

@@ -12,7 +12,6 @@ Source: reconstructed (sensitivity of minimum-cost flows; Ahuja, Magnanti, Orlin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -23,17 +22,25 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.formulations.sessions.phased import PhasedSession
+from flowlex.models.flow.capacities.document import NO_ROOM, TOO_LARGE
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.records import EventError
-from flowlex.models.flow.live.state import LiveState
-from flowlex.models.flow.live.state_queries import waiting_reason
+from flowlex.models.flow.live.view import View
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 
 __all__ = ["Explanation", "explain_task"]
 
-#: Running tasks that are tried one by one as blockers under `FairShares`, where an end changes the bounds of jobs.
-_TRIALS = 4
+_REMEDIES = {
+    "gang": "add slots where it may run, end what holds them, or change the rule",
+    "spread": "raise its limit, or add machines in other domains",
+    "affinity": "add slots there, end what holds them, or change the rule",
+    "capacity": "add a machine with as much left, end what holds it, or ask for less",
+    "share": "raise the weight or max_tasks of its job (update_shares), add slots, or end another of its tasks",
+    "worth": "make it worth more (wait_cost, priority), add slots, or end what holds them",
+    "placement": "add or relabel a machine so that it meets this, or submit the task with another placement",
+}
+_UNPRICED = "rules across tasks and capacities leave no one price: what a task must be worth depends on all of them"
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,11 @@ class Explanation:
         a price, and under ``lexicographic``.
     stops, moves
         Tasks that would stop and move for it at that price.
-    priced
-        Whether what follows ``remedy`` was looked for; not where rules tie tasks or machines have capacities.
     blocker
         A running task with whose end every optimum runs this one; None when no single one is such (another task
-        waits before it, or as well). Under `FairShares` the tasks of ``stops`` and a few of its own job are tried on
-        a copy of the scheduler.
+        waits before it, or as well), and under `FairShares`, where an end changes the bounds of all jobs.
+    unpriced
+        Why nothing of what follows ``remedy`` is given; empty where it is.
     """
 
     task: str
@@ -80,7 +86,7 @@ class Explanation:
     stops: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     blocker: str | None = None
-    priced: bool = True
+    unpriced: str = ""
 
     def __str__(self) -> str:
         return f"{self.task} waits: {self.reason}. {self.remedy[:1].upper()}{self.remedy[1:]}."
@@ -143,67 +149,75 @@ class _Paths:
     reached: NDArray[np.bool_]
 
 
-def explain_task(
-    state: LiveState,
-    name: str,
-    placed_without: Callable[[str], bool],
-    stopped_freely: Callable[[], tuple[str, ...] | None] | None = None,
-) -> Explanation:
-    """Explain why a task waits in the present optimum of the session.
-
-    Parameters
-    ----------
-    placed_without
-        Whether the task runs at once when another one ends; asked a few times at most, under `FairShares` only.
-    stopped_freely
-        Held tasks that stop or move where nothing limits preemptions; None when the task waits all the same.
+def explain_task(view: View, name: str) -> Explanation:
+    """Explain why a task waits.
 
     Raises
     ------
     EventError
-        No task has the name, or it runs.
+        No task has the name, or it runs (or may with the next step).
     """
-    view, session, network = state.task(name), state.session, state.network
-    task = network.tasks[name]
-    if not session.flow[task.wait_arc]:
-        where = "will be placed by the next step" if view.machine is None else f"runs on {view.machine!r}"
-        raise EventError(f"task {name!r} {where}; only what waits is explained")
-    if not network.could_run(name):
-        remedy = "add or relabel a machine so that it meets this, or submit the task with another placement"
-        return Explanation(name, view.job, "placement", waiting_reason(state, name), remedy)
-    gives_way = None if stopped_freely is None else stopped_freely()
+    task = view.task(name)
+    if name in view.places:
+        raise EventError(f"task {name!r} runs on {view.places[name]!r}; only what waits is explained")
+    wait_arc, session = view.nodes[name].wait_arc, view.solved
+    if view.pending and not session.flow[wait_arc] and name not in view.known:
+        raise EventError(f"task {name!r} may be placed by the next step; only what waits is explained")
+    if view.side_constraints:
+        return _unpriced(task.job, name, view.reason(name))
+    unmet = view.rules.unmet(task, view.cluster)
+    if unmet is not None:
+        return Explanation(name, task.job, "placement", unmet, _REMEDIES["placement"])
+    if not session.flow[wait_arc]:
+        worth = float(Fraction(1, view.rules.scale.factor))  # it waits for the sake of what runs and is worth the same
+        return Explanation(name, task.job, "worth", WORTH_MORE, _REMEDIES["worth"], price=worth)
+    gives_way = _stopped_freely(view, name)
     if gives_way:
-        return _held(state, name, gives_way)
-    residual = _Residual.of(session, task.wait_arc)
-    out, job = residual.cheapest(task.node), network.jobs[view.job].node
+        return _held(view, name, gives_way)
+    residual = _Residual.of(session, wait_arc)
+    source, job = view.nodes[name].node, view.jobs[task.job].node
+    out = residual.cheapest(source)
     if not out.reached[job]:
         return Explanation(
-            name, view.job, "placement", "no machine it may take has a slot", "give one of these machines slots"
+            name, task.job, "placement", "no machine it may take has a slot", "give one of these machines slots"
         )
-    trail = _trail(residual, out, task.node, job)
-    stops, moves = _displaced(state, residual, trail, name)
-    margin = int(out.distance[job]) - task.wait_cost
-    first = state.rules.first
-    units = margin // first + 1
-    price = None if units > state.order.limit else units
-    machine = _first_place(state, residual, trail)
-    factor, cost = state.rules.scale.factor, None
-    if price is not None and machine is not None and state.rules.order is None:
+    trail = _trail(residual, out, source, job)
+    stops, moves = _displaced(view, residual, trail, name)
+    waiting = solved_costs(session, np.array([wait_arc]))[0]
+    units = (int(out.distance[job]) - waiting) // view.rules.first + 1
+    price = None if units > view.limit else units
+    machine = _first_place(view, residual, trail)
+    factor, cost = view.rules.scale.factor, None
+    if price is not None and machine is not None and view.rules.order is None:
         cost = float(Fraction(int(residual.cost[trail[0]]) - price, factor))
-    rule, reason, remedy = _words(state, name, machine, stops, price)
-    if state.rules.shares is None:
-        blocker = _blocker(state, name, residual, out, stops)
-    else:
-        own = [other for other in state.jobs[view.job].tasks if state.tasks[other].machine is not None]
-        blocker = next((u for u in list(dict.fromkeys([*stops, *own]))[:_TRIALS] if placed_without(u)), None)
+    rule, reason, remedy = _words(view, name, machine, stops, price)
+    blocker = None if view.rules.shares is not None else _blocker(view, name, residual, out, waiting, stops)
     worth = None if price is None else float(Fraction(price, factor))
-    rack = None if machine is None else state.cluster.machines[machine].rack
-    return Explanation(name, view.job, rule, reason, remedy, machine, rack, worth, cost, stops, moves, blocker)
+    rack = None if machine is None else view.cluster.machines[machine].rack
+    return Explanation(name, task.job, rule, reason, remedy, machine, rack, worth, cost, stops, moves, blocker)
 
 
-def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
+def _unpriced(job: str, name: str, reason: str) -> Explanation:
+    """Under rules across tasks and capacities."""
+    first = reason.partition(" ")[0]
+    known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", NO_ROOM: "capacity"}
+    rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
+    return Explanation(name, job, rule, reason, _REMEDIES[rule], unpriced=_UNPRICED)
+
+
+def _stopped_freely(view: View, name: str) -> tuple[str, ...]:
+    """Held tasks that would stop or move for it if nothing limited preemptions; none where it would wait still."""
+    if not view.held:
+        return ()
+    flow = view.without_limits().flow
+    if flow[view.nodes[name].wait_arc]:
+        return ()
+    return tuple(other for other, held in view.held.items() if not flow[held.stay_arc])
+
+
+def _held(view: View, name: str, stops: tuple[str, ...]) -> Explanation:
     """It would run if other tasks could be preempted."""
-    jobs = {state.tasks[other].job: state.jobs[state.tasks[other].job] for other in stops}
+    jobs = {view.tasks[other].job: view.jobs[view.tasks[other].job] for other in stops}
     said, back = [], []
     for job, live in jobs.items():
         limit = live.job.preemptions_per_hour
@@ -213,7 +227,7 @@ def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
     reason = f"{', '.join(stops)} would have to stop or move for it, but {' and '.join(said)}"
     wait = f", wait until {min(back):g} s" if back else ""
     remedy = f"let {' or '.join(map(repr, jobs))} be preempted more often (set_preemption), add slots{wait}"
-    return Explanation(name, state.tasks[name].job, "preemption", reason, remedy, stops=stops)
+    return Explanation(name, view.tasks[name].job, "preemption", reason, remedy, stops=stops)
 
 
 def _trail(residual: _Residual, paths: _Paths, source: int, node: int) -> list[int]:
@@ -225,71 +239,68 @@ def _trail(residual: _Residual, paths: _Paths, source: int, node: int) -> list[i
     return arcs[::-1]
 
 
-def _first_place(state: LiveState, residual: _Residual, trail: list[int]) -> str | None:
+def _first_place(view: View, residual: _Residual, trail: list[int]) -> str | None:
     """The machine that a path enters first, by itself or in the place of a task of the same group."""
-    network = state.network
-    places: dict[int, str | None] = {machine.node: label for label, machine in network.machines.items()}
-    places |= {task.node: state.tasks[label].machine for label, task in network.tasks.items()}
+    places = view.place_of_node
     found = next((places[end] for end in residual.head[trail].tolist() if end in places), None)
-    return found if found in state.cluster.machines else None
+    return found if found in view.cluster.machines else None
 
 
-def _displaced(
-    state: LiveState, residual: _Residual, trail: list[int], name: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _displaced(view: View, residual: _Residual, trail: list[int], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Tasks that stop and that move when the unit goes along a path."""
     stops: list[str] = []
     moves: list[str] = []
     for arc in trail:
         slot = int(residual.slot[arc])
-        owner = state.network.owner(slot)
+        owner = view.owners[slot]
         if isinstance(owner, str) and owner != name and residual.forward[arc]:
-            (stops if slot == state.network.tasks[owner].wait_arc else moves).append(owner)
+            (stops if slot == view.nodes[owner].wait_arc else moves).append(owner)
     return tuple(stops), tuple(moves)
 
 
-def _blocker(state: LiveState, name: str, residual: _Residual, out: _Paths, stops: tuple[str, ...]) -> str | None:
+def _blocker(
+    view: View, name: str, residual: _Residual, out: _Paths, waiting: int, stops: tuple[str, ...]
+) -> str | None:
     """A running task with whose end every optimum runs ``name``, rather one of ``stops``."""
-    task = state.network.tasks[name]
-    job = state.network.jobs[task.job].node
+    job = view.jobs[view.tasks[name].job].node
     others = residual.cheapest(NetworkSession.root)
     if not others.reached[job]:
         return None
-    flow, start = state.session.flow, others.distance[job] - task.wait_cost
-    best: tuple[bool, int, str] | None = None
-    for other, its in state.network.tasks.items():
-        if flow[its.wait_arc] or not out.reached[its.node]:
-            continue
-        gain = int(start + out.distance[its.node] - others.distance[its.node]) if others.reached[its.node] else -1
-        if gain < 0 or not others.reached[its.node]:
-            best = min(best or (True, 0, other), (other not in stops, gain, other))
-    return None if best is None else best[2]
+    names, nodes, wait_arcs = view.task_arrays
+    reached = others.reached[nodes]
+    gain = np.where(reached, others.distance[job] - waiting + out.distance[nodes] - others.distance[nodes], 0)
+    ends = (view.solved.flow[wait_arcs] == 0) & out.reached[nodes] & (~reached | (gain < 0).astype(bool))
+    found = [(names[k] not in stops, int(gain[k]) if reached[k] else -1, names[k]) for k in np.flatnonzero(ends)]
+    return min(found, default=(True, 0, None))[2]
 
 
 def _words(
-    state: LiveState, name: str, machine: str | None, stops: tuple[str, ...], price: int | None
+    view: View, name: str, machine: str | None, stops: tuple[str, ...], price: int | None
 ) -> tuple[Literal["placement", "share", "priority", "worth"], str, str]:
     """Rule, reason and remedy."""
-    view = state.tasks[name]
+    task = view.tasks[name]
     if not stops and price is not None:
-        less = Fraction(price - 1, state.rules.scale.factor)
+        less = Fraction(price - 1, view.rules.scale.factor)
         worth = f"waiting costs {less} less than its cheapest place, {machine!r}, with what moves for it"
         return "worth", worth, "lower its cost there, or raise what waiting costs (wait_cost)"
-    said = waiting_reason(state, name)
-    jobs = {state.tasks[other].job for other in stops}
-    if said == SHARE_USED or (state.rules.shares is not None and price is None):
-        job = state.jobs[view.job].job
+    said = view.reason(name)
+    jobs = {view.tasks[other].job for other in stops}
+    if said == SHARE_USED or (view.rules.shares is not None and price is None):
+        job = view.jobs[task.job].job
         return (
             "share",
-            f"{SHARE_USED} ({view.job!r}: weight {job.weight}, max_tasks {job.max_tasks})",
-            (f"raise the weight or max_tasks of {view.job!r} (update_shares), add slots, or end another of its tasks"),
+            f"{SHARE_USED} ({task.job!r}: weight {job.weight}, max_tasks {job.max_tasks})",
+            (f"raise the weight or max_tasks of {task.job!r} (update_shares), add slots, or end another of its tasks"),
         )
     if said != WORTH_MORE:
         return "placement", said, "add a machine that it may take, or end one of these tasks"
-    least, who = min((state.tasks[other].priority for other in stops), default=view.priority), ", ".join(stops)
-    if price is None and least < view.priority:
+    least, who = (
+        min((view.jobs[view.tasks[other].job].job.priority for other in stops), default=task.priority),
+        ", ".join(stops),
+    )
+    if price is None and least < task.priority:
         reason = f"{who} of {', '.join(sorted(jobs))}, more important (priority {least}), would have to stop for it"
-        remedy = f"give {view.job!r} (priority {view.priority}) a priority of at most {least}, or add slots"
+        remedy = f"give {task.job!r} (priority {task.priority}) a priority of at most {least}, or add slots"
         return "priority", reason, remedy
     at = "" if machine is None else f", on {machine!r},"
     held = f"its cheapest place{at} is held by {who or 'others'}, worth as much or more"

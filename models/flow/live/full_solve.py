@@ -9,18 +9,14 @@ from typing import Any
 from flowlex.formulations.outcome import Status
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
-from flowlex.models.flow.capacities.document import NO_ROOM, TOO_LARGE
-from flowlex.models.flow.live.explain import Explanation
-from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.state_queries import present_instance
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.contract import verify
 
-__all__ = ["Decided", "Whole", "audited_anew", "explained", "solve_whole"]
+__all__ = ["Decided", "Whole", "audited_anew", "solve_whole"]
 
 
 @dataclass(frozen=True)
@@ -119,31 +115,3 @@ def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[
     held = replace(fresh, machine_of=running, waiting=dict(waiting), placed=(), moved=(), stopped=(), duals={})
     certificate = verify(held.to_dict(), instance).require(f"the schedule of {state.name!r}")
     return held.finished(certificate, Seconds())
-
-
-_REMEDIES = {
-    "gang": "add slots where it may run, end what holds them, or change the rule",
-    "spread": "raise its limit, or add machines in other domains",
-    "affinity": "add slots there, end what holds them, or change the rule",
-    "capacity": "add a machine with as much left, end what holds it, or ask for less",
-    "share": "raise the weight or max_tasks of its job (update_shares), add slots, or end another of its tasks",
-    "worth": "make it worth more (wait_cost, priority), add slots, or end what holds them",
-    "placement": "add or relabel a machine so that it meets this, or submit the task with another placement",
-}
-
-
-def explained(state: LiveState, name: str, reason: str) -> Explanation:
-    """Why a task waits; rules and capacities across tasks have no one price, so none is given.
-
-    Raises
-    ------
-    EventError
-        No task has the name, or it runs.
-    """
-    view = state.task(name)
-    if view.machine is not None:
-        raise EventError(f"task {name!r} runs on {view.machine!r}; only what waits is explained")
-    first = reason.partition(" ")[0]
-    known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", NO_ROOM: "capacity"}
-    rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
-    return Explanation(name, view.job, rule, reason, _REMEDIES[rule], priced=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 from flowlex.formulations.sessions.phased import PhasedSession
@@ -11,9 +10,10 @@ from flowlex.models.flow.live.audit import audited
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.event_handlers import Intake
 from flowlex.models.flow.live.explain import Explanation, explain_task
-from flowlex.models.flow.live.full_solve import Whole, audited_anew, explained
+from flowlex.models.flow.live.full_solve import Whole, audited_anew
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state_queries import present_instance, present_score, waiting_reason
+from flowlex.models.flow.live.view import View
 from flowlex.models.flow.solution import FlowSolution, Score
 
 __all__ = ["Answers"]
@@ -49,9 +49,7 @@ class Answers(Intake):
 
     def reason(self, task: str) -> str:
         """Why a task waits, as of the last step."""
-        known = None if self._whole is None else self._whole.waiting.get(task)
-        beyond = self.state.beyond
-        return beyond.placeless(task) or known or beyond.hopeless(task) or waiting_reason(self.state, task)
+        return self._beyond_reason(task) or waiting_reason(self.state, task)
 
     def explain(self, task: str) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
@@ -63,56 +61,24 @@ class Answers(Intake):
         EventError
             No task has the name, or it runs (or will with the next step).
         """
-        self.state.task(task)
-        if self.state.beyond or self._whole is not None:
-            return self._explain_whole(task)
+        return explain_task(self.view(), task)
+
+    def view(self) -> View:
+        """The scheduler as of now, for readers on other threads; events since the last step are in the network."""
         self.prepare()
-        self.state.session.solve()
-        if self._stays_waiting(task):
-            return explained(self.state, task, self.reason(task))
-        without, freely = lambda other: self._placed_without(task, other), lambda: self._stopped_freely(task)
-        return explain_task(self.state, task, without, freely if self.state.limits else None)
+        state = self.state
+        waiting = (name for name, task in state.tasks.items() if task.machine is None) if self._tied() else ()
+        known = {name: reason for name in waiting if (reason := self._beyond_reason(name)) is not None}
+        return View.of(state, number=self.steps, pending=self._timed.events, known=known, side_constraints=self._tied())
 
-    def _stays_waiting(self, task: str) -> bool:
-        """Whether a task that the network would run waits for the sake of what runs: it is worth no more."""
-        node, state = self.state.network.tasks[task], self.state
-        if state.tasks[task].machine is not None or state.session.flow[node.wait_arc]:
-            return False
-        trial = deepcopy(self)
-        trial.certify = False
-        trial.step()
-        return trial.machine_of(task) is None
+    def _tied(self) -> bool:
+        """Whether rules, capacities or a whole solve are in force."""
+        return bool(self.state.beyond) or self._whole is not None
 
-    def _explain_whole(self, task: str) -> Explanation:
-        """After events: of the step that would come next, tried on a copy."""
-        trial = self
-        if self._timed.events:
-            trial = deepcopy(self)
-            trial.certify = False
-            trial.step()
-            if self.machine_of(task) is None and trial.machine_of(task) is not None:
-                raise EventError(f"task {task!r} will be placed by the next step; only what waits is explained")
-        return explained(trial.state, task, trial.reason(task))
-
-    def _stopped_freely(self, task: str) -> tuple[str, ...] | None:
-        """Try on a copy which held tasks stop or move if nothing limits preemptions; None if the task waits then."""
-        trial = deepcopy(self)
-        trial.certify = False
-        for job in list(trial.state.limits):
-            trial.set_preemption(job, per_hour=None)
-        trial.step()
-        if trial.machine_of(task) is None:
-            return None
-        held = (name for name, its in self.state.tasks.items() if its.held)
-        return tuple(name for name in held if trial.machine_of(name) != self.machine_of(name))
-
-    def _placed_without(self, task: str, other: str) -> bool:
-        """Try on a copy whether a task runs as soon as another one ends."""
-        trial = deepcopy(self)
-        trial.certify = False
-        trial.cancel(task=other)
-        trial.step()
-        return trial.machine_of(task) is not None
+    def _beyond_reason(self, task: str) -> str | None:
+        """Why a task waits, where the network does not say so."""
+        beyond, known = self.state.beyond, None if self._whole is None else self._whole.waiting.get(task)
+        return beyond.placeless(task) or known or beyond.hopeless(task)
 
     def score(self) -> Score:
         """What the last step minimised; where a whole solve still holds, the figures of that solve.

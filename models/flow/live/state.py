@@ -48,6 +48,7 @@ class LiveState(PricedState):
 
     def note_machines(self) -> None:
         """Shares, and gangs that find no room, depend on the machines, which have changed."""
+        self._frozen = None
         self.beyond.changed_slots()
         if self.claims is not None:
             self.claims.changed_machines()

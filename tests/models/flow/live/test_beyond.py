@@ -179,12 +179,12 @@ def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task()
     s.submit(job("big", 5), Gang(name="big", jobs=("big",), within="rack"))
     assert not s.step(1.0).placed
     why = s.explain("big-3")
-    assert why.rule == "gang" and why.reason == s.waiting()["big-3"] and not why.priced
+    assert why.rule == "gang" and why.reason == s.waiting()["big-3"] and why.unpriced
     assert "needs 5 places at once within one rack; the machines have 4 on rack:r0" in why.reason
     s.add_machine(machine("m4", slots=1))
     with pytest.raises(EventError, match="events have come since the last step"):
         s.audit()
-    with pytest.raises(EventError, match="'big-3' will be placed by the next step"):
+    with pytest.raises(EventError, match="'big-3' may be placed by the next step"):
         s.explain("big-3")
     assert len(s.step(2.0).placed) == 5
     with pytest.raises(EventError, match="runs on"):
