@@ -27,6 +27,6 @@ async def hand_over(service: Any, events: Iterable[Any], key: str) -> Taken:
     documents = [event.model_dump(mode="json", exclude_unset=True) for event in events]
     taken = await service.ask(lambda core: service.worker.take(documents, key))
     if taken.refused:
-        said = f"events[{taken.count}]: {taken.refused}; the {taken.count} before it are taken"
-        raise refuse(409, "refused", said, taken=taken.count)
-    return Taken(taken=taken.count)
+        said = f"events[{taken.taken}]: {taken.refused}; the {taken.taken} before it are taken"
+        raise refuse(409, "refused", said, taken=taken.taken)
+    return Taken(taken=taken.taken)

@@ -31,7 +31,7 @@ class BusyError(Exception):
 class Taken(NamedTuple):
     """How many events of a request were taken, and why the next one was not."""
 
-    count: int
+    taken: int
     refused: str = ""
 
 

@@ -97,8 +97,8 @@ class PricedState:
         """The cluster as it is now, which later changes leave alone."""
         if self._frozen is None:
             now = self.cluster
-            parts = {name: dict(getattr(now, name)) for name in ("machines", "tags", "racks", "spots")}
-            self._frozen = ClusterView(**parts, by_tag={tag: dict(those) for tag, those in now.by_tag.items()})
+            by_tag = {tag: dict(those) for tag, those in now.by_tag.items()}
+            self._frozen = ClusterView(dict(now.machines), dict(now.tags), dict(now.racks), dict(now.spots), by_tag)
         return self._frozen
 
     def held(self, machine: str) -> Iterable[str]:

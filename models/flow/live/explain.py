@@ -169,8 +169,8 @@ def explain_task(view: View, name: str) -> Explanation:
     if unmet is not None:
         return Explanation(name, task.job, "placement", unmet, _REMEDIES["placement"])
     if not session.flow[wait_arc]:
-        worth = float(Fraction(1, view.rules.scale.factor))  # it waits for the sake of what runs and is worth the same
-        return Explanation(name, task.job, "worth", WORTH_MORE, _REMEDIES["worth"], price=worth)
+        least = float(Fraction(1, view.rules.scale.factor))  # what runs is worth the same, and it was there first
+        return Explanation(name, task.job, "worth", WORTH_MORE, _REMEDIES["worth"], price=least)
     gives_way = _stopped_freely(view, name)
     if gives_way:
         return _held(view, name, gives_way)
