@@ -34,7 +34,7 @@ ACTIONS = (
     "flowlex verify solutions/testbed.solution.json testbed.json",
     "flowlex plot testbed.json -o testbed.png",
     "flowlex plot testbed.json -o testbed.html",
-    "flowlex export testbed.json --to lp -o testbed.lp",
+    "flowlex export testbed.json -o testbed.lp",
     "flowlex solve nothing.json",
     "flowlex solve testbed.json --set policy=FPS",
     "flowlex options gpu-assignment",

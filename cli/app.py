@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flowlex.cli.bindings import bindings
-from flowlex.cli.catalog import library, schema
+from flowlex.cli.catalog import example, library, schema
 from flowlex.cli.export import export
 from flowlex.cli.generate import generate
 from flowlex.cli.group import FlowlexGroup
@@ -46,5 +46,5 @@ def _root(
     pass
 
 
-for _command in (generate, show, solve, verify, export, plot, place, bindings, schema, library):
+for _command in (generate, show, solve, verify, export, plot, place, bindings, schema, library, example):
     app.command()(_command)

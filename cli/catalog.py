@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.output import console, note, rows_table, write_output
+from flowlex.cli.options import ForceOption
+from flowlex.cli.output import console, note, refuse_existing, rows_table, write_instance_output, write_output
 from flowlex.cli.table_cells import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["library", "schema"]
+__all__ = ["example", "library", "schema"]
 
 _SOLUTION = "solution"
 _CHANGES = "changes"
@@ -29,11 +30,13 @@ def schema(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="Where to; '-': standard output.")
     ] = "-",
+    force: ForceOption = False,
 ) -> None:
     """Print the JSON Schema of a kind of instance file, of solution files (KIND: solution), or of files of changes."""
     from flowlex.instances.extensions import kinds
     from flowlex.instances.files import json_schema
 
+    refuse_existing(force, output)
     if not kind:
         typer.echo("\n".join((*kinds(), _SOLUTION, _CHANGES)))
         return
@@ -51,6 +54,52 @@ def schema(
         known = ", ".join((*kinds(), _SOLUTION, _CHANGES))
         raise typer.BadParameter(f"unknown kind {kind!r}; one of: {known}", param_hint="KIND")
     write_output(output, (json.dumps(document, indent=1) + "\n").encode())
+
+
+#: By kind: the generator of a small instance, and its parameters.
+EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "allocation": ("gavel-like", {"jobs": 4, "gpus": 2}),
+    "cluster-workload": ("cluster-pods", {"pods": 6}),
+    "flow-scheduling": ("flow-random", {}),
+    "gpu-assignment": ("gpu-figure1", {}),
+    "jit-bandwidth": ("jit-figure4", {}),
+    "load-partition": ("inference-cluster", {"items": 40, "block_items": 5}),
+    "min-cost-flow": ("network-assignment", {"tasks": 3, "machines": 2, "choices": 2}),
+    "pod-placement": ("kubeflow-testbed", {}),
+}
+_SCENARIO = {
+    "kind": "scenario",
+    "name": "queue",
+    "simulator": "cluster",
+    "workload": {"generator": "cluster-testbed", "parameters": {"count": 2}},
+    "policies": ["FIFO", "FSP"],
+    "seeds": [0],
+}
+
+
+def example(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind of file.", autocompletion=kinds_starting)],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
+    ] = "-",
+    force: ForceOption = False,
+) -> None:
+    """Print a small instance file of a kind, to change into one of your own."""
+    from flowlex.instances import generate
+    from flowlex.instances.extensions import kinds
+    from flowlex.instances.files import instance_from_document
+
+    refuse_existing(force, output)
+    if kind == "scenario":
+        made = instance_from_document(_SCENARIO)
+    elif kind in EXAMPLES:
+        name, parameters = EXAMPLES[kind]
+        made = generate(name, **parameters)
+    elif kind in kinds():
+        raise typer.BadParameter(f"no example of {kind!r}; `flowlex schema {kind}` describes it", param_hint="KIND")
+    else:
+        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {', '.join(kinds())}", param_hint="KIND")
+    write_instance_output(made, output)
 
 
 def library(

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flowlex.cli.output import console, note, picture_suffix, rows_table, write_output
+from flowlex.cli.options import ForceOption
+from flowlex.cli.output import console, note, picture_suffix, refuse_existing, rows_table, write_output
 
 __all__ = ["claims"]
 
@@ -19,6 +20,7 @@ def claims(
         str | None,
         typer.Option("--plot", metavar="FILE", help="Draw how often random JIT matrices are not TU, too (a minute)."),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Check published claims (and ours) again, by our own code, and say which hold.
 
@@ -26,6 +28,7 @@ def claims(
     """
     from flowlex.validation.claims.registry import CLAIMS
 
+    refuse_existing(force, picture)
     for name in names or []:
         if name not in CLAIMS:
             raise typer.BadParameter(f"no claim is named {name!r}; one of: {', '.join(CLAIMS)}", param_hint="NAMES")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.options import ChangesOption, InstanceFile, PolicyOption, SettingsOption, parse_settings
-from flowlex.cli.output import note, write_output
+from flowlex.cli.options import ChangesOption, ForceOption, InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.output import note, refuse_existing, write_output
 
 if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
@@ -32,19 +32,22 @@ _ILLEGAL = {Format.MPS: re.compile(r"[\s\x00-\x1f\x7f]"), Format.LP: re.compile(
 
 def export(
     file: InstanceFile,
-    to: Annotated[Format, typer.Option("--to", help="Format of the file.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="Gzip if it ends in .gz; '-': standard output.")
+        str, typer.Option("-o", "--output", metavar="FILE", help=".mps or .lp, also .gz; '-': standard output.")
     ],
+    to: Annotated[Format | None, typer.Option("--to", help="Format; the ending of the file if left out.")] = None,
     policy: PolicyOption = None,
     settings: SettingsOption = None,
     changes: ChangesOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Write the linear or integer program of an instance, for any solver."""
     from flowlex.formulations.flow_network import FlowNetwork
     from flowlex.instances.files import read_instance
     from flowlex.models.registry import model_for
 
+    to = to or _format_of(output)
+    refuse_existing(force, output)
     values = parse_settings(settings, policy=policy, changes=changes)
     model = model_for(read_instance(file), **values)
     formulation = model.statement.stage_program() if model.as_stated else model.formulation
@@ -57,6 +60,13 @@ def export(
         note("it is to be maximised, as its OBJSENSE says; CBC and GLPK do not read that: --to lp, or tell them (-max)")
     if changed:
         note(f"{changed} names hold characters that {to} files cannot; '[' became '(', others '_'")
+
+
+def _format_of(output: str) -> Format:
+    suffix = output.lower().removesuffix(".gz").rpartition(".")[2]
+    if suffix not in list(Format):
+        raise typer.BadParameter(f"{output!r} does not end in .mps or .lp; give --to mps or --to lp", param_hint="-o")
+    return Format(suffix)
 
 
 def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:

@@ -47,7 +47,7 @@ def generate(
         raise typer.BadParameter("which generator? `flowlex generate --list` names them", param_hint="NAME")
     if not output:
         raise typer.BadParameter("where to? -o FILE, or -o - for standard output", param_hint="-o")
-    refuse_existing(output, force)
+    refuse_existing(force, output)
     try:
         given = {"seed": seed, **_needed(name, files or []), **_settings(settings)}
         instance = registry.generate(name, **given)

@@ -77,12 +77,12 @@ LAZY: dict[str, Lazy] = {
 
 #: Commands by task, in the order of ``flowlex --help``.
 TASKS: dict[str, tuple[str, ...]] = {
-    "Make and import instances": ("generate", "import", "library", "schema"),
+    "Make and import instances": ("generate", "example", "import", "library", "schema"),
     "Solve": ("solve", "place", "study", "options", "replay", "flow", "run-partition"),
     "Look": ("show", "plot", "explain", "export", "bindings"),
     "Check": ("verify", "tu", "integers", "claims"),
     "Simulate": ("simulate", "reproduce"),
-    "Serve": ("serve", "telemetry"),
+    "Serve": ("serve", "telemetry", "warm-up"),
 }
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.options import SettingsOption, parse_settings
-from flowlex.cli.output import console, note, rows_table, write_instance_output
+from flowlex.cli.options import ForceOption, SettingsOption, parse_settings
+from flowlex.cli.output import console, note, refuse_existing, rows_table, write_instance_output
 
 if TYPE_CHECKING:
     from flowlex.instances.base import Instance
@@ -53,14 +53,15 @@ def openb(
         float | None, typer.Option("--at", metavar="S", help="Only pods that exist at this second of the trace.")
     ] = None,
     most_pods: Annotated[
-        int | None, typer.Option("--pods", min=0, metavar="N", help="Only the first N of them, as listed.")
+        int | None, typer.Option("--most-pods", min=0, metavar="N", help="Only the first N of them, as listed.")
     ] = None,
     most_nodes: Annotated[
-        int | None, typer.Option("--nodes", min=1, metavar="N", help="Only the first N nodes.")
+        int | None, typer.Option("--most-nodes", min=1, metavar="N", help="Only the first N nodes.")
     ] = None,
     flow: Annotated[
         bool, typer.Option("--flow", help="As flow scheduling with capacities; cards of a node are not told apart.")
     ] = False,
+    force: ForceOption = False,
 ) -> None:
     """Read node and pod list of the public Alibaba GPU-sharing trace as a pod-placement instance.
 
@@ -73,6 +74,7 @@ def openb(
     from flowlex.instances.importers.pod_tasks import flow_of_pods
 
     read = functools.partial(read_openb, nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
+    refuse_existing(force, output)
     instance = _noted(read)
     write_instance_output(flow_of_pods(instance) if flow else instance, output)
 
@@ -94,6 +96,7 @@ def coflow(
     ],
     output: InstanceOutput,
     settings: SettingsOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Read a coflow trace as an instance of just-in-time bandwidth.
 
@@ -102,6 +105,7 @@ def coflow(
     """
     from flowlex.instances.importers.coflow import read_coflow_trace
 
+    refuse_existing(force, output)
     known = [name for name in inspect.signature(read_coflow_trace).parameters if name != "path"]
     values: dict[str, Any] = {}
     for name, text in parse_settings(settings).items():
@@ -127,6 +131,7 @@ def csv(
     ] = "",
     settings: SettingsOption = None,
     columns: Annotated[bool, typer.Option("--columns", help="List the tables of KIND and their columns.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Read CSV files of your own, one per table of a kind of instance.
 
@@ -143,6 +148,7 @@ def csv(
     if columns:
         _print_columns(instance_class(kind))
         return
+    refuse_existing(force, output)
     paths = dict[str, Path]()
     for text in tables or ():
         name, equals, path = text.partition("=")
@@ -185,8 +191,9 @@ def google(
         typer.Option("--at", metavar="S", help="Instead an instance, with capacities, of what is there then."),
     ] = None,
     most_jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, metavar="N", help="With --at: only the first N jobs that are there.")
+        int | None, typer.Option("--most-jobs", min=1, metavar="N", help="With --at: only the first N jobs there.")
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Read the tables of the 2011 Google cluster trace as an event log for ``flowlex replay``.
 
@@ -200,6 +207,7 @@ def google(
 
     if not step > 0:
         raise InstanceError(f"--step is {step:g}; it must be a positive number of seconds")
+    refuse_existing(force, output)
     counts: Counter[str] = Counter()
     options: dict[str, Any] = {"counts": counts, "different_machines": apart}
     if at is not None:
@@ -209,7 +217,9 @@ def google(
         write_instance_output(google_snapshot(folder, at, **more, **options), str(output))
     else:
         if most_jobs is not None:
-            raise typer.BadParameter("counts jobs that are there at one time; give that with --at", param_hint="--jobs")
+            raise typer.BadParameter(
+                "counts jobs that are there at one time; give that with --at", param_hint="--most-jobs"
+            )
         events = google_trace_events(folder, slots_per_unit=slots or 24, step_s=step, until_s=until, **options)
         write_event_log(events, output)
         note(f"{output}: event log")
@@ -221,7 +231,8 @@ def google(
 def _command(function: Callable[..., Instance]) -> Callable[..., None]:
     """Make a command of an importer: its typed parameters, and where to write."""
 
-    def run(output: str, **arguments: Any) -> None:
+    def run(output: str, force: bool, **arguments: Any) -> None:
+        refuse_existing(force, output)
         write_instance_output(_noted(functools.partial(function, **arguments)), output)
 
     hints = typing.get_type_hints(function)
@@ -232,9 +243,13 @@ def _command(function: Callable[..., Instance]) -> Callable[..., None]:
         if plain is None and parameter.default is parameter.empty:
             raise TypeError(f"parameter {name!r} of importer {function.__qualname__} is none that can be typed in")
         if plain is not None:
-            kept[name] = parameter.replace(annotation=plain | None if type(None) in choices else plain)
+            annotation: Any = plain | None if type(None) in choices else plain
+            if name == "jobs":  # everywhere else these are processes
+                annotation = Annotated[annotation, typer.Option("--most-jobs")]
+            kept[name] = parameter.replace(annotation=annotation)
     where = inspect.Parameter("output", inspect.Parameter.KEYWORD_ONLY, annotation=InstanceOutput)
-    signature = inspect.Signature([*kept.values(), where])
+    force = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, annotation=ForceOption, default=False)
+    signature = inspect.Signature([*kept.values(), where, force])
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     run.__doc__ = (function.__doc__ or "").strip().partition("\n\n")[0]

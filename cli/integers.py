@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.output import console, note, write_output
+from flowlex.cli.options import ForceOption
+from flowlex.cli.output import console, note, refuse_existing, write_output
 from flowlex.cli.verdicts import AcceptQuoted, report_judgement
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def integers(
         Path | None, typer.Option("--verify", metavar="PROOF.json", help="Re-check what --json printed instead.")
     ] = None,
     accept_quoted: AcceptQuoted = False,
+    force: ForceOption = False,
 ) -> None:
     """Find the integer declarations of FILE that follow from the others, with a proof.
 
@@ -45,6 +47,7 @@ def integers(
         raise typer.BadParameter("must be positive", param_hint="--time-limit")
     if seed < 0:
         raise typer.BadParameter("must not be negative", param_hint="--seed")
+    refuse_existing(force, output)
     model = str(file).lower().endswith(MODELS)
     if output is not None and not (model and output.lower().endswith(MODELS)):
         raise typer.BadParameter("only .mps and .lp models are written, from .mps and .lp files", param_hint="-o")

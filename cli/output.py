@@ -115,10 +115,11 @@ def _fitting(names: list[str], texts: list[list[str]], width: int) -> list[int]:
     return kept
 
 
-def refuse_existing(path: str, force: bool) -> None:
+def refuse_existing(force: bool, *paths: str | Path | None) -> None:
     """Refuse, before any work, to write over a file that is there, unless told to."""
-    if path != "-" and not force and Path(path).is_file():
-        raise typer.BadParameter(f"{path} is there already; choose another name, or --force", param_hint="-o")
+    for path in paths:
+        if path is not None and str(path) not in ("", "-") and not force and Path(path).is_file():
+            raise typer.BadParameter(f"{path} is there already; use --force to overwrite it", param_hint="-o")
 
 
 def picture_suffix(path: str, option: str, *more: str) -> str:

@@ -44,7 +44,7 @@ def plot(
 ) -> None:
     """Solve an instance and draw the answer; exit code 1 when there is no answer to draw."""
     suffix = picture_suffix(output, "-o", "html")
-    refuse_existing(output, force)
+    refuse_existing(force, output)
     values = parse_settings(settings, policy=policy, changes=changes)
 
     from flowlex.instances.files import read_instance

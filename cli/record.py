@@ -13,7 +13,8 @@ key              value
 ``objective``    number or null
 ``bound``        proven bound on the objective, or null
 ``gap``          relative gap, or null
-``certificate``  ``ok`` (null when there is nothing to certify), ``claim``, ``exact``, ``checks``, ...
+``certificate``  ``ok`` (null when there is nothing to certify), ``claim``, ``exact``, ``tolerance``, the number of
+                 ``checks``, and those that ``failed``
 ``seconds``      ``load``, ``compile``, ``solve``, ``check``; null where it was not reached
 ``message``      what the solver or the error says
 ``explanation``  why there is no answer: ``message``, ``constraints``, ``bounds``, ``nodes``; or null
@@ -53,7 +54,7 @@ def blank(instance: str, engine: str) -> dict[str, Any]:
         "objective": None,
         "bound": None,
         "gap": None,
-        "certificate": {"ok": None, "claim": None, "checks": []},
+        "certificate": {"ok": None, "claim": None, "checks": 0, "failed": []},
         "seconds": {"load": None, "compile": None, "solve": None, "check": None},
         "message": "",
         "explanation": None,
@@ -86,6 +87,8 @@ def fill(record: dict[str, Any], solution: Solution, building_s: float) -> None:
         "metrics": json_value(solution.metrics()) if solution.status.has_answer else {},
     }
     if solution.certificate is not None:
-        record["certificate"] = json_value(solution.certificate.to_dict())
+        certificate = json_value(solution.certificate.to_dict())
+        failed = [check for check in certificate["checks"] if not check["ok"]]
+        record["certificate"] = {**certificate, "checks": len(certificate["checks"]), "failed": failed}
     if solution.infeasibility is not None:
         record["explanation"] = json_value(vars(solution.infeasibility))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.options import SettingsOption, parse_settings, typed
-from flowlex.cli.output import complain, console, facts_table, note
+from flowlex.cli.options import ForceOption, SettingsOption, parse_settings, typed
+from flowlex.cli.output import complain, console, facts_table, note, refuse_existing
 from flowlex.cli.report_steps import print_steps
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def replay(
     settings: SettingsOption = None,
     policy: Annotated[str | None, typer.Option("--policy", help="For pods: first-fit, best-fit, fgd, ..")] = None,
     moves: Annotated[int | None, typer.Option("--moves", min=0, help="For pods: moves per arrival at most.")] = None,
+    force: ForceOption = False,
 ) -> None:
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
     from flowlex.cli.replay_transfers import replay_transfers
@@ -65,6 +66,7 @@ def replay(
     from flowlex.instances.jit_events import Network
     from flowlex.models.flow.goals import preset
 
+    refuse_existing(force, save, write_log)
     if _is_pods(log):
         _replay_pods(log, policy or "fgd", moves or 0, seed)
         return

@@ -16,7 +16,7 @@ from flowlex.instances.base import Part
 __all__ = ["replay_transfers"]
 
 #: Options of the command that a log of transfers knows.
-_KNOWN = ("log", "settings", "write_log")
+_KNOWN = ("log", "settings", "write_log", "force")
 
 
 def replay_transfers(context: typer.Context, events: Iterable[Part], settings: dict[str, Any]) -> None:

@@ -37,12 +37,12 @@ def trouble(record: dict[str, Any]) -> str:
     return text if record["status"] == "error" else f"{text.rstrip('.')} ({record['status']})"
 
 
-def print_report(finished: Sequence[Finished]) -> None:
+def print_report(finished: Sequence[Finished], *, verbose: bool = False) -> None:
     """Print answers of short runs, comparisons, and the summary; of a single error `trouble` has said all."""
     out = console()
     if len(finished) == 1:
         if finished[0].record["status"] != "error":
-            _print_one(finished[0], out)
+            _print_one(finished[0], out, verbose)
     else:
         out.print(_summary([item.record for item in finished]))
     for item in finished:
@@ -51,7 +51,7 @@ def print_report(finished: Sequence[Finished]) -> None:
             _print_comparison(item.record["instance"], comparison, out)
 
 
-def _print_one(item: Finished, out: Any) -> None:
+def _print_one(item: Finished, out: Any, verbose: bool) -> None:
     record, display = item.record, item.display
     if "table" in display:
         out.print(rows_table(**display["table"]))
@@ -68,7 +68,8 @@ def _print_one(item: Finished, out: Any) -> None:
         facts["solution file"] = record["solution"]
     out.print(facts_table("Result", facts))
     if "certificate" in display:
-        out.print(f"Certificate: {display['certificate']}", markup=False)
+        summary, *checks = display["certificate"].splitlines()
+        out.print("\n".join([f"Certificate: {summary}", *(checks if verbose else ())]), markup=False)
 
 
 def _print_comparison(instance: str, comparison: dict[str, Any], out: Any) -> None:

@@ -50,7 +50,7 @@ def simulate(
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip runs that DIR already holds.")] = False,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw the first seed of every policy (SVG).")] = False,
+    plot: Annotated[bool, typer.Option("--pictures", help="Draw the first seed of every policy (SVG).")] = False,
     time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Of each run.")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per run on standard output.")] = False,
 ) -> None:
@@ -63,7 +63,7 @@ def simulate(
     Exit code 0: every run came to its end; 1: some did not; 2: wrong usage.
     """
     if output is None and (resume or plot):
-        raise typer.BadParameter("needs -o DIR", param_hint="--resume" if resume else "--plot")
+        raise typer.BadParameter("needs -o DIR", param_hint="--resume" if resume else "--pictures")
     check_scheduler(scheduler, jobs)
     runs = _runs(paths, seeds, parse_settings(settings), shipped=scheduler is not None)
     with ExitStack() as stack:

@@ -66,6 +66,7 @@ def solve(
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip what results.jsonl in DIR already holds.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every check of the certificate.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Also tabulate the policies and baselines.")] = False,
     from_telemetry: Annotated[
         str | None,
@@ -117,7 +118,7 @@ def solve(
             journal = None if output is None else stack.enter_context(Journal(output))
             cluster = entered(stack, scheduler)
             batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log, cluster=cluster)
-            code = run_batch(batch, json_lines=json_lines)
+            code = run_batch(batch, json_lines=json_lines, verbose=verbose)
         except (JournalError, PoolError) as error:
             complain(str(error))
             code = 2
@@ -156,7 +157,7 @@ def find_files(
     return inputs.files
 
 
-def run_batch(batch: Batch, *, json_lines: bool) -> int:
+def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
     from flowlex.cli.report import print_json, print_report
 
     finished = with_progress(batch)
@@ -164,7 +165,7 @@ def run_batch(batch: Batch, *, json_lines: bool) -> int:
         for item in finished:
             print_json(item.record)
     else:
-        print_report(sorted(finished, key=batch.place))
+        print_report(sorted(finished, key=batch.place), verbose=verbose)
     return batch.exit_code
 
 

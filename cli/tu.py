@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.output import console, note, picture_suffix, write_output
+from flowlex.cli.options import ForceOption
+from flowlex.cli.output import console, note, picture_suffix, refuse_existing, write_output
 from flowlex.cli.verdicts import AcceptQuoted, report_judgement
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def tu(
         typer.Option("--verify", metavar="VERDICT.json", help="Re-check a stored proof against FILE instead."),
     ] = None,
     accept_quoted: AcceptQuoted = False,
+    force: ForceOption = False,
 ) -> None:
     """Decide whether the constraint matrix of FILE is totally unimodular, with a proof.
 
@@ -67,6 +69,7 @@ def tu(
         raise typer.BadParameter("must be positive", param_hint="--time-limit")
     if seed < 0:
         raise typer.BadParameter("must not be negative", param_hint="--seed")
+    refuse_existing(force, output, picture, extract)
 
     from flowlex.validation.unimodularity.check import check
     from flowlex.validation.unimodularity.proof import Answer

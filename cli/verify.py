@@ -110,10 +110,7 @@ def _document(path: Path) -> Any:
 
 def _text(path: Path, certificate: Certificate) -> str:
     if certificate.ok:
-        quoted = [check.name for check in certificate.checks if check.verdict == "quoted"]
-        rest = f"; quoted, not proven: {', '.join(quoted)}" if quoted else ""
-        how = "exactly" if certificate.exact else f"to a tolerance of {certificate.tolerance:g}"
-        return f"{path}: {certificate.claim}: proven {how}, {len(certificate.checks) - len(quoted)} checks{rest}"
+        return f"{path}: {certificate.summary}"
     lines = [f"{path}: refused"]
     lines += [f"  {check.name}: {check.detail or check.worst}" for check in certificate.checks if not check.ok]
     return "\n".join(lines)

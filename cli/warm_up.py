@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -77,7 +78,9 @@ RUNS: dict[str, Callable[[], None]] = {
 }
 
 
-def warm_up() -> None:
+def warm_up(
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing, for scripts and images.")] = False,
+) -> None:
     """Compile the numerical loops now, so that no first use waits; a second run finds them compiled.
 
     They are kept beside the package or in the user's cache folder (NUMBA_CACHE_DIR names another).
@@ -86,8 +89,10 @@ def warm_up() -> None:
 
     rows = []
     for what, run in RUNS.items():
-        typer.echo(f"{what} ...", err=True)
+        if not quiet:
+            typer.echo(f"{what} ...", err=True)
         before, started = compilations(), time.perf_counter()
         run()
         rows.append((what, compilations() - before, round(time.perf_counter() - started, 2)))
-    console().print(rows_table("Compiled loops", ("used by", "compiled now", "seconds"), rows))
+    if not quiet:
+        console().print(rows_table("Compiled loops", ("used by", "compiled now", "seconds"), rows))

@@ -334,7 +334,7 @@ class Solution:
         if self.status.has_answer:
             facts |= self.metrics()
         if self.certificate is not None:
-            facts["certificate"] = str(self.certificate).splitlines()[0]
+            facts["certificate"] = self.certificate.summary
         elif self.status.has_answer:
             facts["certificate"] = self.message or "none"
         return html_table(f"{self.model}: {self.instance}", facts)

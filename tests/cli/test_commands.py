@@ -185,7 +185,7 @@ def test_library_lists_files_that_can_be_read(run):
 def test_bad_files_are_named_and_nothing_is_written(run, command, content, words):
     if content is not None:
         Path("bad.json").write_bytes(content)
-    more = {"show": [], "plot": ["-o", "x.png"], "export": ["--to", "lp", "-o", "x.lp"]}[command]
+    more = {"show": [], "plot": ["-o", "x.png"], "export": ["-o", "x.lp"]}[command]
     result = run(command, "bad.json", *more)
     assert result.exit_code == 2
     assert f"Error: bad.json: {words}" in result.stderr or words in result.stderr
@@ -198,8 +198,9 @@ def test_bad_files_are_named_and_nothing_is_written(run, command, content, words
     ("arguments", "words"),
     [
         (["show", "a.json", "--policy", "FS"], "has no option 'policy'"),
-        (["export", "a.json", "--to", "lp", "-o", "x.lp", "--set", "k=v"], "has no option 'k'"),
+        (["export", "a.json", "-o", "x.lp", "--set", "k=v"], "has no option 'k'"),
         (["export", "a.json", "--to", "xlsx", "-o", "x.lp"], "xlsx"),
+        (["export", "a.json", "-o", "x.xlsx"], "'x.xlsx' does not end in .mps or .lp; give --to mps or --to lp"),
         (["export", "a.json", "--to", "lp", "-o", "/proc/nowhere/x.lp"], "cannot be written"),
         (["plot", "a.json", "-o", "x.gif"], "does not end in .png, .svg, .pdf or .html"),
         (["plot", "a.json", "-o", "x.png", "--policy", "FS"], "has no option 'policy'"),

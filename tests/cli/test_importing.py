@@ -34,9 +34,8 @@ def test_a_trace_becomes_an_instance_that_solves(run: Any, files: tuple[Path, Pa
 
 
 def test_parts_of_a_trace(run: Any, files: tuple[Path, Path]) -> None:
-    assert (
-        run("import", "openb", *files, "-o", "one.json.gz", "--at", "60", "--pods", "1", "--nodes", "1").exit_code == 0
-    )
+    part = ("--at", "60", "--most-pods", "1", "--most-nodes", "1")
+    assert run("import", "openb", *files, "-o", "one.json.gz", *part).exit_code == 0
     document = json.loads(gzip.decompress(Path("one.json.gz").read_bytes()))
     assert [pod["name"] for pod in document["pods"]] == ["p0"] and len(document["nodes"]) == 1
     result = run("import", "openb", *files, "-o", "-", "--at", "250")
@@ -105,7 +104,7 @@ def test_a_google_trace_at_one_time_is_solved_with_its_capacities(run: Any, tmp_
     assert [t["demands"]["cpu"] for job in document["jobs"] for t in job["tasks"]] == [0.1, 0.4]
     result = run("solve", "then.json", "--engine", "highs", "--json")
     assert result.exit_code == 0 and json.loads(result.stdout.splitlines()[0])["status"] == "optimal"
-    for wrong, why in ((("--at", "700", "--until", "9"), "no --until"), (("--jobs", "2"), "give that with --at")):
+    for wrong, why in ((("--at", "700", "--until", "9"), "no --until"), (("--most-jobs", "2"), "give that with --at")):
         result = run("import", "google", folder, "-o", "x.json", *wrong)
         assert result.exit_code == 2 and why in " ".join(result.output.split())
 

@@ -42,7 +42,7 @@ def write(folder: Path, **changes: object) -> Path:
 
 def test_a_scenario_leaves_logs_tables_and_pictures_and_is_resumed(tmp_path):
     path, out = write(tmp_path), tmp_path / "out"
-    shown = flowlex("simulate", path, "-o", out, "--plot", "--jobs", 2)
+    shown = flowlex("simulate", path, "-o", out, "--pictures", "--jobs", 2)
     assert "total_s" in shown.stdout and "patient" in shown.stdout
     rows = list(csv.DictReader((out / "runs.csv").open()))
     assert [(row["policy"], row["seed"]) for row in rows] == [(p, s) for p in ("FIFO", "patient") for s in "01"]

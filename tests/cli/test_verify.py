@@ -21,7 +21,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
 def test_a_true_file_is_proven() -> None:
     code, said, _ = run(DOCUMENTS / "hand.solution.json", DOCUMENTS / "hand.json")
     assert code == 0
-    assert said.strip().endswith("hand.solution.json: optimal: proven exactly, 19 checks")
+    assert said.strip().endswith("hand.solution.json: optimal, proven exactly: 19 checks")
 
 
 def test_a_false_file_is_refused_with_its_figures() -> None:
@@ -57,7 +57,7 @@ def test_a_file_without_its_proof_is_quoted(tmp_path: Path) -> None:
 def test_schedules_are_verified_too() -> None:
     folder = DOCUMENTS.parent / "flow-scheduling"
     code, said, _ = run(folder, folder)
-    assert (code, said.strip().split(": ")[1:]) == (0, ["optimal", "proven exactly, 22 checks"])
+    assert (code, said.strip().split(": ")[1:]) == (0, ["optimal, proven exactly", "22 checks"])
     code, said, _ = run(folder / "refused", folder)
     assert (code, said.splitlines()[-1]) == (1, "0 proven, 0 quoted, 21 refused, 0 unreadable")
 

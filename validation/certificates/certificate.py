@@ -118,9 +118,19 @@ class Certificate:
             ],
         }
 
+    @property
+    def summary(self) -> str:
+        """One line: what is claimed, and how much of it is proven."""
+        if not self.ok:
+            failed = [check.name for check in self.checks if not check.ok]
+            return f"{self.claim}, refused: {len(failed)} of {len(self.checks)} checks fail ({failed[0]})"
+        quoted = [check.name for check in self.checks if check.verdict == "quoted"]
+        how = "exactly" if self.exact else f"to a tolerance of {self.tolerance:g}"
+        rest = f"; quoted, not proven: {', '.join(quoted)}" if quoted else ""
+        return f"{self.claim}, proven {how}: {len(self.checks) - len(quoted)} checks{rest}"
+
     def __str__(self) -> str:
-        kind = "exact integers" if self.exact else f"tolerance {self.tolerance:g}"
-        lines = [f"{self.claim}, {kind}: {'holds' if self.ok else 'FAILS'}"]
+        lines = [self.summary]
         for c in self.checks:
             says = f"{c.name}{' (quoted)' if c.how == 'quoted' else ''}{': ' + c.detail if c.detail else ''}"
             lines.append(f"  {'ok  ' if c.ok else 'FAIL'} {says}")

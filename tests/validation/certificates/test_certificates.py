@@ -58,7 +58,7 @@ def test_a_true_network_optimum_is_proven(network: FlowNetwork, solved: Outcome)
     assert certificate.exact
     assert certificate.tolerance == 0
     assert certificate.require("x") is certificate
-    assert str(certificate).startswith("optimal, exact integers: holds")
+    assert str(certificate).startswith("optimal, proven exactly: ")
 
 
 @pytest.mark.parametrize("arc", range(5))
@@ -210,7 +210,7 @@ def test_a_true_optimum_of_a_program_is_proven(maximise: bool) -> None:
     assert certificate.claim == "optimal"
     assert not certificate.exact
     assert certificate.tolerance == 1e-6
-    assert "tolerance 1e-06: holds" in str(certificate)
+    assert "proven to a tolerance of 1e-06: " in str(certificate)
 
 
 @pytest.mark.parametrize("maximise", [False, True])
