@@ -91,7 +91,7 @@ def check_output(output: str, force: bool) -> None:
     """Refuse, before any work, a name of another format or of a file that is there."""
     if output != "-" and not output.endswith(_SUFFIXES):
         raise typer.BadParameter(f"{output!r} does not end in .yaml, .json or .sh", param_hint="-o")
-    refuse_existing(output, force)
+    refuse_existing(force, output)
 
 
 def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -> None:

@@ -66,8 +66,7 @@ def place(
     the best. Exit code 0: there is an answer, though pods may wait. 1: there is none. 2: the objects cannot be read.
     """
     suffix = picture_suffix(picture, "--picture") if picture else ""
-    if picture:
-        refuse_existing(picture, force)
+    refuse_existing(force, picture)
     if output:
         check_output(output, force)
 
