@@ -22,7 +22,7 @@ PAPER: dict[str, Any] = {"lat": "paper", "windows": "strict"}
 #: Where ports bind: all transfers, computations so quick that the network is what is short.
 BUSY: dict[str, Any] = {"share": 1.0, "gflops": 200.0, "load": "port"}
 #: Options of the model; everything else is the generator's.
-OPTIONS = ("share", "share_of", "load", "horizon", "lat", "windows", "warm")
+OPTIONS = ("share", "share_of", "load", "horizon", "lat", "windows")
 #: The public trace, where it lies beside the repository.
 TRACE = Path(__file__).parents[2] / "shared" / "data" / "coflow" / "FB2010-1Hr-150-0.txt.gz"
 #: Seconds after which a peer is stopped; ours ends by itself a little earlier, with the levels proven until then.
@@ -76,12 +76,10 @@ def _growth() -> list[tuple[str, list[Row]]]:
     """Jobs that arrive over time, and larger instances."""
     return [
         (
-            "Over time: a VGG16 job every 0.2 s, planned at its first transfer, every step certified; keeping what "
-            "nothing has come to (warm), or planning all that is left anew",
+            "Over time: a VGG16 job every 0.2 s, planned at its first transfer, every step certified",
             [
-                measure("live", jobs=40, arrivals_per_s=5.0, copies=0, warm=warm, **change)
+                measure("live", jobs=40, arrivals_per_s=5.0, copies=0, **change)
                 for change in ({}, {"share": 1.0, "gflops": 100.0}, {"share": 1.0, "gflops": 500.0})
-                for warm in (True, False)
             ],
         ),
         (
@@ -124,7 +122,7 @@ def _peers(size: dict[str, Any]) -> list[Row]:
     size = size | PAPER
     ours = measure("flowlex", **size)
     rows = [ours]
-    for method in ("staged_intervals", "staged_slots", "staged_without_largest", "linopy_largest", "pulp_p4"):
+    for method in ("levels_intervals", "levels_slots", "linopy_largest", "pulp_p4"):
         rows.append(measure(method, **size))
     for row in rows:
         seconds = row["seconds"]
@@ -164,9 +162,8 @@ def _main(method: str, arguments: str) -> None:
         "pulp": lambda i, **o: _flowlex(i, "pulp", **o),
         "in_step": _in_step,
         "live": _live,
-        "staged_intervals": lambda i, **o: _staged(i, "intervals", True, **o),
-        "staged_slots": lambda i, **o: _staged(i, "slots", True, **o),
-        "staged_without_largest": lambda i, **o: _staged(i, "slots", False, **o),
+        "levels_intervals": lambda i, **o: _levels(i, "intervals", **o),
+        "levels_slots": lambda i, **o: _levels(i, "slots", **o),
         "linopy_largest": _linopy,
         "pulp_p4": _pulp_p4,
     }
@@ -263,13 +260,13 @@ def _problem(instance: Any, horizon: str, **options: Any) -> Any:
     return lexicographic_program(cells, options.get("load", "pair"), name="peer", labels=False)
 
 
-def _staged(instance: Any, horizon: str, largest_first: bool, **options: Any) -> Row:
-    """The staged programs without a look at structure; with or without the largest level first."""
-    from flowlex.formulations.lexicographic.levels import staged
+def _levels(instance: Any, horizon: str, **options: Any) -> Row:
+    """The programs of the levels without a look at structure."""
+    from flowlex.formulations.lexicographic.levels import minimize_levels
 
     problem = _problem(instance, horizon, **options)
-    found = staged(problem, largest_first=largest_first, integrality="lp")
-    levels = {s: round(count, 3) for s, count in sorted(found.counts.items(), reverse=True) if count}
+    found = minimize_levels(problem, integrality="lp")
+    levels = {stage.level: round(stage.value, 3) for stage in found.stages}
     return {"columns": problem.base.column_count, "answer": ", ".join(f"{c:g} at {s}" for s, c in levels.items())}
 
 

@@ -1,13 +1,17 @@
-"""Decreasing minimisation stage by stage, each on the optimal face of the stages before.
+"""Decreasing minimisation level by level, each on the optimal face of the levels before.
 
 At level k the parts of the loads above ``(k - 1) * width`` are minimised. A dual optimum describes all primal ones
 (complementary slackness): columns with a reduced cost stay at their bound, rows with a price are tight. So instead of
 a dense row that fixes the level, columns, rows and loads are *settled*, by their bounds.
 
+The next level is the highest that a load which is not settled reaches in the answer at hand. Where that level turns
+out to need none of these loads, one program finds how low the largest of them can be. So there are at most two
+programs for each different load of the answer, however many units it has.
+
 So all levels are one program: load u is at most ``edge + above_u``, what is above costs 1, and from level to level only
 bounds change. The last basis stays dual feasible, and the dual simplex method goes on from it (70 VGG16 jobs, port
-loads: 0.2 s a level instead of 0.9 cold; a warm primal simplex stalls on these degenerate faces). Where no session is
-at hand, the program of each level is made anew from what is left.
+loads: 0.2 s a level instead of 0.9 cold; a warm primal simplex stalls on these degenerate faces). Without a session,
+the program of each level is made anew from what is left.
 
 Source: decreasing minimisation, Frank and Murota (2022); faces by complementary slackness are textbook.
 """
@@ -16,40 +20,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import scipy
 
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.expression import Expression
-from flowlex.formulations.lexicographic.levels import (
+from flowlex.formulations.lexicographic.problem import (
     WHOLE,
     LexicographicProgram,
     LexicographicResult,
     Route,
     Stage,
+    is_whole,
 )
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.formulations.sessions.bounded import BoundedProgram
 
-__all__ = ["minimize_on_faces"]
+__all__ = ["OpenSession", "Report", "minimize_on_faces"]
 
-Solve = Callable[[LinearProgram], Outcome]
-#: Keeps a program between solves; None where the engine cannot.
-Keep = Callable[[LinearProgramArrays], BoundedProgram | None]
+#: Opens a session for a program; None where the engine has none.
+OpenSession: TypeAlias = Callable[[LinearProgramArrays], BoundedProgram | None]
+#: Called before each further level, with what makes a result of the levels so far.
+Report: TypeAlias = Callable[[Callable[[], LexicographicResult | None]], None]
 _ZERO = 1e-7
 
 
 def minimize_on_faces(
     problem: LexicographicProgram,
-    solve: Solve,
+    solve: Callable[[LinearProgram], Outcome],
     at_least: int = 0,
-    enough: Callable[[Stage], bool] | None = None,
-    keep: Keep = lambda arrays: None,
-    told: Callable[[Callable[[], LexicographicResult | None]], None] | None = None,
+    *,
+    fractional: bool = False,
+    session: OpenSession = lambda arrays: None,
+    report: Report | None = None,
 ) -> LexicographicResult | None:
-    """Minimise level by level; the answer is whole.
+    """Minimise level by level; the objective before all levels (`LexicographicProgram.first`) is ignored.
 
     Parameters
     ----------
@@ -57,42 +65,42 @@ def minimize_on_faces(
         Solves one program.
     at_least
         A known lower bound of the largest level; 0 when none is known.
-    enough
-        Looks at the objective before all levels (its prices); False ends here with None.
-    keep
+    fractional
+        Whether the answer may be fractional; otherwise it is in integers.
+    session
         Opens a session, in which levels start from the basis of the one before.
-    told
-        Told before each further level, with what makes a result of the levels so far.
+    report
+        Called before each further level.
 
     Returns
     -------
     LexicographicResult
         Status ``feasible`` when ``solve`` stopped (at a limit) after some levels: then those are proven that have a
-        stage. None when a stage's optimum, or the last answer, is not whole: this way then does not lead there.
+        stage. None when a stage's optimum is fractional, or no integers lie on the last face: linear programs alone
+        then do not lead to an answer.
     """
-    faces = _Faces(problem, solve, keep)
-    outcome = faces.first() if problem.first is not None else None
-    if outcome is not None and outcome.status is not Status.OPTIMAL:
-        return faces.ended(outcome)
-    if outcome is not None and enough is not None and faces.is_whole and not enough(faces.stages[0]):
-        return None
-    lowest = 2 if problem.constant_sum is not None else 1
-    level = max(at_least, faces.settled_level) if at_least else 0
-    if outcome is not None:
-        faces.tell(told)
+    faces = _Faces(problem, solve, session, fractional)
+    level, outcome = at_least, None
     if level:
         outcome = faces.level(level)
-    if not level or outcome is None or outcome.status is Status.INFEASIBLE:
+    if outcome is None or outcome.status is Status.INFEASIBLE:
         outcome = faces.largest()
         if outcome.status is not Status.OPTIMAL:
             return faces.ended(outcome)
         level = faces.top
         outcome = faces.level(level) if level >= 1 else outcome
-    while outcome.status is Status.OPTIMAL:
-        level -= 1
-        if not faces.is_whole or level < lowest:
+    while outcome.status is Status.OPTIMAL and (fractional or faces.integral):
+        level = min(level - 1, faces.height)
+        if level >= problem.lowest and not faces.reached:
+            found = faces.largest()
+            if found.objective is None:
+                outcome = found
+                break
+            level = min(level, int(np.ceil(found.objective - WHOLE)))
+        if level < problem.lowest:
             break
-        faces.tell(told)
+        if report is not None:
+            report(lambda: faces.ended(Outcome(Status.TIME_LIMIT, "highs"), tries=1))
         outcome = faces.level(level)
     return faces.ended(outcome)
 
@@ -110,8 +118,14 @@ class _Prices:
 class _Faces:
     """What has been settled about columns, rows and loads."""
 
-    def __init__(self, problem: LexicographicProgram, solve: Solve, keep: Keep) -> None:
-        self.problem, self.solve = problem, solve
+    def __init__(
+        self,
+        problem: LexicographicProgram,
+        solve: Callable[[LinearProgram], Outcome],
+        session: OpenSession,
+        fractional: bool,
+    ) -> None:
+        self.problem, self.solve, self.fractional = problem, solve, fractional
         arrays, loads = problem.base.arrays(), problem.loads
         self.matrix, self.row_lower, self.row_upper = (
             arrays.matrix.tocsr(),
@@ -125,10 +139,12 @@ class _Faces:
         self.high = problem.levels * self.width
         self._merge()
         self.undecided = np.ones(loads.count, np.bool_)
-        self.top, self.solves, self.is_whole = 0, 0, True
+        self.top, self.solves = 0, 0
+        #: Whether the optima of all levels are integers; whether the last level needed loads that were not settled.
+        self.integral, self.reached = True, True
         self.stages: list[Stage] = []
         self.values: Floats | None = None
-        self.session = keep(self._kept_arrays())
+        self.session = session(self._session_arrays())
 
     def _merge(self) -> None:
         """A row of the base that is the sum of one load, as a port's is where ports are loads, is a bound of that."""
@@ -141,7 +157,7 @@ class _Faces:
         np.minimum.at(self.high, place[at], self.row_upper[at])
         self.row_upper[at] = np.inf
 
-    def _kept_arrays(self) -> LinearProgramArrays:
+    def _session_arrays(self) -> LinearProgramArrays:
         """The base, and ``load - above`` of every load; bounds and costs come with every solve."""
         self.limits = np.flatnonzero((self.row_lower > -np.inf) | (self.row_upper < np.inf))
         count = self.loads.shape[0]
@@ -154,27 +170,27 @@ class _Faces:
         )
 
     @property
-    def settled_level(self) -> int:
-        """The highest level of a load that the objective before all levels has settled."""
-        height = (self.low / self.width)[~self.undecided].max(initial=0.0)
-        return int(np.ceil(height - WHOLE))
-
-    def first(self) -> Outcome:
-        """The objective before all levels."""
-        return self._settle(self.problem.levels + 1, None)
+    def height(self) -> int:
+        """The highest level that a load which is not settled reaches in the answer at hand."""
+        assert self.values is not None
+        loads = np.asarray(self.loads @ self.values)[self.undecided] / self.width[self.undecided]
+        return int(np.ceil(loads.max(initial=0.0) - WHOLE))
 
     def largest(self) -> Outcome:
-        """The largest level that there must be."""
+        """How low the largest of the loads that are not settled can be."""
         program = self._program(np.zeros(0, np.int64))
         largest = program.variables("largest", 1, upper=float(self.problem.levels))
         held, load = self._held()
-        spread = largest.repeated(len(self.width)) * self.width
-        program.constrain("largest_link", _expression(load, held) - spread, "<=", 0.0)
+        at = np.flatnonzero(self.undecided)
+        spread = largest.repeated(len(at)) * self.width[at]
+        program.constrain("largest_link", _expression(load[at], held[at]) - spread, "<=", 0.0)
         program.minimize(largest.sum())
         outcome = self.solve(program)
         self.solves += 1
-        if outcome.objective is not None:
-            self.top = int(np.ceil(outcome.objective - WHOLE))
+        if outcome.objective is not None and outcome.values is not None:
+            self.top = max(self.top, int(np.ceil(outcome.objective - WHOLE)))
+            self.values = self.lower.copy()
+            self.values[self.kept] = outcome.values[: len(self.kept)]
         return outcome
 
     def level(self, level: int) -> Outcome:
@@ -190,18 +206,13 @@ class _Faces:
             self.top = max(self.top, level)
         return outcome
 
-    def _warm(self, session: BoundedProgram, level: int, active: Integers | None) -> tuple[Outcome, _Prices | None]:
+    def _warm(self, session: BoundedProgram, level: int, active: Integers) -> tuple[Outcome, _Prices | None]:
         """Solve the next level from the basis of the last."""
         count, loads = len(self.lower), len(self.width)
         cost, room, most = np.zeros(count + loads), np.zeros(loads), self.high.copy()
-        first = self.problem.first
-        if active is None:
-            assert first is not None
-            np.add.at(cost, first.column, first.value)
-        else:
-            cost[count:] = 1.0
-            most[active] = (level - 1) * self.width[active]
-            room[active] = self.high[active] - most[active]
+        cost[count:] = 1.0
+        most[active] = (level - 1) * self.width[active]
+        room[active] = self.high[active] - most[active]
         columns = np.r_[self.lower, np.zeros(loads)], np.r_[self.upper, room]
         least = np.where(self.low > _ZERO, self.low, -np.inf)
         rows = np.r_[self.row_lower[self.limits], least], np.r_[self.row_upper[self.limits], most]
@@ -213,24 +224,14 @@ class _Faces:
         rho = -outcome.duals[len(self.limits) :]
         return outcome, _Prices(outcome.values[:count], outcome.reduced_costs[:count], dual, rho)
 
-    def _cold(self, level: int, active: Integers | None) -> tuple[Outcome, _Prices | None]:
+    def _cold(self, level: int, active: Integers) -> tuple[Outcome, _Prices | None]:
         """Solve a program of what is free."""
-        program = self._program(np.zeros(0, np.int64) if active is None else active)
+        program = self._program(active)
         held, load = self._held()
-        if active is None:
-            first = self.problem.first
-            assert first is not None
-            at = np.full(len(self.lower), -1)
-            at[self.kept] = np.arange(len(self.kept))
-            free = at[first.column] >= 0
-            settled = float((first.value * self.lower[first.column])[~free].sum())
-            row = np.zeros(int(free.sum()), np.int64)
-            program.minimize(Expression(row, at[first.column[free]], first.value[free], np.array([settled])))
-        else:
-            edge = (level - 1) * self.width[active]
-            above = program.variables("above", len(active), upper=self.high[active] - edge)
-            program.constrain("level_link", _expression(load[active], held[active]) - above, "<=", edge)
-            program.minimize(above.sum())
+        edge = (level - 1) * self.width[active]
+        above = program.variables("above", len(active), upper=self.high[active] - edge)
+        program.constrain("level_link", _expression(load[active], held[active]) - above, "<=", edge)
+        program.minimize(above.sum())
         outcome = self.solve(program)
         if outcome.values is None or outcome.duals is None or outcome.reduced_costs is None:
             return outcome, None
@@ -279,39 +280,34 @@ class _Faces:
             program.constrain(name, _expression(load[at], held[at]), relation, bound[at])  # type: ignore[arg-type]
         return program
 
-    def _settle(self, level: int, active: Integers | None) -> Outcome:
-        """Solve (``active``: the loads that count; None: the objective before all levels), and settle the face."""
+    def _settle(self, level: int, active: Integers) -> Outcome:
+        """Minimise the parts of the active loads that are above the level before, and settle the face."""
         outcome, prices = self._cold(level, active) if self.session is None else self._warm(self.session, level, active)
         self.solves += 1
         if outcome.status is not Status.OPTIMAL or outcome.objective is None:
             return outcome
         if prices is None:  # some PuLP solvers give none
-            self.is_whole = False
+            self.integral = self.fractional = False
             return outcome
-        self.values = prices.values
-        value = float(outcome.objective)
-        if active is None:
-            value += float(self.problem.first.constant[0])  # type: ignore[union-attr]
-        else:  # loads that are higher already count in full at this level
-            value += float(self.width[~self.undecided].sum())
-        self.is_whole = abs(value - round(value)) <= WHOLE
+        self.values, self.reached = prices.values, outcome.objective > WHOLE
+        # Loads that are higher already count in full at this level.
+        value = float(outcome.objective) + float(self.width[~self.undecided].sum())
+        self.integral = abs(value - round(value)) <= WHOLE
+        value = value if self.fractional else float(np.ceil(value - WHOLE))
         names = self.problem.base.split_rows(prices.dual) | {"level_link": prices.rho}
-        self.stages.append(Stage(level, float(np.ceil(value - WHOLE)), float(np.ceil(value - WHOLE)), value, names))
+        self.stages.append(Stage(level, value, value, names))
         self._fix(prices, level, active)
         return outcome
 
-    def _fix(self, prices: _Prices, level: int, active: Integers | None) -> None:
+    def _fix(self, prices: _Prices, level: int, active: Integers) -> None:
         reduced, dual, rho = prices.reduced, prices.dual, prices.rho
         self.upper = np.where(reduced > _ZERO, self.lower, self.upper)
         self.lower = np.where(reduced < -_ZERO, self.upper, self.lower)
         self.row_lower = np.where(dual < -_ZERO, self.row_upper, self.row_lower)
         self.row_upper = np.where(dual > _ZERO, self.row_lower, self.row_upper)
-        decided = ~self.undecided if active is not None else np.ones_like(self.undecided)
+        decided = ~self.undecided
         self.low = np.where(decided & (rho > _ZERO), self.high, self.low)
         self.high = np.where(decided & (rho < -_ZERO), self.low, self.high)
-        if active is None:  # a load with a price is full: it counts at every level
-            self.undecided &= ~(rho > _ZERO)
-            return
         edge, full = (level - 1) * self.width, level * self.width
         mine = np.zeros(len(rho), np.bool_)
         mine[active] = True
@@ -342,46 +338,25 @@ class _Faces:
         self.lower, self.upper = lower, upper
         return None, mips
 
-    def tell(self, told: Callable[[Callable[[], LexicographicResult | None]], None] | None) -> None:
-        """Offer what there is: as if a limit had ended the search here; rounded only where that is easy."""
-        if told is not None:
-            told(lambda: self.ended(Outcome(Status.TIME_LIMIT, "highs"), tries=1))
-
     def ended(self, outcome: Outcome, tries: int = 3) -> LexicographicResult | None:
-        """The result, or None when it is not whole; tries: how hard to look for whole units."""
-        problem = self.problem
-        if not self.is_whole:
+        """The result, or None when it is not in integers; tries: how hard to look for integers."""
+        problem, values, mips = self.problem, self.values, 0
+        if not (self.integral or self.fractional):
             return None
-        if self.values is None:
-            return LexicographicResult(outcome.status, None, 0, {}, (), "lp", outcome, self.solves)
-        values, mips = np.rint(self.values), 0
+        if values is None:
+            return LexicographicResult(outcome.status, None, 0, (), "lp", outcome, self.solves)
         route: Route = "lp"
-        if np.abs(self.values - values).max(initial=0.0) > WHOLE:
-            route = "lp, rounded within the optimal face"
-            rounded, mips = self._rounded(self.values, tries)
-            if rounded is None:
+        if not self.fractional:
+            if not is_whole(values):
+                route = "lp, rounded within the optimal face"
+                values, mips = self._rounded(values, tries)
+                if values is None:
+                    return None
+            values = np.rint(values)
+            if any(abs(problem.count(values, s.level) - s.value) > WHOLE for s in self.stages):
                 return None
-            values = rounded
-        loads = problem.loads.evaluate(values)
-        counts = {s: float(np.clip(loads - (s - 1) * self.width, 0, self.width).sum()) for s in range(1, self.top + 1)}
-        if problem.first is not None:
-            counts[problem.levels + 1] = float(problem.first.evaluate(values)[0])
-        if any(abs(counts.pop(s.level, s.value) - s.value) > WHOLE for s in self.stages if s.level > self.top):
-            return None
-        if any(abs(counts.get(s.level, s.value) - s.value) > WHOLE for s in self.stages):
-            return None
         status = Status.OPTIMAL if outcome.status is Status.OPTIMAL else Status.FEASIBLE
-        return LexicographicResult(
-            status,
-            values,
-            self.top,
-            counts,
-            tuple(self.stages),
-            route,
-            outcome,
-            self.solves,
-            mips,
-        )
+        return LexicographicResult(status, values, self.top, tuple(self.stages), route, outcome, self.solves, mips)
 
 
 def _expression(matrix: scipy.sparse.csr_array, constant: Floats) -> Expression:

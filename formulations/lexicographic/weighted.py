@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.expression import Expression
 from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
-from flowlex.formulations.lexicographic.levels import LexicographicProgram, copy_program
+from flowlex.formulations.lexicographic.problem import LexicographicProgram, copy_program
 from flowlex.formulations.linear_program import LinearProgram
 
 __all__ = ["PrecisionError", "weighted_program"]

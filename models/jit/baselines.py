@@ -10,7 +10,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid
 
-__all__ = ["fill", "greedy_schedule"]
+__all__ = ["fill", "greedy_schedule", "is_early"]
 
 #: Port (ingress after egress), first slot, end, and units of it that are taken in each slot.
 Taken = tuple[Integers, Integers, Integers, Integers]
@@ -29,6 +29,11 @@ def greedy_schedule(grid: Grid) -> tuple[Blocks, int]:
         grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start, stop, lambda k: (stop[k], k)
     )
     return served, int(grid.units.sum() - served.amount.sum())
+
+
+def is_early(grid: Grid) -> bool:
+    """Whether sending as early as possible, the earliest deadline first, shows that nothing need be late."""
+    return bool((grid.stop <= grid.due).all()) and greedy_schedule(grid)[1] == 0
 
 
 def fill(

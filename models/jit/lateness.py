@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.expression import Expression
-from flowlex.formulations.lexicographic.levels import WHOLE
+from flowlex.formulations.lexicographic.problem import WHOLE
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.models.jit.baselines import fill

@@ -30,7 +30,7 @@ from flowlex.models.jit.presolve import Bands, components, find_bands, port_over
 from flowlex.models.jit.program import Cells, base_program
 from flowlex.models.jit.proofs import band_proofs
 from flowlex.models.jit.rounding import settle
-from flowlex.models.jit.search import Plan, Ports, Search, SearchState, Trail
+from flowlex.models.jit.search import Plan, Ports, Search, SearchState
 from flowlex.models.jit.stages import all_staged, face_point, split, staged_together
 from flowlex.validation.certificates.jit import SchedulePart
 
@@ -79,20 +79,16 @@ def _find_plan(state: SearchState) -> Plan:
 
 def _from_structure(state: SearchState, ports: Ports) -> Plan:
     """Bands first; then, around the ports that they break, programs (see the module)."""
-    grid, search, kept = state.grid, state.search, state.search.kept
-    bands = find_bands(grid, search.load, widened=search.windows == "strict", kept=None if kept is None else kept.bands)
+    grid, search = state.grid, state.search
+    bands = find_bands(grid, search.load, widened=search.windows == "strict")
     state.bands = bands
     late = ports[0][grid.sender] | ports[1][grid.receiver]
     if search.windows == "elastic":
         late |= grid.stop > grid.due
-    open_ones, stays = np.ones(grid.count, np.bool_), np.zeros(grid.count, np.bool_)
-    if kept is not None:
-        late &= ~kept.settled
-        open_ones, stays = ~(kept.settled | kept.staged), kept.staged
-    state.keep(np.flatnonzero(~stays), bands.blocks.without(np.flatnonzero(stays)))
-    staged_ones = late | stays
-    active = _first_active(grid, search, ports, np.flatnonzero(late & open_ones))
-    changed = open_ones if search.load == "port" else late & open_ones
+    state.blocks = bands.blocks
+    staged_ones = late.copy()
+    active = _first_active(grid, search, ports, np.flatnonzero(late))
+    changed = np.ones_like(late) if search.load == "port" else late.copy()
     while True:
         hard = _planned_again(state, bands, active, late, changed, staged_ones)
         if not all_staged(state, hard, active, bands, late):
@@ -104,8 +100,6 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         if not new[0].any() and not new[1].any():
             break
         active = (active[0] | new[0], active[1] | new[1])
-        if kept is not None:  # what stays was planned with these, and is planned again with what it meets
-            active = (active[0] | kept.active[0], active[1] | kept.active[1])
         changed = new[0][grid.sender] | new[1][grid.receiver]
     settled = np.flatnonzero(~staged_ones)
     if len(settled):
@@ -113,7 +107,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
             state.took("structure")
         proofs = band_proofs(grid, bands, search.load, settled)
         state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
-    return state.plan(bands.largest, Trail(bands, ~staged_ones, active))
+    return state.plan(bands.largest)
 
 
 def _first_active(grid: Grid, search: Search, ports: Ports, late: Integers) -> Ports:

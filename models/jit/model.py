@@ -16,37 +16,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.lexicographic.levels import WHOLE, Integrality
+from flowlex.formulations.lexicographic.problem import WHOLE, Integrality
+from flowlex.formulations.lexicographic.weighted import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.answer import Stated
 from flowlex.models.base import Equation, Model, ModelError, Run, Solution, Symbol
 from flowlex.models.incumbents import offer
+from flowlex.models.jit.baselines import is_early
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.equations import EQUATIONS
 from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import find_plan
-from flowlex.models.jit.printed import printed_program, require_stage, solve_printed, stage_program
+from flowlex.models.jit.printed import solve_printed
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.ruled_transfers import RuledRun, concerned, solve_ruled
-from flowlex.models.jit.search import Plan, Reused, Search, SearchState
+from flowlex.models.jit.search import Plan, Search, SearchState
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import rate_cells, state_bandwidth
 from flowlex.models.jit.tie_break import break_ties
 from flowlex.models.statement.apply import apply_changes
 from flowlex.models.statement.solving import StatementRun
 from flowlex.models.statement.statement import Statement
-from flowlex.validation.certificates import Budget, Certificate, Check
-from flowlex.validation.certificates.jit import JitSchedule, as_stated, certify_schedule, no_schedule
 
 __all__ = ["JitBandwidth", "ProgramName"]
 
@@ -78,9 +79,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     ----------
     horizon
         ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike and
-        which have the same optimum. Concerns the programs as printed, and what is solved without presolve; with it,
-        intervals are used anyway. Elastic programs are printed over slots, because being a slot later costs more, and
-        solved over intervals that end where a port has sent what is late (`flowlex.models.jit.lateness`).
+        which have the same optimum. Concerns P3, P4, and P2 without presolve; with presolve, intervals are used anyway.
+        The statement is made slot by slot; elastic windows are solved over intervals that end where a port has sent
+        what is late (`flowlex.models.jit.lateness`).
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.
@@ -99,7 +100,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         Look at structure before any solver (P1 and P2; on unless integers are not asked of the linear programs).
     stage
         P2: the stage (a key of ``solution.stages``) whose program `formulation`, `compile` and ``flowlex export``
-        give; without one it is the program of the largest load. `solve` always runs every stage.
+        give: the statement, with a row for each stage before. Without one it is the program of the largest load.
+        `solve` always runs every stage.
     tie_break
         P2 in whole units (there it is on by default): among schedules of equal lateness and equal loads look for fewest
         late jobs, then least total tardiness, then least wait of transfers before their due slots. What each of the
@@ -119,9 +121,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     share_of: ShareOf = "transfers"
     stage: str | None = None
     tie_break: bool | None = None
-
-    #: What stays of an earlier plan: no option of a user's, see `after`.
-    _kept: ClassVar[Reused | None] = None
 
     name: ClassVar[str] = "jit-bandwidth"
     main_stage: ClassVar[str] = "largest"
@@ -193,12 +192,18 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise ModelError("tie_break compares schedules of the unchanged model; leave it out of a changed one")
         return self._state_of(None)
 
-    def _state_of(self, members: Integers | None) -> Statement:
+    def _state_of(
+        self, members: Integers | None, *, elastic: bool | None = None, levels: bool | None = None, whole: bool = True
+    ) -> Statement:
         """The statement of some transfers, with the ports to themselves; of all when None."""
-        elastic, levels, whole = self.chosen_windows == "elastic", self.program == "P2", self.integrality != "lp"
-        rows = self.declared()
         return state_bandwidth(
-            self.grid, self.load, elastic=elastic, levels=levels, whole=whole, rows=rows, members=members
+            self.grid,
+            self.load,
+            elastic=self.chosen_windows == "elastic" if elastic is None else elastic,
+            levels=self.program == "P2" if levels is None else levels,
+            whole=whole and self.integrality != "lp",
+            rows=self.declared(),
+            members=members,
         )
 
     @cached_property
@@ -251,32 +256,40 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         )
 
     def _formulate(self) -> LinearProgram:
-        """The named program with every row and label; of P2 the stage asked for."""
-        name = self.instance.name
-        if self.program != "P2":
-            return printed_program(self.cells, self.load, self.program, name)
-        elastic, whole = self.chosen_windows == "elastic", self.integrality != "lp"
-        return stage_program(
-            self.grid, self.load, self.horizon, self.stage, self._settled, elastic=elastic, whole=whole, name=name
-        )
+        """The program of a stage as it is stated; P3 and P4 as the paper prints them."""
+        if self.program in ("P3", "P4"):
+            return self._weighted()
+        elastic = self.chosen_windows == "elastic"
+        if self.stage is None and (not elastic or is_early(self.grid)):
+            return self._state_of(None, elastic=False, levels=False).stage_program("largest")
+        settled = self._settled()
+        self._check_stage(settled)
+        statement, stage = self._state_of(None, levels=self.stage is not None), self.stage or "largest"
+        order = [each.name for each in statement.stages]
+        before = {name: Fraction(settled[name]) for name in order[: order.index(stage)] if name in settled}
+        return statement.stage_program(stage, before)
+
+    def _weighted(self) -> LinearProgram:
+        problem = lexicographic_program(self.cells, self.load, name=self.instance.name)
+        return weighted_program(problem, form="lambda" if self.program == "P4" else "increments")
+
+    def _check_stage(self, settled: Mapping[str, float | int]) -> None:
+        unnamed = {"largest"} if self.chosen_windows == "elastic" else {"largest", "lateness"}
+        names = [name for name in settled if name not in unnamed]
+        if self.stage not in (None, *names):
+            raise ModelError(f"there is no stage {self.stage!r}; the stages are: {', '.join(names)}")
 
     def _settled(self) -> dict[str, float | int]:
         """All stages of the optimum, for the program of one of them."""
         plan = find_plan(self.grid, self._search("highs", SolveOptions()))
         if plan.status is not Status.OPTIMAL:
             raise ModelError(f"the stages are not settled: {plan.message}")
-        return stages_of(self.grid, plan, self.load)
+        stages = stages_of(self.grid, plan, self.load)
+        return stages | {"largest": max((int(name[6:]) for name in stages if name.startswith("level_")), default=0)}
 
     def _search(self, engine: EngineName, options: SolveOptions) -> Search:
         presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
-        kept = self._kept if presolve else None
-        return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options, kept)
-
-    def after(self, kept: Reused | None) -> JitBandwidth:
-        """The same model, which plans only what does not stay of an earlier plan (`flowlex.models.jit.reuse`)."""
-        same = replace(self)
-        same.__dict__.update(self.__dict__ | {"_kept": kept})
-        return same
+        return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
 
     def _prepare(self) -> None:
         """The grid; the named program is compiled only when it is the one to be solved."""
@@ -301,9 +314,13 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             plan = find_plan(self.grid, search, seen)
         else:
             seen(lambda: incumbent(SearchState(self.grid, search)))
-            program = self.formulation
-            assert isinstance(program, LinearProgram)
-            plan = solve_printed(program, self.program, self.cells, self.load, self.integrality, engine, options)
+            cells = self.cells
+            if self.program == "P1":
+                cells = replace(cells, horizon="slots")
+                program = self._state_of(None, elastic=False, levels=False, whole=False).stage_program("largest")
+            else:
+                program = self._weighted()
+            plan = solve_printed(program, self.program, cells, self.load, self.integrality, engine, options)
         if self.breaks_ties and plan.status is Status.OPTIMAL and plan.blocks.whole:
             plan = replace(plan, blocks=break_ties(self.grid, plan.blocks, self.load, self.chosen_windows))
         found = self._run_of(plan, engine)
@@ -320,54 +337,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         ties = self.breaks_ties and run.plan.blocks.whole and not self.as_stated
         solution = JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program, ties=ties)
         if self.stage is not None and solution.status is Status.OPTIMAL:
-            require_stage(self.stage, stages_of(self.grid, run.plan, self.load), self.chosen_windows)
+            self._check_stage(stages_of(self.grid, run.plan, self.load))
         return solution
-
-    def _certify(self, run: JitRun, solution: JitSolution, budget: Budget) -> Certificate | None:
-        if solution.stated is not None:
-            return super()._certify(run, solution, budget)
-        if solution.status is Status.INFEASIBLE:
-            return no_schedule(self.instance, self.lat, self.chosen_windows)
-        if not solution.status.has_answer:
-            return None
-        schedule = self._schedule(solution)
-        certificate = certify_schedule(self.instance, schedule, budget)
-        if certificate.ok:
-            certificate = certificate.including((as_stated(self.instance, schedule, solution.stages),))
-        return certificate if run.plan.weighted is None else self._weighted_claim(certificate, solution)
-
-    def _weighted_claim(self, certificate: Certificate, solution: JitSolution) -> Certificate:
-        """P3 and P4: the sum of weights, recomputed from the loads, against the solver's bound (quoted)."""
-        problem = lexicographic_program(self.cells, self.load, name=self.instance.name, labels=False)
-        size, loads = float(problem.width.sum()), solution.sorted_loads
-        total = float((size ** loads.astype(np.float64)).sum()) + size - len(loads)  # an empty load weighs 1
-        assert solution.bound is not None
-        ok = abs(total - float(solution.bound)) <= 1e-6 * total
-        check = Check("sum of weights meets the solver's bound", ok, 0.0, f"{total:.12g}", how="quoted")
-        return replace(certificate, claim="bounded", exact=False, tolerance=1e-6).including((check,))
-
-    def _schedule(self, solution: JitSolution) -> JitSchedule:
-        blocks = solution.blocks
-        claimed = solution.status is Status.OPTIMAL or 1 < solution.lowest <= solution.largest
-        proven = claimed and not solution.unproven
-        return JitSchedule(
-            share=self.share,
-            share_of=self.share_of,
-            load=self.load,
-            lat=self.lat,
-            windows=self.chosen_windows,
-            planned=self.grid.transfer,
-            transfer=self.grid.transfer[blocks.item],
-            begin=blocks.begin,
-            end=blocks.end,
-            amount=blocks.amount,
-            lateness=solution.lateness,
-            integral=blocks.whole,
-            parts=solution.plan_parts if proven else (),
-            least=None if proven or solution.unproven else solution.least,
-            levels_claimed="largest" if solution.route[:1] == ("printed",) else solution.lowest,
-            ties=self.breaks_ties and blocks.whole,
-        )
 
     def details(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Latest arrival times, for `flowlex show`."""

@@ -78,20 +78,12 @@ class Bands:
         return np.asarray(np.searchsorted(self.unit * span + self.begin, unit * span + slot, side=side))
 
 
-def find_bands(grid: Grid, load: Load, *, widened: bool = True, kept: Bands | None = None) -> Bands:
-    """Balance every pair or port on its own; with ``widened``, slots by which windows were widened are cells apart.
-
-    ``kept`` has the bands of some units, and the blocks of their transfers, which are not looked at again.
-    """
+def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
+    """Balance every pair or port on its own; with ``widened``, slots by which windows were widened are cells apart."""
     groups = grid.groups(load)
     tables, parts = [], []
-    if kept is not None:
-        tables.append((kept.unit, kept.begin, kept.end, kept.band))
-        parts.append((kept.blocks.item, kept.blocks.begin, kept.blocks.end, kept.blocks.amount))
     for group in groups:
         order = np.argsort(group, kind="stable")
-        if kept is not None:
-            order = order[~np.isin(group[order], kept.unit)]
         cuts = np.flatnonzero(np.diff(group[order])) + 1
         for members in np.split(order, cuts) if len(order) else []:
             also = grid.widened_slots(members) if widened else None

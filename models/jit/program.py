@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.expression import Expression, Variables
-from flowlex.formulations.lexicographic.levels import LexicographicProgram
+from flowlex.formulations.lexicographic.problem import LexicographicProgram
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.models.base import ModelError
 from flowlex.models.jit.blocks import Blocks, blocks_of_cells

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.lexicographic.levels import LexicographicResult, Stage
+from flowlex.formulations.lexicographic.problem import LexicographicResult, Stage
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Outcome
 from flowlex.models.jit.grid import Grid, Load
@@ -46,10 +46,10 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
     above have closed what they see of higher bands to all that can do without.
     """
     rows = np.unique(np.concatenate([group[part] for group in grid.groups(load)]))
-    top = int(bands.band[np.isin(bands.unit, rows)].max(initial=-1)) + 1
+    used = bands.band[np.isin(bands.unit, rows)]
     confined = bands.transfer_band[:, part]
     proofs = []
-    for level in range(top, 1, -1):
+    for level in sorted({each for each in np.unique([used, used + 1]).tolist() if each > 1}, reverse=True):
         unit, begin, end = _pieces(bands, (bands.band == level - 1) & np.isin(bands.unit, rows))
         lam = np.asarray(sum((band == level - 1).astype(np.int64) for band in confined))
         prices = Prices(_number(grid, load)[unit], begin, end, np.ones(len(unit), np.int64))
@@ -111,8 +111,6 @@ def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple
     before_all = max((s.level for s in result.stages if s.level > result.largest), default=None)
     proofs = []
     for stage in result.stages:
-        if stage.level == 0:
-            continue
         bound = stage.bound if quoted else None
         proofs.append(_stage_proof(cells, load, stage, stage.level == before_all, before_all, bound))
     return tuple(proofs)
@@ -206,7 +204,7 @@ def largest_proof(
     scale = 1.0 / rho.max(initial=0.0) if rho.max(initial=0.0) > 0 else 1.0
     level = int(np.ceil(float(outcome.objective or 0.0) - 1e-6))
     others = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress", "size")}
-    stage = Stage(level, 1.0, 1.0, 1.0, {**others, "level_link": rho * scale})
+    stage = Stage(level, 1.0, 1.0, {**others, "level_link": rho * scale})
     bound = 1.0 if outcome.bound is not None and outcome.bound > level - 1 + 1e-6 else 0.0
     return (_stage_proof(cells, load, stage, False, None, bound, every_row=True),)
 

@@ -112,7 +112,7 @@ def solve_ruled(grid: Grid, members: Integers, statement: Statement, search: Sea
         together = _steady(grid, blocks.and_also(_blocks(grid, members, search, again)))
     parts = (*rest.parts, SchedulePart(grid.transfer[members], ()))
     how = f"{run.method} of the {len(members)} transfers that rules concern, the quick method of {len(others)} others"
-    return _run(statement, replace(rest, blocks=together, parts=parts, trail=None), run.proof, how)
+    return _run(statement, replace(rest, blocks=together, parts=parts), run.proof, how)
 
 
 def _run(statement: Statement, plan: Plan, proof: object, how: str) -> RuledRun:

@@ -13,8 +13,8 @@ job's DAG when the job is submitted. `JitScheduler` lives through time:
 What is sent before a step is what was planned, unless `report` says otherwise. Time runs forwards. An event that is
 refused leaves nothing behind.
 
-The sum over time is not what a clairvoyant plan would reach, but each step is optimal for what is known then; and a
-plan that nothing new has come to needs no new step: the rest of an optimal plan is an optimal plan of the rest.
+The sum over time is not what a clairvoyant plan would reach, but each step is optimal for what is known then. A step is
+needed only when something new has come: what is left of an optimal plan stays optimal.
 
 Source: the paper solves anew when a new job submits its first transfer, or at fixed intervals (shared/papers).
 """
@@ -28,20 +28,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from flowlex.formulations.outcome import EngineName, Status
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance, Job, Machine, Transfer
 from flowlex.models.base import ModelError
-from flowlex.models.jit.blocks import Blocks
-from flowlex.models.jit.grid import Grid, Load, ShareOf, make_grid
+from flowlex.models.jit.grid import Load, ShareOf, make_grid
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.remaining import RunOfSlots, Sending, behind, certified, rest_instance
-from flowlex.models.jit.reuse import reused_of
-from flowlex.models.jit.search import Reused
 from flowlex.models.jit.solution import JitSolution
 from flowlex.validation.certificates import Certificate
 
@@ -98,9 +94,6 @@ class JitScheduler:
         Whether later steps may not delay what earlier ones have promised.
     every_s
         Plan at multiples of this many seconds; by default when a submitted job's first transfer is ready.
-    warm
-        Keep of a plan what nothing has come to, instead of planning all that is left anew: the same loads and
-        lateness, proven as any plan, in less time.
     engine, options
         How each step is solved, see `flowlex.formulations.SolveOptions` (``time_limit_s`` bounds a step).
 
@@ -130,22 +123,19 @@ class JitScheduler:
         lat: Rule = "critical",
         keep_promises: bool = True,
         every_s: float | None = None,
-        warm: bool = True,
         engine: EngineName = "highs",
         **options: Any,
     ) -> None:
         if every_s is not None and not every_s > 0:
             raise ModelError(f"every_s must be above 0, got {every_s}")
-        for name, given in (("keep_promises", keep_promises), ("warm", warm)):
-            if not isinstance(given, bool):
-                raise ModelError(f"{name} must be true or false, got {given!r}")
+        if not isinstance(keep_promises, bool):
+            raise ModelError(f"keep_promises must be true or false, got {keep_promises!r}")
         self.empty: JitInstance = JitInstance(machines=tuple(machines), jobs=(), slot_s=slot_s, unit_mb=unit_mb)
         model = JitBandwidth(self.empty, share=share, share_of=share_of, load=load, lat=lat)  # checks the options
         self.share: float
         self.share, self.share_of, self.load, self.lat = model.share, model.share_of, model.load, model.lat
         self.every_s: float | None
         self.keep_promises: bool
-        self.warm: bool = warm
         self.keep_promises, self.every_s = keep_promises, every_s
         self.options: dict[str, Any]
         self.engine, self.options = engine, options
@@ -160,8 +150,6 @@ class JitScheduler:
         #: The slot that a step fell into, and what it goes on to send.
         self._under_way: tuple[int, dict[str, float]] = (-1, {})
         self._steps = 0
-        #: The last step's plan, of which what nothing has come to stays.
-        self._last: JitSolution | None = None
 
     # Events
 
@@ -280,7 +268,7 @@ class JitScheduler:
         if rest:
             instance = rest_instance(self.empty, rest, slot, firm=self.keep_promises, name=f"rest {self._steps}")
             model = JitBandwidth(instance, share=1.0, load=self.load, windows="elastic", tie_break=False)
-            solution = model.after(self._kept(model.grid, rest)).solve(self.engine, **self.options)
+            solution = model.solve(self.engine, **self.options)
             status, certificate = solution.status, solution.certificate
             if status.has_answer:
                 rest = self._planned(rest, solution)
@@ -288,7 +276,6 @@ class JitScheduler:
                 solution, status = None, Status.FEASIBLE
                 rest = behind(self.empty, rest, slot)
                 certificate = certified(instance, rest, slot, self.load)
-        self._last = solution
         self._under_way = (slot - 1, self.rates(at_s)) if slot * self.slot > rational(at_s) else (-1, {})
         self.sending = rest
         self.now_s, self._steps = at_s, self._steps + 1
@@ -301,19 +288,6 @@ class JitScheduler:
     def _check_time(self, at_s: float) -> None:
         if not (at_s >= self.now_s and math.isfinite(at_s)):
             raise JitEventError(f"time runs forwards: {at_s} s comes before {self.now_s} s")
-
-    def _kept(self, grid: Grid, rest: dict[str, Sending]) -> Reused | None:
-        """What of the last plan stays; with it, a step costs what has changed."""
-        if not self.warm or self._last is None:
-            return None
-        old = self._last.grid
-        number = {old.name(k): k for k in range(old.count)}
-        each = [rest[grid.name(k)] for k in range(grid.count)]
-        before = np.array([number.get(s.name, -1) if s.promise is not None else -1 for s in each], np.int64)
-        runs = [(k, *run) for k, s in enumerate(each) if before[k] >= 0 for run in s.runs]
-        item, begin, end, rate = np.array(runs, np.int64).reshape(-1, 4).T
-        blocks = Blocks(item, begin - grid.origin, end - grid.origin, rate * (end - begin))
-        return reused_of(self._last, grid, before, blocks)
 
     def _planned(self, rest: dict[str, Sending], solution: JitSolution) -> dict[str, Sending]:
         """The rest with the runs of a solution."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers, LinearProgramArrays
 from flowlex.formulations.engines import runs_highs, solve
-from flowlex.formulations.lexicographic.levels import Integrality
+from flowlex.formulations.lexicographic.problem import Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.formulations.sessions.bounded import BoundedProgram
@@ -23,7 +23,7 @@ from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.program import Horizon
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
-__all__ = ["Plan", "Ports", "Reused", "Search", "SearchState", "Trail"]
+__all__ = ["Plan", "Ports", "Search", "SearchState"]
 
 #: Part of the time that linear programs leave to integer ones.
 _TO_ROUND = 0.1
@@ -43,52 +43,6 @@ class Search:
     presolve: bool
     engine: EngineName
     options: SolveOptions
-    kept: Reused | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Trail:
-    """How a plan was come by, for plans of its rest.
-
-    Attributes
-    ----------
-    bands
-        Of all loads.
-    settled
-        (F,) bool: transfers that are planned within their bands; all others are in parts with proofs of their own.
-    active
-        Ports that were constraints.
-    """
-
-    bands: Bands
-    settled: NDArray[np.bool_]
-    active: Ports
-
-
-@dataclass(frozen=True, eq=False)
-class Reused:
-    """What stays of an earlier plan, told of the grid's transfers (see `flowlex.models.jit.reuse`).
-
-    Attributes
-    ----------
-    bands
-        Of the loads that only settled transfers count towards to which nothing has come; with these transfers' blocks.
-    settled, staged
-        (F,) bool: transfers that stay within these bands; transfers that stay in parts with proofs of their own.
-    blocks
-        Of the staged ones.
-    parts
-        Their proofs.
-    active
-        Ports that were constraints of theirs.
-    """
-
-    bands: Bands
-    settled: NDArray[np.bool_]
-    staged: NDArray[np.bool_]
-    blocks: Blocks
-    parts: tuple[SchedulePart, ...]
-    active: Ports
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +63,6 @@ class Plan:
         For a program with weights: its optimum and the solver's bound.
     lowest
         The lowest level that is proven; 1 when all are.
-    trail
-        How it was come by; None where that is of no use later.
     least
         What shows the bound of a plan that is not proven.
     """
@@ -126,7 +78,6 @@ class Plan:
     message: str = ""
     weighted: tuple[float, float] | None = None
     lowest: int = 1
-    trail: Trail | None = None
     least: SchedulePart | None = None
 
 
@@ -152,11 +103,6 @@ class SearchState:
     def __post_init__(self) -> None:
         limit = self.search.options.time_limit_s
         self.deadline: float | None = None if limit is None else time.perf_counter() + limit
-        kept = self.search.kept
-        if kept is not None:
-            self.blocks, self.parts = kept.blocks, list(kept.parts)
-            if kept.settled.any() or kept.staged.any():
-                self.took("reused")
 
     def solve(self, program: LinearProgram) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
@@ -215,7 +161,7 @@ class SearchState:
         self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
         self.parts.append(SchedulePart(at, proofs))
 
-    def plan(self, largest_bound: int, trail: Trail | None = None) -> Plan:
+    def plan(self, largest_bound: int) -> Plan:
         """Put everything together."""
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
@@ -231,5 +177,4 @@ class SearchState:
             self.mip_solves,
             message=message,
             lowest=self.lowest,
-            trail=trail if self.status is Status.OPTIMAL and self.blocks.whole else None,
         )

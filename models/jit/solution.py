@@ -18,7 +18,7 @@ from flowlex.models.jit.blocks import Blocks, Segments, load_counts, port_pieces
 from flowlex.models.jit.duals import duals_of
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
-from flowlex.models.jit.search import Plan, Trail
+from flowlex.models.jit.search import Plan
 from flowlex.models.jit.tie_break import tie_stages
 from flowlex.validation.certificates.jit import SchedulePart
 
@@ -49,8 +49,6 @@ class JitSolution(Solution):
         The lowest level that is proven; 1 when all are.
     least
         What shows the bound on the largest load where the levels are not proven.
-    trail
-        What a plan of the rest needs to know, see `flowlex.models.jit.reuse`.
     """
 
     grid: Grid = field(repr=False)
@@ -63,7 +61,6 @@ class JitSolution(Solution):
     mip_solves: int = 0
     plan_parts: tuple[SchedulePart, ...] = field(default=(), repr=False)
     lowest: int = 1
-    trail: Trail | None = field(default=None, repr=False)
     least: SchedulePart | None = field(default=None, repr=False)
 
     @classmethod
@@ -99,7 +96,6 @@ class JitSolution(Solution):
             mip_solves=plan.mip_solves,
             plan_parts=plan.parts,
             lowest=plan.lowest,
-            trail=plan.trail,
             least=plan.least,
             stages=(stages_of(grid, plan, load) | (tie_stages(grid, plan.blocks) if ties else {})) if answer else {},
         )

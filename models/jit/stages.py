@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.lexicographic.faces import minimize_on_faces
-from flowlex.formulations.lexicographic.levels import WHOLE, LexicographicProgram, LexicographicResult, staged
+from flowlex.formulations.lexicographic.levels import minimize_levels
+from flowlex.formulations.lexicographic.problem import WHOLE, LexicographicProgram, LexicographicResult, is_whole
 from flowlex.formulations.outcome import Status
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid
@@ -129,18 +130,15 @@ def staged_together(
     first: LevelProof | None = None
     if elastic and search.integrality != "mip":
         cells, result, first = _least_late(state, members, ports, parts)
-    elif search.integrality == "auto":
+    elif not elastic:
         cells = Cells(grid, members, grid.stop[members], state.horizon, ports)
-        problem, told = _problem(state, cells, elastic=False), _telling(state, cells, parts)
-        result = minimize_on_faces(problem, state.solve, at_least, keep=state.session, told=told)
-    if result is None and parts is not None:
-        return False
+        result = _minimized(state, cells, _problem(state, cells, elastic=False), at_least, parts)
     if result is None or cells is None:
+        if parts is not None:
+            return False
         first = None
-        stop = latest_end(grid, members) if elastic else grid.stop[members]
-        cells = Cells(grid, members, stop, "slots" if elastic else state.horizon, ports)
-        problem = _problem(state, cells, elastic=elastic)
-        result = staged(problem, solve=state.solve, integrality=search.integrality, at_least=at_least)
+        cells = Cells(grid, members, latest_end(grid, members), "slots", ports)
+        result = minimize_levels(_problem(state, cells, elastic=True), state.solve, integrality=search.integrality)
     state.lp_solves += result.lp_solves
     state.mip_solves += result.mip_solves
     if result.status is Status.INFEASIBLE:
@@ -157,12 +155,17 @@ def _problem(state: SearchState, cells: Cells, *, elastic: bool) -> Lexicographi
     )
 
 
-def _telling(
-    state: SearchState, cells: Cells, parts: list[Integers] | None, first: LevelProof | None = None
-) -> Callable[[Callable[[], LexicographicResult | None]], None]:
-    """Offers what a sequence of programs has come to; called with what makes its result."""
+def _minimized(
+    state: SearchState,
+    cells: Cells,
+    problem: LexicographicProgram,
+    at_least: int,
+    parts: list[Integers] | None,
+    first: LevelProof | None = None,
+) -> LexicographicResult | None:
+    """Minimise the levels, and offer what there is on the way; None where parts are not solved together."""
 
-    def tell(result: Callable[[], LexicographicResult | None]) -> None:
+    def report(result: Callable[[], LexicographicResult | None]) -> None:
         def accepted(draft: SearchState) -> bool:
             found = result()
             if found is not None:
@@ -171,7 +174,15 @@ def _telling(
 
         state.tell(accepted)
 
-    return tell
+    integrality, session = state.search.integrality, state.session
+    if parts is None:
+        return minimize_levels(
+            problem, state.solve, integrality=integrality, at_least=at_least, session=session, report=report
+        )
+    if integrality == "mip":
+        return None
+    fractional = integrality == "lp"
+    return minimize_on_faces(problem, state.solve, at_least, fractional=fractional, session=session, report=report)
 
 
 def _least_late(
@@ -181,25 +192,20 @@ def _least_late(
 
     The result is None where whole units may have to be later than that, or the way by faces leads to no whole units.
     """
-    grid, search = state.grid, state.search
+    grid = state.grid
     late = least_late(state, members)
     if late.cells is None or late.proof is None or late.open is None:
         if late.outcome.status is Status.OPTIMAL:
             return None, None, None
-        failed = LexicographicResult(late.outcome.status, None, 0, {}, (), "lp", late.outcome)
+        failed = LexicographicResult(late.outcome.status, None, 0, (), "lp", late.outcome)
         return Cells(grid, members, grid.stop[members], "intervals", ports), failed, None
     cells = replace(late.cells, ports=ports)
     problem = _problem(state, cells, elastic=False)
     closed = problem.base.with_upper("rate", np.where(late.open, problem.base.variable_blocks["rate"].upper, 0.0))
     problem = replace(problem, base=closed)
-    at_least, result = late.least_load(search.load), None
-    if search.integrality == "auto":
-        told = _telling(state, cells, parts, late.proof)
-        result = minimize_on_faces(problem, state.solve, at_least, keep=state.session, told=told)
-    if result is None and parts is None:
-        result = staged(problem, solve=state.solve, integrality=search.integrality, at_least=at_least)
-        if result.status is Status.INFEASIBLE:
-            result = None
+    result = _minimized(state, cells, problem, late.least_load(state.search.load), parts, late.proof)
+    if result is not None and result.status is Status.INFEASIBLE:
+        result = None
     return cells, result, late.proof
 
 
@@ -217,12 +223,12 @@ def _accept(
         return
     if result.status is not Status.OPTIMAL:
         state.status = result.status
-        open_levels = [s.level + 1 for s in result.stages if s.level and s.bound < s.value - WHOLE]
-        last = min((s.level for s in result.stages if s.level), default=0)
+        open_levels = [s.level + 1 for s in result.stages if s.bound < s.value - WHOLE]
+        last = min((s.level for s in result.stages), default=0)
         state.lowest = max(state.lowest, last, *open_levels)
     whole = np.rint(result.values)
-    is_whole = np.abs(result.values - whole).max(initial=0.0) <= WHOLE
-    state.keep(cells.which, cells.blocks(whole.astype(np.int64) if is_whole else result.values))
+    rates = whole.astype(np.int64) if is_whole(result.values) else result.values
+    state.keep(cells.which, cells.blocks(rates))
     state.took(f"staged {result.route}")
     proofs = stage_proofs(cells, state.search.load, result)
     proofs = proofs if first is None else (first, *proofs)

@@ -178,15 +178,22 @@ class Statement:
         raise ModelError(nearest("stage", name, (each.name for each in self.stages)))
 
     def stage_program(self, stage: str | None = None, before: Mapping[str, Fraction] | None = None) -> LinearProgram:
-        """The program of a stage (the first when None), with the stages in ``before`` kept at their values."""
+        """The program of a stage (the first when None), with the stages in ``before`` kept at their values.
+
+        These are rows named ``stages_before``, one for each.
+        """
         chosen = self.stages[0] if stage is None else self.stage(stage)
         program = LinearProgram(self.program.name)
         program.variable_blocks = dict(self.program.variable_blocks)
         program.constraint_blocks = dict(self.program.constraint_blocks)
-        for name, value in (before or {}).items():
-            each = self.stage(name)
-            side = float(value / each.unit)
-            program.constrain(f"stage_{name}", each.expression, ">=" if each.maximize else "<=", side)
+        if before:
+            rows, sides = Expression.empty(len(before)), np.zeros(len(before))
+            for k, (name, value) in enumerate(before.items()):
+                each = self.stage(name)
+                sign = -1.0 if each.maximize else 1.0
+                rows = rows + (each.expression * sign).sum_by([k], len(before))
+                sides[k] = sign * float(value / each.unit)
+            program.constrain("stages_before", rows, "<=", sides, labels=list(before))
         (program.maximize if chosen.maximize else program.minimize)(chosen.expression)
         return program
 

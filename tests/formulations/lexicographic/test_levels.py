@@ -1,4 +1,4 @@
-"""Staged, weighted and exhaustive lexicographic minima agree; the lambda form is exact and refuses non-convexity."""
+"""Levels, weights and enumeration have the same lexicographic minimum; the lambda form is exact, or refused."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.engines import solve
+from flowlex.formulations.lexicographic import levels
 from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
-from flowlex.formulations.lexicographic.levels import (
-    LexicographicProgram,
-    copy_program,
-    staged,
-)
+from flowlex.formulations.lexicographic.levels import minimize_levels
+from flowlex.formulations.lexicographic.problem import LexicographicProgram, copy_program
 from flowlex.formulations.lexicographic.weighted import PrecisionError, weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Status
@@ -57,17 +55,38 @@ def vector(problem: LexicographicProgram, values: Any) -> tuple[int, ...]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 6), st.booleans())
-def test_staged_equals_exhaustive(amount: list[int], slots: int, capacity: int, first: bool) -> None:
+def test_levels_equal_enumeration(amount: list[int], slots: int, capacity: int, first: bool) -> None:
     problem = spread_program(amount, slots, capacity, first=first)
     expected = exhaustive(amount, slots, capacity, first=first)
-    for largest_first in (True, False):
-        for integrality in ("auto", "mip"):
-            found = staged(problem, integrality=integrality, largest_first=largest_first)  # type: ignore[arg-type]
-            if expected is None:
-                assert found.status is Status.INFEASIBLE
-            else:
-                assert vector(problem, found.values) == expected
-                assert found.counts == {s: sum(v >= s for v in expected) for s in range(1, found.largest + 1)}
+    for integrality in ("auto", "mip", "rows"):
+        with pytest.MonkeyPatch.context() as patch:
+            if integrality == "rows":
+                patch.setattr(levels, "minimize_on_faces", lambda *given, **options: None)
+            found = minimize_levels(problem, integrality="mip" if integrality == "mip" else "auto")
+        if expected is None:
+            assert found.status is Status.INFEASIBLE
+            continue
+        assert found.values is not None
+        assert vector(problem, found.values) == expected
+        for stage in found.stages:
+            if stage.level <= LEVELS:
+                assert stage.value == stage.bound == sum(v >= stage.level for v in expected)
+
+
+def test_programs_grow_with_different_loads_not_with_units() -> None:
+    """100 000 and 70 001 units over 3 slots each: two levels of either, found by four programs."""
+    programs = []
+    for unit in (1, 1000):
+        base = LinearProgram("two")
+        x = base.variables("x", 6, upper=10**6)
+        base.constrain("amount", x.sum_by(np.arange(6) // 3, 2), "==", [100 * unit, 70 * unit + 1])
+        problem = LexicographicProgram(base, x.expression(), 10**6, np.ones(6), None, 170.0 * unit + 1)
+        found = minimize_levels(problem)
+        assert found.values is not None
+        assert sum(vector(problem, found.values)[:3]) == 100 * unit
+        programs.append(found.lp_solves + found.mip_solves)
+        assert [stage.value for stage in found.stages if stage.value == stage.bound][:2] == [1, 3]
+    assert programs[0] == programs[1] <= 6
 
 
 @pytest.mark.parametrize("form", ["lambda", "increments"])
@@ -89,11 +108,10 @@ def test_weights_that_lose_precision_are_refused() -> None:
         weighted_program(problem)
 
 
-def test_known_lower_bound_and_counts() -> None:
-    found = staged(spread_program([4, 4], 2, 4), at_least=2)
+def test_known_lower_bound() -> None:
+    found = minimize_levels(spread_program([4, 4], 2, 4), at_least=2)
     assert found.largest == 2
-    assert found.counts == {1: 4.0, 2: 4.0}
-    assert [stage.level for stage in found.stages] == [0, 2]
+    assert [(stage.level, stage.value) for stage in found.stages] == [(2, 4.0)]
 
 
 def test_fractional_optimum_is_not_called_whole() -> None:
@@ -102,11 +120,11 @@ def test_fractional_optimum_is_not_called_whole() -> None:
     x = base.variables("x", 3, upper=1)
     base.constrain("edge", x[np.array([0, 1, 2])] + x[np.array([1, 2, 0])], ">=", 1.0)
     problem = LexicographicProgram(base, x.expression(), 1, np.ones(3))
-    relaxed = staged(problem, integrality="lp")
-    assert relaxed.counts[1] == pytest.approx(1.5)
-    whole = staged(problem)
-    assert whole.counts == {1: 2.0}
-    assert whole.route in ("lp, rounded within the optimal face", "mip")
+    relaxed = minimize_levels(problem, integrality="lp")
+    assert relaxed.stages[-1].value == pytest.approx(1.5)
+    whole = minimize_levels(problem)
+    assert vector(problem, whole.values) == (1, 1, 0)
+    assert whole.route == "mip" and whole.status is Status.OPTIMAL
     assert whole.stages[-1].bound == 2.0  # 1.5 rounded up
 
 
@@ -153,7 +171,6 @@ def test_lambda_form_refuses(points: list[int], values: list[float], message: st
 
 def test_copies_leave_the_base_alone() -> None:
     base = spread_program([2], 2, 2).base
-    copy = copy_program(base, integer=True)
+    copy = copy_program(base)
     copy.variables("more", 1)
-    assert copy.is_mip and not base.is_mip
     assert "more" not in base.variable_blocks

@@ -134,7 +134,7 @@ def test_the_kept_instance_has_a_fractional_vertex() -> None:
     """Found by search over random instances: the simplex method's answer has halves, a whole one is as good."""
     instance = read_instance(KEPT)
     assert isinstance(instance, JitInstance)
-    relaxed = JitBandwidth(instance, share=1.0, integrality="lp").solve()
+    relaxed = JitBandwidth(instance, share=1.0, program="P1", integrality="lp").solve()
     assert np.abs(relaxed.blocks.rate - np.rint(relaxed.blocks.rate)).max() > 0.1
     assert relaxed.certificate is not None and not relaxed.certificate.exact
     whole = JitBandwidth(instance, share=1.0, presolve=False).solve()

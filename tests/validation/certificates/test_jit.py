@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,14 +13,17 @@ import pytest
 from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.validation.certificates.contract import Claimed, read_document
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
+from flowlex.validation.certificates.jit.document import Answer, Proof, schedule_of
 
 Fault = Callable[[JitSchedule], JitSchedule]
 
 
 def stated(instance: JitInstance, **options: Any) -> JitSchedule:
-    model = JitBandwidth(instance, share=1.0, **options)
-    return model._schedule(model.solve())
+    document = json.loads(json.dumps(JitBandwidth(instance, share=1.0, **options).solve().to_dict()))
+    read = read_document(document)
+    return schedule_of(Claimed(read, Answer(**read.answer), Proof(**read.proof), instance))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +132,7 @@ def test_a_run_outside_of_its_window_is_refused() -> None:
     schedule = stated(made, windows="strict")
     assert (schedule.begin.tolist(), schedule.end.tolist(), schedule.amount.tolist()) == ([0], [2], [2])
     at_once = replace(schedule, end=np.array([1]))
-    assert any(name.startswith("level 2") for name in failed(made, at_once))
+    assert any(name.startswith("levels 1 to 2") for name in failed(made, at_once))
     late = replace(schedule, begin=np.array([1]), end=np.array([3]))
     assert "transfers are sent in their windows" in failed(made, late)
 

@@ -11,7 +11,7 @@ can only lower the bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from flowlex.validation.certificates.jit.even import sweep
 from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
 from flowlex.validation.certificates.jit.prices import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
-from flowlex.validation.certificates.jit.ties import tie_checks, tie_figures
+from flowlex.validation.certificates.jit.ties import tie_checks
 from flowlex.validation.certificates.jit.windows import NEVER, planned_as_stated, transfer_windows
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "Prices",
     "SchedulePart",
     "all_loads",
-    "as_stated",
     "certify_schedule",
     "largest_load",
     "level_counts",
@@ -85,20 +84,6 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule, budget: Budge
         checks += tie_checks(view, int(largest_load(instance, schedule)) if proven else None)
     exact = schedule.integral
     return Certificate(claim, exact, tuple(checks), 0.0 if exact else _TOLERANCE)
-
-
-def as_stated(instance: JitInstance, schedule: JitSchedule, stages: Mapping[str, float | int]) -> Check:
-    """Whether stated stages (total lateness, loads by level) are those of the schedule."""
-    true: dict[str, Any] = {f"level_{s}": n for s, n in level_counts(instance, schedule).items()}
-    true["lateness"] = schedule.lateness
-    if schedule.ties:
-        true |= tie_figures(View.of(instance, schedule))
-    wrong = [
-        f"{name} is {true.get(name, 0):g} (stated {stages.get(name, 0):g})"
-        for name in sorted(true.keys() | stages.keys())
-        if abs(true.get(name, 0) - stages.get(name, 0)) > (0 if schedule.integral else _TOLERANCE * (1 + true[name]))
-    ]
-    return Check("stages are as stated", not wrong, len(wrong), "; ".join(wrong[:3]))
 
 
 def no_schedule(instance: JitInstance, lat: str, windows: str) -> Certificate | None:
@@ -301,29 +286,42 @@ def _levels(view: View, part: SchedulePart, number: int, budget: Budget) -> Iter
     largest = s.levels_claimed == "largest"
     board = _board(view, part, None if largest else max(top, 1), allowed)
     lowest = s.levels_claimed if isinstance(s.levels_claimed, int) else max(top, 1) if largest else 1
-    levels = range(top, lowest - 1, -1)
-    # Stages that found no load so high claim nothing, but later ones build on what they settle.
-    before = set() if largest else {level for level in proofs if level > top}
-    for level in sorted({*levels, *before}, reverse=True):
+    # Where as many loads reach a level as the next higher one, no schedule that is as good has fewer.
+    runs_of = {level: level for level in (top,) if level >= lowest} if largest else _runs_of_levels(counts, lowest)
+    # Prices of other levels claim nothing, but later ones build on what they settle.
+    for level in sorted({*runs_of, *(level for level in proofs if level >= max(lowest, 1))}, reverse=True):
         if budget.spent:
             yield budget.quoted(f"levels from {level} down{where}"), False
             return
-        if level in before:
+        if level not in runs_of:
             if _senseless(proofs[level]):
                 yield Check(f"prices of level {level}{where} make sense", False), True
-                continue
-            _judged(board, proofs[level], 0, counts, lateness, "", s.integral)
+            elif not largest or level <= top:
+                _judged(board, proofs[level], counts.get(level, 0), counts, lateness, "", s.integral)
             continue
         value = 1 if largest else counts[level]
-        name = f"level {level}{where}: {counts[level]:g} loads"
+        until = runs_of[level]
+        name = f"level {level}" if until == level else f"levels {until} to {level}"
+        name = f"{name}{where}: {counts[level]:g} loads"
         if largest:
             name = f"no schedule has a largest load below {level}"
-        if level not in proofs:
-            settled = level == 1
-            says = "settled by the sum of all loads" if settled else "no proof given"
-            yield Check(f"{name}, {says}", settled), True
+        if level == 1 and level not in proofs:
+            yield Check(f"{name}, settled by the sum of all loads", True), True
             continue
-        yield _judged(board, proofs[level], value, counts, lateness, name, s.integral)
+        proof = proofs.get(level, LevelProof(level, np.zeros(len(at), np.int64), Prices()))
+        yield _judged(board, proof, value, counts, lateness, name, s.integral)
+        board.count_full(until, value)
+
+
+def _runs_of_levels(counts: dict[int, Any], lowest: int) -> dict[int, int]:
+    """The highest level of every run with equal counts, and the lowest of the run."""
+    found: dict[int, int] = {}
+    highest = 0
+    for level in range(max(counts, default=0), lowest - 1, -1):
+        if abs(counts[level] - counts.get(level + 1, 0)) > (_TOLERANCE * counts[level] if level + 1 in counts else -1):
+            highest = level
+        found[highest] = level
+    return found
 
 
 def _judged(

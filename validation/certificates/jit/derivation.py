@@ -117,6 +117,15 @@ class Board:
         self._settle(proof, scale * value - bound, reduced, tail, rho, pi)
         return int(bound)
 
+    def count_full(self, level: int, count: float) -> None:
+        """Where loads that reach a level whatever is sent are all that may, the others stay below it."""
+        full = [low >= level * width for low, width in zip(self.low, self.width, strict=True)]
+        reached = sum(int(width[at].sum()) for width, at in zip(self.width, full, strict=True))
+        if reached < count:
+            return
+        for k, at in enumerate(full):
+            self.high[k] = np.where(at, self.high[k], np.minimum(self.high[k], (level - 1) * self.width[k]))
+
     def _repriced(self, lam: Integers, reduced: Integers) -> tuple[Integers, Integers]:
         """Prices of transfers that bound more, with the reduced costs that follow.
 

@@ -36,7 +36,7 @@ from flowlex.validation.certificates.jit.windows import overloaded, transfer_win
 from flowlex.validation.certificates.options import JitOptions
 from flowlex.validation.certificates.statement.proof import StatementProof
 
-__all__ = ["VERIFIER", "Answer", "Proof"]
+__all__ = ["VERIFIER", "Answer", "Proof", "schedule_of"]
 
 _SIDES = ("out", "in")
 #: How the answer was found; and what is left to background traffic, which no file holds.
@@ -95,7 +95,7 @@ def _judge(claimed: Claimed) -> Finding:
     assert isinstance(instance, JitInstance)
     if claimed.answer is None:
         return _no_answer(claimed, instance)
-    return _judge_schedule(claimed, instance, _schedule(claimed, instance))
+    return _judge_schedule(claimed, instance, schedule_of(claimed))
 
 
 def _judge_changed(claimed: Claimed, changes: Changes) -> Finding:
@@ -103,7 +103,7 @@ def _judge_changed(claimed: Claimed, changes: Changes) -> Finding:
     instance, rules = claimed.instance, claimed.proof.rules
     if rules is None or claimed.document.options["program"] not in ("P1", "P2"):
         raise ValueError("a changed model needs the proof of what its rules concern")
-    schedule = replace(_schedule(claimed, instance), ties=False, ruled=bool(rules.stages))
+    schedule = replace(schedule_of(claimed), ties=False, ruled=bool(rules.stages))
     found = _judge_schedule(claimed, instance, schedule)
     if not found.checks[0].ok:
         return found
@@ -191,8 +191,9 @@ def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | 
     }
 
 
-def _schedule(claimed: Claimed, instance: JitInstance) -> JitSchedule:
-    options, answer, proof = claimed.document.options, claimed.answer, claimed.proof
+def schedule_of(claimed: Claimed) -> JitSchedule:
+    """The schedule that a file states, its names as numbers."""
+    options, answer, proof, instance = claimed.document.options, claimed.answer, claimed.proof, claimed.instance
     place = {name: k for k, name in enumerate(instance.transfer_names)}
     machine = {m.name: k for k, m in enumerate(instance.machines)}
     runs = [(place[name], *run) for name, each in answer.schedule.items() for run in each]
