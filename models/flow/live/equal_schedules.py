@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
+from networkx.utils import UnionFind
+
 from flowlex.models.flow.goals.base import Spot
 from flowlex.models.flow.live.side_constraints import Changes
 from flowlex.models.flow.live.state import LiveState
@@ -71,18 +73,13 @@ class _Weighing:
 
     def _together(self, chains: Iterable[str]) -> list[list[str]]:
         """Changes by the places that they have in common."""
-        part_of: dict[_Place, list[str]] = {}
-        inside: dict[int, list[_Place]] = {}
-        parts: dict[int, list[str]] = {}
-        for name in chains:
-            mine, ends = [name], [self._place(name, where[name]) for where in (self._found, self._better)]
-            places = list(dict.fromkeys(ends))
-            for other in {id(part_of[end]): part_of[end] for end in ends if end in part_of}.values():
-                mine += other
-                places += inside.pop(id(other))
-                del parts[id(other)]
-            parts[id(mine)], inside[id(mine)] = mine, places
-            part_of |= dict.fromkeys(places, mine)
+        ends = {name: [self._place(name, where[name]) for where in (self._found, self._better)] for name in chains}
+        joined: UnionFind[_Place] = UnionFind()
+        for places in ends.values():
+            joined.union(*places)
+        parts: dict[_Place, list[str]] = defaultdict(list)
+        for name, (place, _) in ends.items():
+            parts[joined[place]].append(name)
         return list(parts.values())
 
     def _walk(
@@ -95,10 +92,11 @@ class _Weighing:
             way.append(name)
             at = self._place(name, self._better[name])
             if at in places:
-                cut = places[at]
-                cycles.append(way[cut:])
-                del way[cut:]
-                places = {place: k for place, k in places.items() if k <= cut}
+                cycle = way[places[at] :]
+                del way[places[at] :]
+                cycles.append(cycle)
+                for name in cycle[:-1]:
+                    del places[self._place(name, self._better[name])]
             else:
                 places[at] = len(way)
         chains += way
