@@ -220,6 +220,8 @@ def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
     path = None if isinstance(source, dict) else Path(source)
     try:
         data = json.loads(path.read_text(encoding="utf-8")) if path is not None else source
+    except FileNotFoundError as error:
+        raise InstanceError("file not found", path=path) from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InstanceError(f"cannot be read as JSON: {error}", path=path) from error
     try:

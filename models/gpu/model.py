@@ -271,7 +271,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         if not isinstance(statement, LargeStatement):
             return super()._applied(statement, changes)
         if why := self.unrefined:
-            raise ModelError(f"{statement.why}, so that it takes rules, fixed choices, bounds and costs over x: {why}")
+            raise ModelError(f"{statement.why}: it takes rules, fixed choices, bounds and costs over x only; {why}")
         _ = self.rules
         return statement
 

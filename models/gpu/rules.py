@@ -25,6 +25,12 @@ __all__ = ["Codes", "Rule", "Rules", "Selection", "unsupported"]
 
 _TASK, _GPU = ("task", "job"), ("gpu", "node", "rack")
 _EXACT = 2**53
+#: Changes that need the statement pair by pair, and what to do instead.
+_WITHOUT_PAIRS = {
+    "drop": "`without` drops rows; for rounds without fair shares use policy='FSU'",
+    "relaxed": "`relaxed` drops integrality; ask for the linear program of a smaller round",
+    "variable": "`with_variable` adds variables; state the rule over x alone",
+}
 _WORD = {Fix: "fixed", Bounds: "bounds"}
 
 
@@ -209,13 +215,13 @@ def unsupported(changes: Changes) -> str:
         elif isinstance(each, (Fix, Bounds)):
             terms = (each.variables,)
         if not terms:
-            return f"{each.change!r} changes the rows or variables of the statement"
+            return _WITHOUT_PAIRS[each.change]
         if any(term.variable != "x" for term in terms):
-            return f"{each.change!r} names other variables than x"
+            return f"{each.change!r} names other variables than x; state it over x"
         if isinstance(each, Constraint) and len({term.by for term in each.terms}) > 1:
-            return f"rule {each.name!r} adds sums by different levels"
+            return f"rule {each.name!r} adds sums by different levels; state a rule for each"
         if isinstance(each, Cost) and each.stage != "transfer":
-            return f"a cost is added to stage {each.stage!r}"
+            return f"a cost is added to stage {each.stage!r}; add it to stage 'transfer'"
         if isinstance(each, (Fix, Bounds)) and any(side not in (None, 0, 1) for side in _sides(each)):
-            return "bounds outside of 0 and 1"
+            return "bounds outside of 0 and 1; x is 0 or 1"
     return ""

@@ -53,10 +53,15 @@ def _copied(statement: Statement, program: LinearProgram | None = None, **change
 def _constraint(statement: Statement, rule: Constraint) -> Statement:
     if rule.name in statement.rows or rule.name in statement.own:
         raise ModelError(f"rule {rule.name!r}: rows or own variables of that name exist already; choose another name")
+    stages = {text for stage in statement.stages for text in (stage.name, f"stage_{stage.name}")}
+    if rule.name in statement.declared | stages:
+        raise ModelError(
+            f"rule {rule.name!r}: rows or a stage of that name exist already in the model; choose another name"
+        )
     rows, terms = _rows_of(statement, rule)
     empty = [label for label, row in rows.items() if not terms[row]]
     if (not rows or empty) and not rule.allow_empty:
-        which = f" in row {_text(empty[0])!r}" if empty and rows else ""
+        which = f" in row {_text(empty[0])!r}" if empty and empty[0] else ""
         raise ModelError(f"rule {rule.name!r} is over no variable{which}; allow_empty=True accepts that")
     sides = sides_of(rule, rows)
     numbers = [*sides, *(c for row in terms.values() for c in row.values())]

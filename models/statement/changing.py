@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from pydantic import ValidationError
+
 from flowlex.instances.changes import (
     Bounds,
     Changes,
@@ -20,6 +22,7 @@ from flowlex.instances.changes import (
     Variable,
     read_changes,
 )
+from flowlex.instances.fields import Part
 from flowlex.models.answer import ModelError
 from flowlex.models.statement.apply import apply_changes
 from flowlex.models.statement.expressions import LabelledVariables, Rule, Sum
@@ -101,6 +104,16 @@ class Changeable:
         changed.__dict__["statement"] = changed._applied(self.statement, Changes(changes=changes))
         return changed
 
+    def _made(self, what: str, kind: type[Part], **fields: Any) -> Self:
+        """The model with one more change of a kind; `ModelError` names a field that is wrong."""
+        try:
+            change = kind(**fields)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            reason = str(first["msg"]).removeprefix("Value error, ")
+            raise ModelError(f"{what}: {'.'.join(map(str, first['loc']))}: {reason}") from error
+        return self._with(change)
+
     def with_constraint(self, name: str, rule: Rule, *, allow_empty: bool = False) -> Self:
         """Add rows of one's own.
 
@@ -130,14 +143,10 @@ class Changeable:
         if not isinstance(rule, Rule):
             raise ModelError(f"with_constraint({name!r}): expected a rule such as x.sum() <= 3, got {rule!r:.80}")
         self._owned(rule.expression)
-        rule_document = Constraint(
-            name=name,
-            terms=rule.expression.terms,
-            relation=rule.relation,
-            rhs=rule.rhs,
-            allow_empty=allow_empty,
+        terms, relation, rhs = rule.expression.terms, rule.relation, rule.rhs
+        return self._made(
+            f"rule {name!r}", Constraint, name=name, terms=terms, relation=relation, rhs=rhs, allow_empty=allow_empty
         )
-        return self._with(rule_document)
 
     def without(self, name: str, rows: str | Sequence[str] | None = None) -> Self:
         """Drop rows of the model: all of a name, or those with these labels.
@@ -159,7 +168,7 @@ class Changeable:
             The value lies outside the bounds of one of them.
         """
         self._owned(variables)
-        return self._with(Fix(variables=variables.term, value=value))
+        return self._made("with_fixed", Fix, variables=variables.term, value=value)
 
     def with_bounds(
         self,
@@ -175,7 +184,7 @@ class Changeable:
             A lower bound is above an upper one; names both.
         """
         self._owned(variables)
-        return self._with(Bounds(variables=variables.term, lower=lower, upper=upper))
+        return self._made("with_bounds", Bounds, variables=variables.term, lower=lower, upper=upper)
 
     def with_cost(self, cost: Sum | LabelledVariables, stage: str | None = None) -> Self:
         """Add a cost to a stage (the main one when None), in its unit.
@@ -206,7 +215,9 @@ class Changeable:
             The name is taken, or the bounds contradict each other.
         """
         labels = {level: tuple(values) for level, values in levels.items()}
-        return self._with(Variable(name=name, levels=labels, lower=lower, upper=upper, integer=integer))
+        return self._made(
+            f"with_variable({name!r})", Variable, name=name, levels=labels, lower=lower, upper=upper, integer=integer
+        )
 
     def relaxed(self, *names: str) -> Self:
         """Drop integrality: of the variables of these names, of all when none is named."""

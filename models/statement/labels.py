@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from flowlex.models.answer import ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Index", "nearest"]
+__all__ = ["Index", "Named", "nearest"]
+
+T = TypeVar("T")
 
 
 def nearest(what: str, name: object, known: Iterable[Any]) -> str:
@@ -26,7 +28,18 @@ def nearest(what: str, name: object, known: Iterable[Any]) -> str:
     names = [str(each) for each in known]
     near = difflib.get_close_matches(str(name), names, n=1)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") or "none"
-    return f"no {what} {name!r}; " + (f"did you mean {near[0]!r}? " if near else "") + f"There are: {listed}"
+    return f"no {what} {name!r}; " + (f"did you mean {near[0]!r}? There are: " if near else "there are: ") + listed
+
+
+class Named(dict[str, T]):
+    """Members by name; a name that is not there raises `ModelError` with the nearest one."""
+
+    def __init__(self, what: str, members: Mapping[str, T]) -> None:
+        super().__init__(members)
+        self._what = what
+
+    def __missing__(self, name: str) -> T:
+        raise ModelError(nearest(self._what, name, self))
 
 
 @dataclass(frozen=True, eq=False)

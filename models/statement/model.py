@@ -23,7 +23,7 @@ from flowlex.models.statement.solving import (
     start_values,
 )
 from flowlex.models.statement.structure import Structure, structure_of
-from flowlex.validation.certificates import verify
+from flowlex.validation.certificates import CertificateError, verify
 
 if TYPE_CHECKING:
     import pulp
@@ -118,7 +118,9 @@ class StatedModel(Changeable, Generic[SolutionT]):
         x = read_values(self.statement, values)
         solution = self._read(feasible_run(self.statement, x))
         certificate = verify(solution.to_dict(), self.instance)
-        return replace(solution, certificate=certificate.require(f"{self.name}: {self.instance.name}"))
+        if failed := "; ".join(f"{c.name}: {c.detail or c.worst}" for c in certificate.checks if not c.ok):
+            raise CertificateError(f"{self.name}: {self.instance.name}: the values are no answer ({failed})")
+        return replace(solution, certificate=certificate)
 
     def write(self, path: str | Path, stage: str | None = None) -> Path:
         """Write the program of a stage (see `compile`) for other solvers: ``.lp`` or ``.mps`` by the suffix.

@@ -23,6 +23,8 @@ __all__ = ["StatementRun", "feasible_run", "read_values", "run_statement", "star
 
 #: Multipliers below half of ``1 / _GRAIN`` are left out; the others are stored as small fractions or by ``1 / _FINE``.
 _GRAIN, _FINE = 2**24, 2**44
+#: How far solvers leave integer columns from whole values.
+_WHOLE = 1e-5
 #: Or are fractions with denominators up to this.
 _SMALL = 5040
 
@@ -204,12 +206,12 @@ def feasible_run(statement: Statement, values: Floats) -> StatementRun:
 
 
 def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats:
-    """Values of all columns from a solved PuLP problem, or by name; integer columns are rounded to whole values.
+    """Values of all columns from a solved PuLP problem, or by name; of integer columns to the solver's tolerance.
 
     Raises
     ------
     ModelError
-        A name does not exist, or a number is missing.
+        A name does not exist, a number is missing or not finite, or one of an integer column is not whole.
     """
     program = statement.program
     if hasattr(values, "variablesDict"):
@@ -220,9 +222,19 @@ def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats
         x = np.array([float(given[name]) for name in names])
     else:
         x = _named_values(statement, values)
+    if not np.isfinite(x).all():
+        raise ModelError(f"the value of {program.column_names()[int(np.argmin(np.isfinite(x)))]} is not finite")
     for block in program.variable_blocks.values():
         if block.integer:
-            x[block.columns] = np.rint(x[block.columns])
+            given_here, whole = x[block.columns], np.rint(x[block.columns])
+            apart = np.abs(given_here - whole) > _WHOLE
+            if apart.any():
+                k = int(np.argmax(apart))
+                raise ModelError(
+                    f"{block.names()[k]} is integer, its value is {given_here[k]:g}; solve the integer program, or "
+                    "use model.relaxed()"
+                )
+            x[block.columns] = whole
     return x
 
 
@@ -239,8 +251,6 @@ def _named_values(statement: Statement, values: Mapping[str, Any]) -> Floats:
         if name not in known:
             raise ModelError(nearest("variable", name, known))
         x[known[name]] = float(value)
-    if not np.isfinite(x).all():
-        raise ModelError(f"the value of {list(known)[int(np.argmin(np.isfinite(x)))]} is not finite")
     return x
 
 

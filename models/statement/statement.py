@@ -27,7 +27,7 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, Relation, VariableBlock
 from flowlex.models.answer import ModelError
 from flowlex.models.statement.expressions import LabelledVariables
-from flowlex.models.statement.labels import Index, nearest
+from flowlex.models.statement.labels import Index, Named, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,6 +109,8 @@ class Statement:
         Rows that cannot be dropped, with the reason.
     own
         Names of rows and variables that changes added.
+    declared
+        Names of rows that the model has in some instances; own rows have others.
     scales
         By what rows were multiplied, where it is not 1.
     """
@@ -119,6 +121,7 @@ class Statement:
     stages: tuple[Stage, ...] = ()
     needed: Mapping[str, str] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
     scales: Mapping[str, Fraction] = field(default_factory=dict)
 
     def scale(self, name: str) -> Fraction:
@@ -130,7 +133,7 @@ class Statement:
         cls, name: str, rows: Collection[str] | None = None, needed: Mapping[str, str] | None = None
     ) -> Statement:
         """An empty statement; ``rows`` are the declared names, ``needed`` those that cannot be dropped, and why."""
-        return cls(LinearProgram(name, rows), needed=needed or {})
+        return cls(LinearProgram(name, rows), needed=needed or {}, declared=frozenset(rows or ()))
 
     def variables(
         self, name: str, index: Index, *, lower: ArrayLike = 0.0, upper: ArrayLike, integer: bool = False
@@ -157,12 +160,14 @@ class Statement:
     @cached_property
     def labelled(self) -> Mapping[str, LabelledVariables]:
         """The variables by name, to be selected and summed."""
-        return {name: LabelledVariables(name, index, {}) for name, index in self.columns.items()}
+        each = {name: LabelledVariables(name, index, {}) for name, index in self.columns.items()}
+        return Named("variables named", each)
 
     def labelled_rows(self) -> Mapping[str, LabelledRows]:
         """The rows by name."""
         blocks = self.program.constraint_blocks
-        return {name: LabelledRows(blocks[name], index, name in self.own) for name, index in self.rows.items()}
+        each = {name: LabelledRows(blocks[name], index, name in self.own) for name, index in self.rows.items()}
+        return Named("rows named", each)
 
     def stage(self, name: str) -> Stage:
         """A stage by name.

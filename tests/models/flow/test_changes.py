@@ -71,7 +71,7 @@ def test_each_kind_of_change_by_hand():
     assert figures(proven(free.with_constraint("quiet", x.sel(rack="r1").sum() <= 2).solve())) == {
         "waiting_1": 1, "cost": 1 + 1 + 4
     }  # fmt: skip
-    one = proven(free.with_constraint("spread", x.sum(by=["job", "rack"]) <= 1).solve())
+    one = proven(free.with_constraint("one_in_a_rack", x.sum(by=["job", "rack"]) <= 1).solve())
     assert figures(one) == {"waiting_1": 1, "cost": 1 + 1 + 4} and len(one.waiting) == 1
     assert set(one.waiting.values()) == {
         "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
@@ -339,7 +339,7 @@ class Mine(Goal):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda m: m.variables["x"].sel(node="a"), "no level 'node'.*There are: task, machine, job, rack, zone, gpu"),
+        (lambda m: m.variables["x"].sel(node="a"), "no level 'node'.*here are: task, machine, job, rack, zone, gpu"),
         (lambda m: m.variables["x"].sel(machine="aa"), "no machine 'aa'; did you mean 'a'"),
         (lambda m: m.with_fixed(m.variables["x"].sel(task="J1", machine="a"), 2), "outside its bounds 0 and 1"),
         (lambda m: m.without("machines"), "no rows named 'machines'; did you mean 'machine'"),
@@ -385,7 +385,7 @@ def test_capacities_preemptions_and_gangs_stay_rows_of_a_changed_model():
     assert len(proven(limited.with_constraint("less", x.sum() <= 1).solve()).stopped) == 1
     assert str(proven(limited.with_constraint("none", x.sum() <= 0).solve()).status) == "infeasible"
     both = FlowScheduling(hand(gangs=[{"name": "g", "tasks": ["J1", "J2", "K1"], "within": "rack"}]), preset="none")
-    apart = both.with_constraint("apart", both.variables["x"].sel(task=["J1", "K1"]).sum(by="machine") <= 1)
+    apart = both.with_constraint("one_on_a_machine", both.variables["x"].sel(task=["J1", "K1"]).sum(by="machine") <= 1)
     assert proven(apart.without("gang_within").solve()).status and len(apart.solve().machine_of) == 4
 
 

@@ -76,7 +76,7 @@ def test_models_are_immutable_and_names_are_refused_with_the_nearest():
     flow = model.variables["flow"]
     with pytest.raises(ModelError, match="no level 'tial'; did you mean 'tail'"):
         flow.sel(tial="a")
-    with pytest.raises(ModelError, match="no tail 'x'; There are: a, b, c"):
+    with pytest.raises(ModelError, match="no tail 'x'; there are: a, b, c"):
         flow.sel(tail="x")
     with pytest.raises(ModelError, match="no rows named 'nodes'; did you mean 'node'"):
         model.without("nodes")
