@@ -15,7 +15,7 @@ GPUs are whole cards (``nvidia.com/gpu``), GB of one card (a resource named ``*/
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,10 @@ from flowlex.instances.importers.kubernetes_affinity import read_affinity, read_
 from flowlex.instances.importers.kubernetes_capacity import read_capacities
 from flowlex.instances.importers.kubernetes_cards import Cards, cards_of_nodes
 from flowlex.instances.importers.kubernetes_draft import Draft
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, read_cluster
+from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
 from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.importers.kubernetes_rules import read_gangs, read_queues
-from flowlex.instances.importers.kubernetes_selectors import tolerates
+from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_spread import read_spreads
 from flowlex.instances.importers.kubernetes_volumes import read_volumes
 from flowlex.instances.pod_rules import PodGang
@@ -166,11 +166,13 @@ def _stated(cluster: Cluster, usable: set[str], card_gb: float, preempt_below: i
 def _choose(draft: Draft, pod: KubePod) -> None:
     """Nodes that the pod selects and whose taints it tolerates."""
     draft.allowed[pod.name] = (1 << len(draft.names)) - 1
-    nodes = draft.cluster.nodes
-    chosen = sum(draft.bit[name] for name, node in nodes.items() if pod.chooses(node))
+    nodes = draft.cluster.nodes.values()
+    chosen = draft.of_spec(pod, "chosen", lambda: draft.mask(node.name for node in nodes if pod.chooses(node)))
     draft.forbid(pod, ~chosen, "no node has what its node selector and affinity ask for")
     if pod.name not in draft.cluster.pending:
-        closed = sum(draft.bit[name] for name, node in nodes.items() if not node.open_to(pod.spec))
+        closed = draft.of_spec(
+            pod, "closed", lambda: draft.mask(node.name for node in nodes if not node.open_to(pod.spec))
+        )
         draft.forbid(pod, closed, "the taints of all nodes that it selects keep it away")
 
 
@@ -185,17 +187,9 @@ def _wishes(draft: Draft, cards: Cards) -> dict[str, dict[str, Any]]:
     labels: dict[int, str] = {}
     for pod in draft.waiting:
         allowed = draft.allowed[pod.name] & draft.usable
-        wanted = {str(key): str(value) for key, value in (pod.spec.get("nodeSelector") or {}).items()}
-        tolerated = {taint for taint in taints if tolerates(pod.spec.get("tolerations") or (), taint)}
-        plain = [
-            node.name
-            for node in nodes
-            if wanted.items() <= node.labels.items() and {*node.taints, *node.closed} <= tolerated
-        ]
-        if pod.requests.keys() & cards.stated - {"cpu", "memory"}:  # nodes without cards close themselves
-            plain = [name for name in plain if cards.of[name][0]]
-        if sum(draft.bit[name] for name in plain) == allowed:
-            found[pod.name] = {"node_labels": wanted, "tolerations": tuple(t.text for t in taints if t in tolerated)}
+        plain, wish = draft.of_spec(pod, "plain", partial(_plain_wish, draft, cards, pod, nodes, taints))
+        if plain == allowed:
+            found[pod.name] = wish
             continue
         if allowed not in labels:
             if len(labels) == _SETS:
@@ -205,6 +199,23 @@ def _wishes(draft: Draft, cards: Cards) -> dict[str, dict[str, Any]]:
             labels[allowed] = draft.mark(f"nodes-{len(labels) + 1}", inside)
         found[pod.name] = {"node_labels": {labels[allowed]: "yes"}, "tolerations": tuple(t.text for t in taints)}
     return found
+
+
+def _plain_wish(
+    draft: Draft, cards: Cards, pod: KubePod, nodes: Sequence[KubeNode], taints: Sequence[Taint]
+) -> tuple[int, dict[str, Any]]:
+    """Node selector and tolerations as the pod states them, and the nodes that these alone allow."""
+    wanted = {str(key): str(value) for key, value in (pod.spec.get("nodeSelector") or {}).items()}
+    tolerated = {taint for taint in taints if tolerates(pod.spec.get("tolerations") or (), taint)}
+    plain = [
+        node.name
+        for node in nodes
+        if wanted.items() <= node.labels.items() and {*node.taints, *node.closed} <= tolerated
+    ]
+    if pod.requests.keys() & cards.stated - {"cpu", "memory"}:  # nodes without cards close themselves
+        plain = [name for name in plain if cards.of[name][0]]
+    wish = {"node_labels": wanted, "tolerations": tuple(taint.text for taint in taints if taint in tolerated)}
+    return draft.mask(plain), wish
 
 
 def _node(draft: Draft, cards: Cards, name: str, extra: Mapping[str, int]) -> PodNode:

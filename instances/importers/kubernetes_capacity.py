@@ -20,15 +20,13 @@ def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str,
 
     ``stated`` are resources that the instance has fields for: of these only what a node does not have closes it.
     """
-    free = draft.free
+    free, short = draft.free, dict[tuple[str, int], int]()
     for pod in draft.waiting:
         for what, amount in pod.requests.items():
-            short = sum(
-                draft.bit[name]
-                for name in draft.names
-                if amount > (draft.cluster.nodes[name].allocatable if what in stated else free[name]).get(what, 0)
-            )
-            draft.forbid(pod, short, f"no node that it may run on has enough {what} left")
+            if (what, amount) not in short:
+                has = {n: draft.cluster.nodes[n].allocatable if what in stated else free[n] for n in draft.names}
+                short[what, amount] = draft.mask(n for n in draft.names if amount > has[n].get(what, 0))
+            draft.forbid(pod, short[what, amount], f"no node that it may run on has enough {what} left")
     found: dict[str, dict[str, int]] = {}
     _contended(draft, stated, found)
     _ports(draft, found)

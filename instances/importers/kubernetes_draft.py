@@ -10,23 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, label_map
+from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
 from flowlex.instances.importers.kubernetes_selectors import selects
 from flowlex.instances.pod_rules import PodResource, PodSpread
 
-__all__ = ["Draft", "Kind", "Selection"]
+__all__ = ["Draft", "Selection"]
 
 HOST = "kubernetes.io/hostname"
 _T = TypeVar("_T")
-
-
-class Kind(NamedTuple):
-    """What selectors of pods look at: pods of one kind are matched together."""
-
-    namespace: str
-    labels: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -78,6 +71,7 @@ class Draft:
     resources_of: dict[str, dict[str, int]] = field(default_factory=dict)
     pinned: set[str] = field(default_factory=set)
     _met: dict[tuple[Selection, Kind], bool] = field(default_factory=dict)
+    _of_spec: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     @cached_property
     def bit(self) -> dict[str, int]:
@@ -97,6 +91,21 @@ class Draft:
             here = found[str(pod.node)]
             for what, amount in pod.requests.items():
                 here[what] = here.get(what, 0) - amount
+        return found
+
+    def mask(self, names: Iterable[str]) -> int:
+        """A set of nodes."""
+        found = 0
+        for name in names:
+            found |= self.bit[name]
+        return found
+
+    def of_spec(self, pod: KubePod, what: str, work: Callable[[], _T], *more: object) -> _T:
+        """What ``work`` returns, once for all pods of one specification (and of the same ``more``)."""
+        key = (id(pod.spec), what, *more)
+        if key not in self._of_spec:
+            self._of_spec[key] = work()
+        found: _T = self._of_spec[key]
         return found
 
     def each(self, work: Callable[[KubePod], None]) -> None:
@@ -133,14 +142,9 @@ class Draft:
         """All nodes that share a value of the label with one of these."""
         return sum(mask for mask in self.domains(key).values() if mask & nodes)
 
-    @staticmethod
-    def kind(pod: KubePod) -> Kind:
-        """The kind of a pod."""
-        return Kind(pod.namespace, frozenset(pod.labels.items()))
-
     def means(self, selection: Selection, pod: KubePod) -> bool:
         """Whether a selection means a pod."""
-        key = (selection, self.kind(pod))
+        key = (selection, pod.kind)
         if key not in self._met:
             self._met[key] = selection.matches(key[1])
         return self._met[key]
@@ -158,7 +162,7 @@ class Draft:
     def _count(self, pods: Iterable[KubePod]) -> dict[Kind, Counter[str]]:
         found: dict[Kind, Counter[str]] = {}
         for pod in pods:
-            found.setdefault(self.kind(pod), Counter())[str(pod.node)] += 1
+            found.setdefault(pod.kind, Counter())[str(pod.node)] += 1
         return found
 
     def selection(

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
 from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, requests
 from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
 
-__all__ = ["ANY_ERROR", "Cluster", "KubeNode", "KubePod", "label_map", "read_cluster"]
+__all__ = ["ANY_ERROR", "Cluster", "Kind", "KubeNode", "KubePod", "label_map", "read_cluster"]
 
 Item = Mapping[str, Any]
 #: What an object of another shape than Kubernetes documents raises when it is read.
@@ -42,7 +42,6 @@ _IN_SPEC = {
     "volumes": "name persistentVolumeClaim ephemeral",
 }
 _IN_STATUS = dict.fromkeys(("containerStatuses", "initContainerStatuses"), "name resources allocatedResources")
-_IN_STATUS["conditions"] = "type status reason"
 _OTHERS = (
     *("Namespace", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup", "PriorityClass"),
     *("ResourceQuota", "StorageClass", "Workload"),
@@ -71,6 +70,13 @@ class KubeNode:
         return all(tolerates(spec.get("tolerations") or (), taint) for taint in (*self.taints, *self.closed))
 
 
+class Kind(NamedTuple):
+    """What selectors of pods look at: pods of one kind are matched together."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+
+
 @dataclass(frozen=True, eq=False)
 class KubePod:
     """A pod that has not ended."""
@@ -83,6 +89,8 @@ class KubePod:
     node: str | None = None
     """Where it runs or is bound to."""
     priority: int = 0
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What was found out about the specification, for all pods that share it."""
 
     @property
     def namespace(self) -> str:
@@ -100,6 +108,11 @@ class KubePod:
         return label_map(self.item["metadata"])
 
     @cached_property
+    def kind(self) -> Kind:
+        """What selectors look at."""
+        return Kind(self.namespace, frozenset(self.labels.items()))
+
+    @cached_property
     def notes(self) -> dict[str, Any]:
         """Its annotations."""
         return dict(self.item["metadata"].get("annotations") or {})
@@ -107,12 +120,21 @@ class KubePod:
     @cached_property
     def requests(self) -> Amounts:
         """What the scheduler reserves for it; ``pods`` is the pod itself."""
-        return requests(self.item) | {"pods": 1}
+        status = self.item.get("status") or {}
+        if any(status.get(name) for name in _IN_STATUS):  # it may have been resized
+            return requests(self.item) | {"pods": 1}
+        if "requests" not in self.memo:
+            self.memo["requests"] = requests(self.item) | {"pods": 1}
+        found: Amounts = self.memo["requests"]
+        return found
 
     @cached_property
     def ports(self) -> set[tuple[str, int, str]]:
         """Ports of the node that it takes."""
-        return host_ports(self.item)
+        if "ports" not in self.memo:
+            self.memo["ports"] = host_ports(self.item)
+        found: set[tuple[str, int, str]] = self.memo["ports"]
+        return found
 
     def rules(self, kind: str) -> list[Item]:
         """Required terms of ``podAffinity`` or ``podAntiAffinity``."""
@@ -220,6 +242,12 @@ def _short_pod(item: Item) -> Item:
                 part[name] = [_only(each, keys) for each in part[name]]
     if isinstance(spec, dict) and isinstance(spec.get("volumes"), list):
         spec["volumes"] = [each for each in spec["volumes"] if not isinstance(each, dict) or len(each) > 1]
+    for name in _IN_STATUS:  # a status without sizes says nothing
+        if isinstance(status, dict) and isinstance(status.get(name), list):
+            status[name] = [each for each in status[name] if not isinstance(each, dict) or len(each) > 1]
+    if isinstance(status, dict) and isinstance(status.get("conditions"), list):
+        ready = [_only(each, "type status") for each in status["conditions"]]
+        status["conditions"] = [each for each in ready if not isinstance(each, dict) or each.get("type") == "Ready"]
     meta = found["metadata"]
     if isinstance(meta, dict) and isinstance(meta.get("annotations"), dict):
         meta["annotations"] = {k: v for k, v in meta["annotations"].items() if len(str(v)) < 1000}
@@ -274,7 +302,7 @@ def _node(item: Item) -> KubeNode:
 def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> None:
     """Tell pods that run from those that wait and those that are left out."""
     seen: dict[str, str] = {}
-    shared: dict[str, Item] = {}
+    shared: dict[str, tuple[Item, dict[str, Any]]] = {}
     known = _priorities(cluster.others.get("PriorityClass", ()))
     for item, place in sorted(pods, key=lambda pod: not _bound(pod[0])):
         try:
@@ -285,8 +313,8 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             item = _as_of(item, minor)
             spec = item["spec"]
             node = spec.pop("nodeName", None) or None
-            spec = shared.setdefault(json.dumps(spec, sort_keys=True), spec)
-            pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known))
+            spec, memo = shared.setdefault(json.dumps(spec, sort_keys=True), (spec, {}))
+            pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known), memo)
             _ = pod.ending, pod.labels, pod.notes
         except ANY_ERROR as error:
             cluster.counts[f"pods that cannot be read, such as {place}: {_reason(error)}"] += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from flowlex.instances.importers.kubernetes_draft import Draft, Selection
@@ -39,8 +40,9 @@ def read_spreads(draft: Draft) -> None:
             if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
         ]
         keys = [str(rule["topologyKey"]) for rule in hard]
-        for rule in hard:
-            owners.setdefault(_constraint(draft, pod, rule, keys), []).append(pod)
+        for number, rule in enumerate(hard):
+            make = partial(_constraint, draft, pod, rule, keys)
+            owners.setdefault(draft.of_spec(pod, "spread", make, number, pod.kind), []).append(pod)
 
     draft.each(own)
     for constraint, pods in owners.items():
