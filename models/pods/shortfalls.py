@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats
+from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.instances.pod_rules import GANG
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.rules import room
@@ -81,13 +81,13 @@ def _joined(what: tuple[str, ...], many: list[Shortfall]) -> Shortfall:
     )
 
 
-def _of_pod(solution: PlacementSolution, cluster: Cluster, pod: int, left: np.ndarray) -> Shortfall:
+def _of_pod(solution: PlacementSolution, cluster: Cluster, pod: int, left: Integers) -> Shortfall:
     view, name = solution.source.arrays, solution.source.pods[pod].name
     may: Booleans = view.allowed[pod]
     lacks = dict(_lacks(solution, cluster, pod))
     short = np.any([amount > 0 for amount in lacks.values()], axis=0) if lacks else np.zeros(len(may), np.bool_)
     if not (short | ~may).all():
-        return _of_rule(solution, pod, left, name)
+        return _of_rule(solution, pod, left, name, may & ~short)
     if not may.any():
         return Shortfall((name,), ("a node with its labels and taints",))
     total = sum(np.where(amount > 0, 1.0 + amount / (1e-9 + amount.max()), 0.0) for amount in lacks.values())
@@ -118,16 +118,22 @@ def _lacks(solution: PlacementSolution, cluster: Cluster, pod: int) -> Iterator[
         yield "GPU compute on a card", np.where((cards > 0) & (memory <= 0), 1.0, 0.0)
 
 
-def _of_rule(solution: PlacementSolution, pod: int, left: np.ndarray, name: str) -> Shortfall:
-    """The rule that keeps a pod out which fits some node."""
+def _of_rule(solution: PlacementSolution, pod: int, left: Integers, name: str, fits: Booleans) -> Shortfall:
+    """The rule that keeps a pod out of the nodes where it fits."""
     view = solution.source.arrays
-    rules = view.rules
+    rules, nodes = view.rules, np.arange(len(fits))
     mine = slice(rules.start[pod], rules.start[pod + 1])
+    closing: list[tuple[int, str, float]] = []
     for r, amount in zip(rules.rule[mine].tolist(), rules.amount[mine].tolist(), strict=True):
         if rules.what[r] == GANG:
             return Shortfall((name,), (f"all pods of {rules.names[r]} at once",))
-        most = int(left[rules.of == r].max(initial=0))
-        if most < amount:
-            lack = (float(amount - max(0, most)),)
-            return Shortfall((name,), (f"units of {rules.names[r]}",), lack, lack)
-    return Shortfall((name,), ())
+        domain = rules.domain[rules.topology[r]]
+        inside = nodes[fits & (domain >= 0)]
+        free = left[rules.offset[r] + domain[inside]]
+        closing.append((int((free >= amount).sum()), rules.names[r], float(amount - max(0, free.max(initial=0)))))
+    still_open, what, lack = min(closing, default=(1, "", 0.0))
+    if still_open and len(closing) < 2:
+        return Shortfall((name,), ())
+    if still_open:
+        return Shortfall((name,), ("a node that all its rules allow at once",), (), (), 0, 0)
+    return Shortfall((name,), (f"units of {what}",), (lack,), (lack,))

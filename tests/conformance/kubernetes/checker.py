@@ -6,6 +6,7 @@ been bound so far; `judge` binds a List of objects one by one and returns what t
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections import defaultdict
@@ -66,6 +67,28 @@ def requested(pod: Json) -> Json:
     return {**total, "pods": 1}
 
 
+def stored(pod: Json, minor: int) -> Json:
+    """A pod as an API server of 1.``minor`` keeps it: fields of features that are off by default there are dropped.
+
+    SidecarContainers are on since 1.29, MatchLabelKeysInPodAffinity since 1.31, InPlacePodVerticalScaling since 1.33,
+    PodLevelResources since 1.34.
+    """
+    pod = copy.deepcopy(pod)
+    if minor < 29:
+        for container in pod["spec"].get("initContainers", []):
+            container.pop("restartPolicy", None)
+    if minor < 31:
+        for kind in ("podAffinity", "podAntiAffinity"):
+            for term in pod["spec"].get("affinity", {}).get(kind, {}).get(HARD, []):
+                term.pop("matchLabelKeys", None)
+                term.pop("mismatchLabelKeys", None)
+    if minor < 33:
+        pod.get("status", {}).pop("containerStatuses", None)
+    if minor < 34:
+        pod["spec"].pop("resources", None)
+    return pod
+
+
 def expression(rule: Json, labels: Json) -> bool:
     has, value = rule["key"] in labels, labels.get(rule["key"])
     match rule["operator"]:
@@ -121,6 +144,9 @@ class Scheduler:
         for item in items:
             self.of_kind[item["kind"]].append(item)
         self.nodes = {node["metadata"]["name"]: node for node in self.of_kind["Node"]}
+        known = [node["status"].get("nodeInfo", {}).get("kubeletVersion", "v1.34") for node in self.nodes.values()]
+        self.minor = max(int(version.split(".")[1]) for version in known)
+        self.of_kind["Pod"] = [stored(pod, self.minor) for pod in self.of_kind["Pod"]]
         live = [p for p in self.of_kind["Pod"] if p.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
         self.pods = {key_of(pod): pod for pod in live}
         self.on = {key: pod["spec"]["nodeName"] for key, pod in self.pods.items() if pod["spec"].get("nodeName")}

@@ -2,6 +2,9 @@
 
 A node has 4 cores, 8Gi and 110 pods unless it says otherwise; a pod asks for 100m and lives in namespace ``s``.
 ``allows`` are the nodes for each waiting pod while the others wait; ``bound`` how many go together where not all do.
+
+`tables.json` has clusters with one waiting pod: in each row, what stands for ``$`` in the pod, and where it may go, by
+minor version of Kubernetes where versions differ.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import importlib.util
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,20 @@ from flowlex.instances.importers.kubernetes_bindings import plan
 from flowlex.models.pods.baselines import place
 
 HERE = Path(__file__).parent
-CASES = json.loads((HERE / "clusters.json").read_text(encoding="utf-8"))
+
+
+def _rows() -> Iterator[dict[str, Any]]:
+    """The cases of the tables."""
+    for table in json.loads((HERE / "tables.json").read_text(encoding="utf-8")):
+        for name, value, allowed in table["rows"]:
+            pod = json.loads(json.dumps(table["pod"]).replace('"$"', json.dumps(value)))
+            case = {**table, "pods": {**table.get("pods", {}), "p": pod}}
+            for version, nodes in allowed.items() if isinstance(allowed, dict) else (("34", allowed),):
+                said = f"{name}, 1.{version}" if isinstance(allowed, dict) else name
+                yield {**case, "name": said, "version": version, "allows": {"p": nodes}}
+
+
+CASES = [*json.loads((HERE / "clusters.json").read_text(encoding="utf-8")), *_rows()]
 
 
 def _checker() -> Any:
@@ -34,13 +51,17 @@ def _checker() -> Any:
 checker = _checker()
 
 
-def _node(name: str, said: dict[str, Any]) -> dict[str, Any]:
+def _node(name: str, said: dict[str, Any], version: str) -> dict[str, Any]:
     has = {"cpu": "4", "memory": "8Gi", "pods": "110", **said.get("allocatable", {})}
     return {
         "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **said.get("labels", {})}},
         "spec": {key: said[key] for key in ("taints", "unschedulable") if key in said},
-        "status": {"allocatable": has, "conditions": [{"type": "Ready", "status": said.get("ready", "True")}]},
+        "status": {
+            "allocatable": has,
+            "conditions": [{"type": "Ready", "status": said.get("ready", "True")}],
+            "nodeInfo": {"kubeletVersion": f"v1.{version}.1"},
+        },
     }
 
 
@@ -58,7 +79,9 @@ def _pod(name: str, said: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_pods_go_where_kubernetes_allows(tmp_path: Path, case: dict[str, Any]) -> None:
-    items = [_node(*each) for each in case["nodes"].items()] + [_pod(*each) for each in case["pods"].items()]
+    items = [_node(*each, case.get("version", "34")) for each in case["nodes"].items()] + [
+        _pod(*each) for each in case["pods"].items()
+    ]
     items += case.get("objects", [])
     state = checker.Scheduler(items)
     assert {name: state.open_nodes(state.pods["s", name]) for name in case["allows"]} == case["allows"]
@@ -79,4 +102,6 @@ def test_pods_go_where_kubernetes_allows(tmp_path: Path, case: dict[str, Any]) -
 
 
 def test_the_suite_covers_every_filter() -> None:
-    assert len(CASES) >= 60 and {case["filter"] for case in CASES} >= set(checker.Scheduler.FILTERS)
+    assert len({case["name"].partition(", 1.")[0] for case in CASES}) >= 150 and {
+        case["filter"] for case in CASES
+    } >= set(checker.Scheduler.FILTERS)
