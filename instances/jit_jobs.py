@@ -50,7 +50,8 @@ class Transfer(Part):
     """The machine that receives, another one."""
     feeds: Name
     made_by: Name | None = None
-    """The computation that makes the data; null when they are there from ``ready_s`` on. Simulated, not planned."""
+    """The computation that makes the data; null when they are there from ``ready_s`` on. Plans count
+    them from the end of that computation if all transfers before it are on time."""
     ready_s: NonNegative = 0.0
     deadline_s: Positive | None = None
     firm_s: Positive | None = None

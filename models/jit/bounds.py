@@ -18,7 +18,7 @@ import numpy as np
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.balanced_load import greatest_intensity
 from flowlex.instances.jit import JitInstance
-from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
+from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
 __all__ = ["PortBound", "least_lateness", "port_bound"]
 
@@ -63,9 +63,9 @@ def port_bound(instance: JitInstance, lat: Rule = "critical") -> PortBound:
     ('m3 in', 0.385, 0.61)
     """
     arrays = instance.arrays
-    latest = latest_arrival_times(instance, lat).latest_s
-    begin, end, size = _whole(instance, latest)
-    density = arrays.size_mb / np.maximum(latest - arrays.start_s, 1e-9)
+    latest = latest_arrival_times(instance, lat)
+    begin, end, size = _whole(latest)
+    density = arrays.size_mb / np.maximum(latest.latest_s - latest.start_s, 1e-9)
     best = PortBound(0.0, "", 0.0, 0.0, 0.0)
     even = 0.0
     for port, rate, members in _ports(instance):
@@ -89,7 +89,7 @@ def least_lateness(instance: JitInstance, lat: Rule = "critical") -> float:
     >>> least_lateness(generate("jit-figure4"), "paper")
     0.0
     """
-    begin, end, size = _whole(instance, latest_arrival_times(instance, lat).latest_s)
+    begin, end, size = _whole(latest_arrival_times(instance, lat))
     worst = 0.0
     for _, rate, members in _ports(instance):
         worst = max(worst, _earliest_first(*_merged(begin[members], end[members], size[members]), rate * 10**6 / _NANO))
@@ -118,12 +118,11 @@ def _earliest_first(begin: Integers, end: Integers, size: Integers, rate: float)
     return worst
 
 
-def _whole(instance: JitInstance, latest: Floats) -> tuple[Integers, Integers, Integers]:
+def _whole(latest: LatestArrival) -> tuple[Integers, Integers, Integers]:
     """Windows in nanoseconds, never narrower than they are, and sizes in bytes, never larger."""
-    arrays = instance.arrays
-    begin = np.floor(arrays.start_s * _NANO).astype(np.int64)
-    end = np.maximum(np.ceil(latest * _NANO).astype(np.int64), begin + 1)
-    return begin, end, np.floor(arrays.size_mb * 10**6).astype(np.int64)
+    begin = np.floor(latest.start_s * _NANO).astype(np.int64)
+    end = np.maximum(np.ceil(latest.latest_s * _NANO).astype(np.int64), begin + 1)
+    return begin, end, np.floor(latest.instance.arrays.size_mb * 10**6).astype(np.int64)
 
 
 def _ports(instance: JitInstance) -> Iterator[tuple[str, float, Integers]]:

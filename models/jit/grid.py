@@ -172,7 +172,7 @@ class Grid:
     @cached_property
     def too_short(self) -> NDArray[np.bool_]:
         """(F,) whether the window is shorter than that, in real time."""
-        window = (self.latest.offset_s - self.instance.arrays.ready_s)[self.transfer]
+        window = (self.latest.offset_s - self.latest.ready_s)[self.transfer]
         return np.asarray(self.full_rate_s > window * (1 + 1e-6) + 1e-9)
 
     def name(self, k: int) -> str:
@@ -203,13 +203,8 @@ def make_grid(
     Raises
     ------
     ModelError
-        With strict windows: a window is shorter than its transfer takes at full rate (named). A computation makes the
-        data of a transfer: that is simulated only.
+        With strict windows: a window is shorter than its transfer takes at full rate (named).
     """
-    for job in instance.jobs:
-        for made in (transfer for transfer in job.transfers if transfer.made_by is not None):
-            reason = f"transfer {made.name!r} of job {job.name!r} is made by computation {made.made_by!r}"
-            raise ModelError(f"{reason}; plans need data that are there (ready_s), `flowlex simulate` takes both")
     latest = latest_arrival_times(instance, lat)
     arrays = instance.arrays
     kept = _first_share(instance, latest, share, share_of)
@@ -269,13 +264,13 @@ def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers,
     starts: dict[tuple[int, float], int] = {}
     ends: dict[tuple[int, float], int] = {}
     given = (arrays.deadline_s.tolist(), arrays.firm_s.tolist())
-    for j, ready, *lasts in zip(job, arrays.ready_s.tolist(), *given, strict=True):
+    for j, ready, *lasts in zip(job, latest.ready_s.tolist(), *given, strict=True):
         if (j, ready) not in starts:
             starts[j, ready] = -((near - part[j] - rational(ready) / slot) // 1)
         for last in lasts:
             if last == last and (j, last) not in ends:
                 ends[j, last] = (part[j] + rational(last) / slot + near) // 1
-    start = np.array([starts[key] for key in zip(job, arrays.ready_s.tolist(), strict=True)], np.int64)
+    start = np.array([starts[key] for key in zip(job, latest.ready_s.tolist(), strict=True)], np.int64)
     steps = latest.offset_s / instance.slot_s
     due = (
         np.floor(np.array([float(p) for p in part])[arrays.job] + steps + WHOLE * np.maximum(1, steps))
@@ -295,7 +290,7 @@ def _refuse_short(grid: Grid) -> None:
     if grid.too_short.any():
         k = int(np.argmax(grid.too_short))
         at = int(grid.transfer[k])
-        window = grid.latest.offset_s[at] - grid.instance.arrays.ready_s[at]
+        window = grid.latest.offset_s[at] - grid.latest.ready_s[at]
         raise ModelError(
             f"transfer {grid.name(k)!r} needs {grid.full_rate_s[k]:.6g} s at full rate, its window is "
             f"{max(window, 0):.6g} s (and {int(grid.too_short.sum()) - 1} more like it); give it more time, or pass "

@@ -19,7 +19,10 @@ a and b are sender and receiver, ``num`` the number of transfers of the same job
 is reconstructed: the listing leaves it 0, which no schedule can meet. This rule knows neither ``ready_s`` nor
 computations before the first transfer.
 
-With either rule a transfer with a deadline of its own keeps it.
+With either rule a transfer with a deadline of its own keeps it. A transfer whose data a computation makes (a gradient)
+can be sent when that computation ends, if all transfers before it are on time: from then on it is ready, and its
+computation comes before the one that it feeds. The printed rule knows no such transfers; there its ``l_i`` is at least
+that moment plus ``trans(i)``.
 """
 
 from __future__ import annotations
@@ -52,6 +55,9 @@ class LatestArrival:
         (F,) time the transfer takes: at full rate, or (paper) at its share of the slower port.
     use_s
         (F,) when the computation that it feeds starts, from the job's arrival, if all transfers are on time.
+    ready_s
+        (F,) when the data are there, from the job's arrival: the instance's ``ready_s``, and the end of the
+        computation that makes them if all transfers are on time.
     rank
         (F,) place of the transfer among those of its job, in topological order of the computations they feed.
     """
@@ -60,7 +66,14 @@ class LatestArrival:
     offset_s: Floats
     trans_s: Floats = field(repr=False)
     use_s: Floats = field(repr=False)
+    ready_s: Floats = field(repr=False)
     rank: Integers = field(repr=False)
+
+    @property
+    def start_s(self) -> Floats:
+        """(F,) earliest start as absolute time."""
+        arrays = self.instance.arrays
+        return np.asarray(arrays.arrival_s[arrays.job] + self.ready_s)
 
     @property
     def latest_s(self) -> Floats:
@@ -85,7 +98,7 @@ class LatestArrival:
             "sender": [f.sender for job in jobs for f in job.transfers],
             "receiver": [f.receiver for job in jobs for f in job.transfers],
             "size_mb": arrays.size_mb,
-            "start_s": arrays.start_s,
+            "start_s": self.start_s,
             "trans_s": self.trans_s,
             "latest_s": self.latest_s,
             "use_s": arrays.arrival_s[arrays.job] + self.use_s,
@@ -97,12 +110,12 @@ def latest_arrival_times(instance: JitInstance, rule: Rule = "critical") -> Late
     """Latest arrival time of every transfer (see the module for the rules and their sources)."""
     arrays = instance.arrays
     trans = _transmission(instance, shared=rule == "paper")
-    position, offset, use = _propagate(instance, trans, rule)
+    position, offset, use, ready = _propagate(instance, trans, rule)
     order = np.lexsort((np.arange(len(trans)), position[arrays.feeds], arrays.job))
     first = np.searchsorted(arrays.job, np.arange(len(instance.jobs)))
     rank = np.empty(len(trans), np.int64)
     rank[order] = np.arange(len(trans)) - first[arrays.job[order]] if len(trans) else 0
-    return LatestArrival(instance, offset, trans, use, rank)
+    return LatestArrival(instance, offset, trans, use, ready, rank)
 
 
 def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
@@ -118,12 +131,24 @@ def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
     return np.asarray(arrays.size_mb / rate)
 
 
-def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Integers, Floats, Floats]:
-    """Topological position of every computation; ``l_i`` of every transfer, and when it is used."""
-    arrays = instance.arrays
+def _makers(instance: JitInstance) -> list[int]:
+    """Number of the computation that makes the data of every transfer; -1 where they are there."""
+    found, first = [], 0
+    for job in instance.jobs:
+        number = {c.name: first + k for k, c in enumerate(job.computations)}
+        found += [-1 if f.made_by is None else number[f.made_by] for f in job.transfers]
+        first += len(job.computations)
+    return found
+
+
+def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Integers, Floats, Floats, Floats]:
+    """Topological position of every computation; of every transfer ``l_i``, when it is used, and when it is ready."""
+    arrays, maker = instance.arrays, _makers(instance)
     count = len(arrays.computation_s)
     followers: list[list[int]] = [[] for _ in range(count)]
-    for tail, head in zip(arrays.tail.tolist(), arrays.head.tolist(), strict=True):
+    made = [(tail, head) for tail, head in zip(maker, arrays.feeds.tolist(), strict=True) if tail >= 0]
+    edges = [*zip(arrays.tail.tolist(), arrays.head.tolist(), strict=True), *made]
+    for tail, head in edges:
         followers[tail].append(head)
     feeding: dict[int, list[int]] = {}
     for transfer, fed in enumerate(arrays.feeds.tolist()):
@@ -132,26 +157,33 @@ def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Intege
     seconds, needs = arrays.computation_s.tolist(), trans.tolist()
     before = [0.0 if rule == "critical" else -np.inf] * count
     latest, use = [0.0] * len(needs), [0.0] * len(needs)
-    left = np.bincount(arrays.head, minlength=count).tolist()
+    left = np.bincount(np.array([head for _, head in edges], np.int64), minlength=count).tolist()
+    end = [0.0] * count  # of computations, if all transfers arrive in time
     order = [c for c in range(count) if left[c] == 0]
     for c in order:
         fed_by = feeding.get(c, ())
         starts = before[c]
+        for i in fed_by:
+            if maker[i] >= 0:
+                ready[i] = max(ready[i], end[maker[i]])
         if rule == "critical":
             starts = max([starts, *(ready[i] + needs[i] for i in fed_by)])
         for i in fed_by:
-            latest[i] = starts if rule == "critical" else max(before[c], 0.0) + needs[i]
+            begins = max(before[c], ready[i] if maker[i] >= 0 else 0.0, 0.0)
+            latest[i] = starts if rule == "critical" else begins + needs[i]
             if given[i] == given[i]:  # not NaN: a deadline of its own
                 latest[i] = given[i]
         used = max([starts, *(latest[i] for i in fed_by)])
         for i in fed_by:
             use[i] = used
         done = (starts if rule == "critical" else used) + seconds[c]
+        end[c] = max(end[c], used) + seconds[c]
         for follower in followers[c]:
             before[follower] = max(before[follower], done)
+            end[follower] = max(end[follower], end[c])
             left[follower] -= 1
             if not left[follower]:
                 order.append(follower)
     position = np.empty(count, np.int64)
     position[order] = np.arange(count)
-    return position, np.array(latest), np.array(use)
+    return position, np.array(latest), np.array(use), np.array(ready)

@@ -49,8 +49,8 @@ class ProportionalPlan:
     ----------
     bound
         What every schedule that keeps all windows needs.
-    latest_s
-        (F,) latest arrival of every transfer.
+    start_s, latest_s
+        (F,) earliest start and latest arrival of every transfer.
     group
         (F,) group of every transfer.
     edges
@@ -63,6 +63,7 @@ class ProportionalPlan:
 
     instance: JitInstance = field(repr=False)
     bound: PortBound
+    start_s: Floats = field(repr=False)
     latest_s: Floats = field(repr=False)
     group: Integers
     edges: Floats
@@ -108,11 +109,10 @@ class ProportionalPlan:
 
     def violations(self) -> dict[str, float]:
         """What is wrong with it, recomputed: parts not sent, seconds sent outside of windows; zeros when right."""
-        arrays = self.instance.arrays
         sent = np.bincount(self.row, weights=self.share, minlength=int(self.group.max(initial=-1)) + 1)
         first, used = np.full(len(sent), np.inf), self.share > 0
         np.minimum.at(first, self.row[used], self.edges[self.cell[used]])
-        early = (arrays.start_s - first[self.group]).max(initial=0.0)
+        early = (self.start_s - first[self.group]).max(initial=0.0)
         return {
             "part_not_sent": float(np.abs(sent - 1).max(initial=0.0)),
             "negative_part": float(-self.share.min(initial=0.0)),
@@ -148,18 +148,21 @@ def proportional_plan(
     >>> round(plan.largest, 3), float(plan.late_s.max()), plan.must_late_s
     (1.0, 3.0, 3.0)
     """
-    arrays, latest = instance.arrays, latest_arrival_times(instance, lat).latest_s
-    if (latest <= arrays.start_s).any():
-        raise ModelError(f"transfer {instance.transfer_names[int((latest <= arrays.start_s).argmax())]!r} has no time")
+    windows_s = latest_arrival_times(instance, lat)
+    start, latest = windows_s.start_s, windows_s.latest_s
+    if (latest <= start).any():
+        raise ModelError(f"transfer {instance.transfer_names[int((latest <= start).argmax())]!r} has no time")
     late = least_lateness(instance, lat) if windows == "elastic" else 0.0
-    key = np.stack([arrays.job.astype(np.float64), arrays.start_s, latest + late], axis=1)
+    key = np.stack([instance.arrays.job.astype(np.float64), start, latest + late], axis=1)
     ends, group = np.unique(key, axis=0, return_inverse=True)
     group = group.ravel()
     edges = np.unique(ends[:, 1:])
     first, last = np.searchsorted(edges, ends[:, 1]), np.searchsorted(edges, ends[:, 2])
     row = np.repeat(np.arange(len(ends)), last - first)
     cell = np.arange(len(row)) - np.repeat(np.cumsum(last - first) - (last - first), last - first) + first[row]
-    plan = ProportionalPlan(instance, port_bound(instance, lat), latest, group, edges, row, cell, np.zeros(0), late)
+    plan = ProportionalPlan(
+        instance, port_bound(instance, lat), start, latest, group, edges, row, cell, np.zeros(0), late
+    )
     found = _least_largest(plan, time_limit_s) if len(row) else plan
     return found.paced() if windows == "elastic" else found
 

@@ -213,7 +213,7 @@ class JitSolution(Solution):
         arrays, copies = instance.arrays, instance.copies
         place = {m.name: k for k, m in enumerate(instance.machines)}
         size = np.concatenate([[c.size_mb for c in copies], arrays.size_mb[grid.rest]])
-        start = np.concatenate([[c.arrival_s for c in copies], arrays.start_s[grid.rest]])
+        start = np.concatenate([[c.arrival_s for c in copies], grid.latest.start_s[grid.rest]])
         sender = np.concatenate([[place[c.sender] for c in copies], arrays.sender[grid.rest]]).astype(np.int64)
         receiver = np.concatenate([[place[c.receiver] for c in copies], arrays.receiver[grid.rest]]).astype(np.int64)
         units = np.ceil(size / instance.unit_mb - 1e-9).astype(np.int64)

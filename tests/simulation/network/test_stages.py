@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.network.just_in_time import JustInTime
@@ -33,10 +32,9 @@ def test_the_second_stage_begins_when_the_first_is_done(policy: type[NetworkPoli
     assert run.done_s.tolist() == pytest.approx([3.0, 6.0])
 
 
-def test_plans_refuse_what_is_made_on_the_way() -> None:
+def test_the_policy_refuses_what_is_made_on_the_way() -> None:
     instance = two_stages()
-    with pytest.raises(ModelError, match="transfer 'sorted' of job 'j' is made by computation 'map'; plans need data"):
-        JitBandwidth(instance).solve("highs")
+    assert JitBandwidth(instance, share=1.0).solve("highs").certificate
     with pytest.raises(SimulationError, match="plans transfers whose data are there; a computation makes 'j/sorted'"):
         simulate_traffic(Traffic.of(instance), JustInTime())
 

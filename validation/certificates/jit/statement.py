@@ -42,6 +42,10 @@ def _sorted(job: Job) -> Iterator[str]:
     for c in job.computations:
         for before in c.after:
             followers[before].append(c.name)
+    for transfer in job.transfers:
+        if transfer.made_by is not None:
+            followers[transfer.made_by].append(transfer.feeds)
+            left[transfer.feeds] += 1
     ready = deque(name for name, count in left.items() if not count)
     while ready:
         name = ready.popleft()

@@ -11,7 +11,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.exact import rational
-from flowlex.instances.jit import JitInstance
+from flowlex.instances.jit import JitInstance, Job
 
 __all__ = ["TransferWindows", "latest_offsets", "overloaded", "planned_as_stated", "transfer_windows"]
 
@@ -53,16 +53,16 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
     slot = rational(instance.slot_s)
     arrivals = [rational(job.arrival_s) for job in instance.jobs]
     origin = min((a // slot for a in arrivals), default=0)
-    latest = latest_offsets(instance, rule)
+    latest, there = _latest_and_ready(instance, rule)
     start, due, firm = [], [], []
     seen: dict[tuple[int, float], int] = {}
     position = 0
     for number, job in enumerate(instance.jobs):
         base = arrivals[number] / slot - origin
         for transfer in job.transfers:
-            key = (number, transfer.ready_s)
+            key = (number, there[position])
             if key not in seen:
-                seen[key] = -int((_WHOLE - base - rational(transfer.ready_s) / slot) // 1)
+                seen[key] = -int((_WHOLE - base - rational(there[position]) / slot) // 1)
             start.append(seen[key])
             if transfer.deadline_s is not None:
                 end = base + rational(transfer.deadline_s) / slot + _WHOLE
@@ -95,8 +95,22 @@ def latest_offsets(instance: JitInstance, rule: str) -> list[float]:
     ``critical``: when the computation it feeds could start at the earliest, were every transfer sent at full rate.
     ``paper``: algorithm 1 of Shi et al., as reconstructed in shared/papers.
     """
+    return _latest_and_ready(instance, rule)[0]
+
+
+def _precedence(job: Job) -> dict[str, list[str]]:
+    """Before every computation: those it comes after, and those that make data for it."""
+    graph = {c.name: list(c.after) for c in job.computations}
+    for transfer in job.transfers:
+        graph[transfer.feeds] += [transfer.made_by] if transfer.made_by is not None else []
+    return graph
+
+
+def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], list[float]]:
+    """Of every transfer its latest arrival, and when its data are there: if all before it are on time."""
     rate = {m.name: (m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines}
     answer: list[float] = []
+    there: list[float] = []
     for job in instance.jobs:
         fed = defaultdict(list)
         number: dict[tuple[str, int], int] = defaultdict(int)
@@ -104,31 +118,38 @@ def latest_offsets(instance: JitInstance, rule: str) -> list[float]:
             fed[transfer.feeds].append(transfer)
             number[transfer.sender, 0] += 1
             number[transfer.receiver, 1] += 1
-        graph = {c.name: c.after for c in job.computations}
+        graph = _precedence(job)
         seconds = {c.name: c.seconds for c in job.computations}
         done: dict[str, float] = {}
+        ended: dict[str, float] = {}
         due: dict[str, float] = {}
+        ready = {transfer.name: transfer.ready_s for transfer in job.transfers}
         for name in TopologicalSorter(graph).static_order():
             paper = rule == "paper"
             before = max((done[b] for b in graph[name]), default=-np.inf if paper else 0.0)
             starts = before
             for transfer in fed[name]:
+                if transfer.made_by is not None:
+                    ready[transfer.name] = max(transfer.ready_s, ended[transfer.made_by])
                 ends = (transfer.sender, 0), (transfer.receiver, 1)
                 if paper:
                     slowest = min(rate[m][side] / number[m, side] for m, side in ends)
-                    due[transfer.name] = max(before, 0.0) + transfer.size_mb / slowest
+                    first = 0.0 if transfer.made_by is None else ready[transfer.name]
+                    due[transfer.name] = max(before, first, 0.0) + transfer.size_mb / slowest
                 else:
                     slowest = min(rate[m][side] for m, side in ends)
-                    starts = max(starts, transfer.ready_s + transfer.size_mb / slowest)
+                    starts = max(starts, ready[transfer.name] + transfer.size_mb / slowest)
             for transfer in fed[name]:
                 if transfer.deadline_s is not None:
                     due[transfer.name] = transfer.deadline_s
                 elif not paper:
                     due[transfer.name] = starts
-                starts = max(starts, due[transfer.name]) if paper else starts
-            done[name] = starts + seconds[name]
+            used = max([starts, *(due[transfer.name] for transfer in fed[name])])
+            done[name] = (used if paper else starts) + seconds[name]
+            ended[name] = max(0.0, used, *(ended[b] for b in graph[name])) + seconds[name]
         answer += [due[transfer.name] for transfer in job.transfers]
-    return answer
+        there += [ready[transfer.name] for transfer in job.transfers]
+    return answer, there
 
 
 def planned_as_stated(instance: JitInstance, planned: Integers, share: float, share_of: str) -> str:
@@ -142,7 +163,7 @@ def planned_as_stated(instance: JitInstance, planned: Integers, share: float, sh
         position += len(job.transfers)
         missing = {f.feeds for f, kept in zip(job.transfers, inside, strict=True) if not kept}
         after_missing: set[str] = set()
-        graph = {c.name: c.after for c in job.computations}
+        graph = _precedence(job)
         for name in TopologicalSorter(graph).static_order():
             if any(b in missing or b in after_missing for b in graph[name]):
                 after_missing.add(name)
