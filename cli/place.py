@@ -14,6 +14,7 @@ from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOpt
 from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
 
 if TYPE_CHECKING:
+    from flowlex.instances.importers.kubernetes_bindings import Plan
     from flowlex.instances.importers.kubernetes_objects import Cluster
     from flowlex.models.pods.solution import PlacementSolution
 
@@ -23,6 +24,8 @@ __all__ = ["place"]
 _REASONS = 3
 #: As a share of a node, how far from the most even placement is good enough.
 _EVEN = 0.01
+#: Placements after the first, for pods whose rules count those that were bound.
+_ROUNDS = 4
 
 
 def place(
@@ -77,10 +80,10 @@ def place(
     options: dict[str, Any] = {"time_limit_s": time_limit, "gap": gap, "seed": seed or 0}
     wishes = [(wanted, *with_nodes(cluster, wanted)) for wanted in what_if or ()]
     read = {"card_gb": card_gb, "preempt_below": preempt_below}
-    solution = _solved(cluster, objects, read, options)
-    lines = _report(cluster, solution)
+    rounds = _rounds(cluster, objects, read, options)
+    lines = _report(cluster, [solution for _, solution in rounds])
     for wanted, larger, many in wishes:
-        lines.append(_gain(wanted, many, solution, _solved(larger, objects, read, options, 1.0)))
+        lines.append(_gain(wanted, many, rounds[0][1], _solved(larger, objects, read, options, 1.0)))
     if defragment:
         lines += _defragmented(cluster, objects, card_gb, defragment, options)
     typer.echo("\n".join(lines))
@@ -89,17 +92,51 @@ def place(
         from flowlex.models.pods.card_picture import draw_cards
         from flowlex.models.pods.problem.running import running_cluster
 
-        before = running_cluster(solution.source.arrays, cards=True)
-        assert before is not None and solution.cluster is not None
+        first, last = rounds[0][1], rounds[-1][1]
+        before = running_cluster(first.source.arrays, cards=True)
+        assert before is not None and last.cluster is not None
         with quiet_backend():
-            axes = draw_cards(solution.source, {"before": before, "after": solution.cluster})
+            axes = draw_cards(last.source, {"before": before, "after": last.cluster})
             write_output(picture, picture_bytes(axes, suffix))
     if output:
-        from flowlex.instances.importers.kubernetes_bindings import plan
+        write_plan(_plan(rounds), output)
 
+
+def _rounds(
+    cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any]
+) -> list[tuple[Cluster, PlacementSolution]]:
+    """Placements one after the other: affinity and spread of later ones count the pods of earlier ones as running."""
+    from flowlex.instances.importers.kubernetes_scenarios import after
+
+    found = [(cluster, _solved(cluster, path, read, options))]
+    while len(found) <= _ROUNDS:
+        solution = found[-1][1]
+        ruled = {pod.name for pod in solution.source.pods if pod.spreads or pod.resources}
+        if not solution.source.pending and not ruled & set(solution.queue):
+            break
         answer = solution.to_dict()["answer"]
-        made = plan(solution.source, answer["placement"], answer["cards"], cluster, now_ns=time.time_ns())
-        write_plan(made, output)
+        cluster = after(cluster, solution.source, answer["placement"], answer["cards"])
+        read = {**read, "preempt_below": None}
+        solution = _solved(cluster, path, read, options)
+        if not _totals(solution)[0]:
+            break
+        found.append((cluster, solution))
+    return found
+
+
+def _plan(rounds: list[tuple[Cluster, PlacementSolution]]) -> Plan:
+    """The objects of all placements in their order; what waits is what the last one leaves."""
+    from flowlex.instances.importers.kubernetes_bindings import Plan, plan
+
+    made = Plan()
+    for cluster, solution in rounds:
+        answer = solution.to_dict()["answer"]
+        more = plan(solution.source, answer["placement"], answer["cards"], cluster, now_ns=time.time_ns())
+        made.items.extend(more.items)
+        made.waits.update(more.waits)
+        if more.waits:  # later placements count on what waits now
+            break
+    return made
 
 
 def _solved(
@@ -121,28 +158,32 @@ def _solved(
     return solution
 
 
-def _report(cluster: Cluster, solution: PlacementSolution) -> list[str]:
+def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
     """What comes of the placement, a line for each question."""
     from flowlex.models.pods.problem.running import running_cluster
     from flowlex.models.pods.shortfalls import shortfalls
 
+    first, solution = rounds[0], rounds[-1]
     instance = solution.source
     cards = sum(node.cards for node in instance.nodes)
     lines = [
         f"cluster: {len(cluster.nodes)} nodes{f' with {cards} GPU cards' if cards else ''}, "
         f"{len(cluster.running)} pods run, {len(cluster.waiting)} wait"
     ]
-    placed, wanted, most = _totals(solution)
-    lines.append(f"bound: {placed} of {wanted} waiting pods, {_proven(placed, most, wanted)}{_by_priority(solution)}")
+    placed, wanted, most = _totals(first)
+    lines.append(f"bound: {placed} of {wanted} waiting pods, {_proven(placed, most, wanted)}{_by_priority(first)}")
+    if later := sum(_totals(each)[0] for each in rounds[1:]):
+        lines.append(f"then: {later} more, whose rules count these as running")
     lines += _limited("waits", [str(each) for each in shortfalls(solution) if each.pods])
     reasons = Counter(instance.pending.values())
-    first = {why: name for name, why in reversed(list(instance.pending.items()))}
-    lines += _limited("left out", [f"{many}: {why} ({first[why]})" for why, many in reasons.most_common()])
-    stopped = [pod.name for p, pod in enumerate(instance.pods) if pod.node is not None and solution.node[p] < 0]
+    such = {why: name for name, why in reversed(list(instance.pending.items()))}
+    lines += _limited("left out", [f"{many}: {why} ({such[why]})" for why, many in reasons.most_common()])
+    pods = first.source.pods
+    stopped = [pod.name for p, pod in enumerate(pods) if pod.node is not None and first.node[p] < 0]
     if stopped:
         some = ", ".join(stopped[:3]) + (", .." if len(stopped) > 3 else "")
         lines.append(f"stopped: {len(stopped)} running pods for more important ones ({some})")
-    before = running_cluster(instance.arrays, cards=True)
+    before = running_cluster(first.source.arrays, cards=True)
     was = "" if before is None else f", {100 * float(before.loads.std()):.2f} % before"
     distance = (
         "unknown" if solution.absolute_gap is None else f"at most {100 * max(0.0, solution.absolute_gap):.2g} points"
@@ -152,7 +193,7 @@ def _report(cluster: Cluster, solution: PlacementSolution) -> list[str]:
         f"load: {loads.min():.1f} to {loads.max():.1f} % of a node, deviation {loads.std():.2f} %{was}; "
         f"{distance} above the most even"
     )
-    certificate = solution.certificate
+    certificate = first.certificate
     if certificate is not None:
         lines.append(
             f"proof: {certificate.claim}, {len(certificate.checks)} checks{'' if certificate.ok else ', REFUSED'}"

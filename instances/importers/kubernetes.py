@@ -30,7 +30,7 @@ from flowlex.instances.importers.kubernetes_cards import Cards, cards_of_nodes
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
 from flowlex.instances.importers.kubernetes_resources import quantity
-from flowlex.instances.importers.kubernetes_rules import read_gangs, read_queues
+from flowlex.instances.importers.kubernetes_rules import read_gangs, read_queues, read_scoped_quotas
 from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_spread import read_spreads
 from flowlex.instances.importers.kubernetes_volumes import read_volumes
@@ -146,8 +146,11 @@ def _stated(cluster: Cluster, usable: set[str], card_gb: float, preempt_below: i
     read_affinity(draft)
     read_anti_affinity(draft)
     read_spreads(draft)
+    read_scoped_quotas(draft)
     wishes = _wishes(draft, cards)
-    waiting = [made for pod in draft.waiting if (made := _waiting(draft, cards, pod, wishes)) is not None]
+    stoppable = [pod.priority for pod in cluster.running if preempt_below is not None and pod.priority < preempt_below]
+    modest = min(stoppable, default=None)
+    waiting = [made for pod in draft.waiting if (made := _waiting(draft, cards, pod, wishes, modest)) is not None]
     known = {pod.name for pod in waiting}
     gangs = {name: gang for name, gang in gangs.items() if name in known}
     waiting = [pod.model_copy(update={"gang": gangs.get(pod.name)}) for pod in waiting]
@@ -234,14 +237,19 @@ def _node(draft: Draft, cards: Cards, name: str, extra: Mapping[str, int]) -> Po
     )
 
 
-def _waiting(draft: Draft, cards: Cards, pod: KubePod, wishes: Mapping[str, dict[str, Any]]) -> Pod | None:
-    """A pod to be placed; None where the instance cannot say what it asks for."""
+def _waiting(
+    draft: Draft, cards: Cards, pod: KubePod, wishes: Mapping[str, dict[str, Any]], modest: int | None
+) -> Pod | None:
+    """A pod to be placed; None where the instance cannot say what it asks for.
+
+    ``modest``: the least priority of what may be stopped; a pod that must not preempt ranks no higher.
+    """
     try:
         return Pod(
             name=pod.name,
             cpu_cores=pod.requests.get("cpu", 0) / 1000,
             memory_gb=pod.requests.get("memory", 0) / 1024**3,
-            priority=pod.priority,
+            priority=pod.priority if modest is None or pod.preempts else min(modest, pod.priority),
             spreads=draft.spread_of.get(pod.name, ()),
             resources=draft.resources_of.get(pod.name, {}),
             **cards.asked(pod),

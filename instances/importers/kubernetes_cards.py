@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from flowlex.instances.importers.kubernetes_budgets import exhausted
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod
 from flowlex.instances.pods import Pod
@@ -62,6 +63,7 @@ class Cards:
         """The pods that run; on nodes that they overfill, less than they ask for, and nobody may be stopped."""
         taints = {t.text for node in draft.cluster.nodes.values() for t in (*node.taints, *node.closed)}
         on: dict[str, list[KubePod]] = {}
+        protected = set() if preempt_below is None else exhausted(draft.cluster)
         for pod in draft.cluster.running:
             if draft.bit[str(pod.node)] & draft.usable:
                 on.setdefault(str(pod.node), []).append(pod)
@@ -75,7 +77,7 @@ class Cards:
                 held = {what: min(pod.requests.get(what, 0), left[what]) for what in ("cpu", "memory")}
                 for what, amount in held.items():
                     left[what] -= amount
-                stoppable = preempt_below is not None and pod.priority < preempt_below
+                stoppable = preempt_below is not None and pod.priority < preempt_below and pod.name not in protected
                 pinned = full or pod.name in draft.pinned or (pod.requests.get(GPU) and not sizes)
                 made[pod.name] = Pod(
                     name=_short(pod.name),

@@ -102,6 +102,11 @@ class KubePod:
         """Whether it is being deleted."""
         return self.item["metadata"].get("deletionTimestamp") is not None
 
+    @property
+    def preempts(self) -> bool:
+        """Whether other pods may be stopped for it."""
+        return self.spec.get("preemptionPolicy") != "Never"
+
     @cached_property
     def labels(self) -> dict[str, str]:
         """Its labels."""
@@ -303,7 +308,9 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
     """Tell pods that run from those that wait and those that are left out."""
     seen: dict[str, str] = {}
     shared: dict[str, tuple[Item, dict[str, Any]]] = {}
-    known = _priorities(cluster.others.get("PriorityClass", ()))
+    classes = cluster.others.get("PriorityClass", ())
+    known = _priorities(classes)
+    never = {_name_of(each) for each in classes if isinstance(each, dict) and each.get("preemptionPolicy") == "Never"}
     for item, place in sorted(pods, key=lambda pod: not _bound(pod[0])):
         try:
             meta = item["metadata"]
@@ -313,6 +320,8 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             item = _as_of(item, minor)
             spec = item["spec"]
             node = spec.pop("nodeName", None) or None
+            if never and spec.get("priorityClassName") in never:
+                spec.setdefault("preemptionPolicy", "Never")
             spec, memo = shared.setdefault(json.dumps(spec, sort_keys=True), (spec, {}))
             pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known), memo)
             _ = pod.ending, pod.labels, pod.notes
@@ -331,6 +340,11 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             cluster.running.append(pod)
         else:
             cluster.counts["pods that run on nodes which are not listed"] += 1
+
+
+def _name_of(item: Item) -> str:
+    meta = item.get("metadata")
+    return str(meta.get("name")) if isinstance(meta, dict) else ""
 
 
 def _bound(item: Item) -> bool:

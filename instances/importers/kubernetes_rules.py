@@ -1,17 +1,30 @@
-"""Pod groups and resource quotas of Kubernetes objects as gangs and queues."""
+"""Pod groups and resource quotas of Kubernetes objects as gangs, queues and resources."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
+from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod
 from flowlex.instances.importers.kubernetes_resources import quantity
-from flowlex.instances.pod_rules import PodQueue
+from flowlex.instances.importers.kubernetes_selectors import selects
+from flowlex.instances.pod_rules import PodQueue, PodResource
 
-__all__ = ["group_of", "read_gangs", "read_queues"]
+__all__ = ["group_of", "read_gangs", "read_queues", "read_scoped_quotas"]
 
-_GROUPS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io", "scheduling.k8s.io/group-name")
+#: Labels and annotations that name a pod's group: the coscheduling plugin, Volcano, Kueue.
+_GROUPS = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "kueue.x-k8s.io/pod-group-name",
+)
+#: Those that say how many pods the group has at least.
+_LEAST = ("pod-group.scheduling.sigs.k8s.io/min-available", "kueue.x-k8s.io/pod-group-total-count")
 #: Fields of a `PodQueue` and the resources of a ResourceQuota that say them.
 _QUOTAS = {
     "cpu_cores": ("requests.cpu", "cpu"),
@@ -19,11 +32,17 @@ _QUOTAS = {
     "gpus": ("requests.nvidia.com/gpu",),
     "pods": ("pods", "count/pods"),
 }
+_COUNTED = {"count/pods": "pods"}
+_WHEN = "DuringSchedulingIgnoredDuringExecution"
+
+
+def _marks(pod: KubePod) -> dict[str, Any]:
+    return {**pod.notes, **pod.labels}
 
 
 def group_of(pod: KubePod) -> str | None:
     """The pod group of a pod, with its namespace."""
-    marks = {**pod.notes, **pod.labels}
+    marks = _marks(pod)
     group = next((marks[key] for key in _GROUPS if key in marks), None)
     return None if group is None else f"{pod.namespace}/{group}"
 
@@ -39,6 +58,10 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
             least[name] = int((item.get("spec") or {}).get("minMember", 0))
         except ANY_ERROR:
             cluster.counts["pod groups that cannot be read"] += 1
+    for pod in (*cluster.running, *cluster.waiting):
+        group, stated = group_of(pod), next((_marks(pod)[key] for key in _LEAST if key in _marks(pod)), "")
+        if group is not None and str(stated).isdecimal():
+            least[group] = max(int(stated), least.get(group, 0))
     gangs: dict[str, str] = {}
     for pod in cluster.waiting:
         group = group_of(pod)
@@ -62,13 +85,12 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
 
 
 def read_queues(cluster: Cluster) -> tuple[PodQueue, ...]:
-    """The quota of each namespace that has one; quotas with scopes are counted."""
+    """The quota of each namespace that has one; for quotas with scopes see `read_scoped_quotas`."""
     limits: dict[str, dict[str, Any]] = {}
     for item in cluster.others.get("ResourceQuota", ()):
         try:
             spec = item.get("spec") or {}
             if spec.get("scopes") or spec.get("scopeSelector"):
-                cluster.counts["resource quotas with scopes"] += 1
                 continue
             mine = limits.setdefault(str(item["metadata"].get("namespace", "default")), {})
             for field, names in _QUOTAS.items():
@@ -79,3 +101,65 @@ def read_queues(cluster: Cluster) -> tuple[PodQueue, ...]:
         except ANY_ERROR:
             cluster.counts["resource quotas that cannot be read"] += 1
     return tuple(PodQueue(name=space, **fields) for space, fields in limits.items())
+
+
+def read_scoped_quotas(draft: Draft) -> None:
+    """Quotas with scopes, each a resource of the whole cluster that the pods in scope compete for."""
+    number = 0
+    for item in draft.cluster.others.get("ResourceQuota", ()):
+        try:
+            spec, space = item.get("spec") or {}, str(item["metadata"].get("namespace") or "default")
+            scopes = [{"scopeName": str(name), "operator": "Exists"} for name in spec.get("scopes") or ()]
+            scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+            if not scopes:
+                continue
+            pods = [pod for pod in (*draft.cluster.running, *draft.waiting) if pod.namespace == space]
+            mine = [pod for pod in pods if all(_in_scope(pod, scope) for scope in scopes)]
+            for hard, limit in (spec.get("hard") or {}).items():
+                what = _COUNTED.get(hard, hard.removeprefix("requests."))
+                if hard.startswith("limits.") or (what not in ("cpu", "memory", "pods") and "/" not in what):
+                    draft.cluster.counts[f"limits of {hard} of resource quotas, which are not read"] += 1
+                    continue
+                number += 1
+                amount = max(0, math.floor(quantity(limit) * (1000 if what == "cpu" else 1)))
+                name = f"{hard} of quota {item['metadata']['name']} in {space}"
+                _scoped(draft, name, number, {pod.name: pod.requests.get(what, 0) for pod in mine}, amount)
+        except ANY_ERROR:
+            draft.cluster.counts["resource quotas that cannot be read"] += 1
+
+
+def _scoped(draft: Draft, name: str, number: int, asked: dict[str, int], limit: int) -> None:
+    if sum(asked.values()) <= limit:
+        return
+    unit = math.gcd(*asked.values()) or 1
+    over = draft.mark(f"quota-{number}", dict.fromkeys(draft.cluster.nodes, "all"))
+    draft.resources.append(PodResource(name=name, over=over, amount=limit // unit))
+    for pod, amount in asked.items():
+        if amount:
+            draft.resources_of.setdefault(pod, {})[name] = amount // unit
+
+
+def _in_scope(pod: KubePod, scope: Any) -> bool:
+    """Whether a quota's scope has a pod."""
+    name = scope["scopeName"]
+    if name == "PriorityClass":
+        rule = {"key": "class", **{key: value for key, value in scope.items() if key != "scopeName"}}
+        named = pod.spec.get("priorityClassName")
+        return selects({"matchExpressions": [rule]}, {"class": str(named)} if named else {})
+    ends = pod.spec.get("activeDeadlineSeconds") is not None
+    asks = bool(pod.requests.keys() & {"cpu", "memory"})
+    affinity = pod.spec.get("affinity") or {}
+    terms = [term for kind in ("podAffinity", "podAntiAffinity") for term in _terms(affinity.get(kind) or {})]
+    known = {
+        "Terminating": ends,
+        "NotTerminating": not ends,
+        "BestEffort": not asks,
+        "NotBestEffort": asks,
+        "CrossNamespacePodAffinity": any(t.get("namespaces") or t.get("namespaceSelector") is not None for t in terms),
+    }
+    return known[name]
+
+
+def _terms(rules: Any) -> list[Any]:
+    soft = [each.get("podAffinityTerm") or {} for each in rules.get(f"preferred{_WHEN}") or ()]
+    return [*(rules.get(f"required{_WHEN}") or ()), *soft]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from flowlex.instances.importers.kubernetes_cards import cards_in_use
 from flowlex.instances.importers.kubernetes_objects import Cluster, KubePod
 from flowlex.instances.pods import PodInstance, fits_wishes
 
-__all__ = ["movable_instance", "with_nodes"]
+__all__ = ["after", "movable_instance", "with_nodes"]
 
 _HOST = "kubernetes.io/hostname"
 _MORE = re.compile(r"\s*(\d{1,4})\s+nodes?\s+of\s+(\S+)\s*")
@@ -46,6 +46,23 @@ def with_nodes(cluster: Cluster, wanted: str) -> tuple[Cluster, int]:
         labels = node.labels | ({_HOST: own} if _HOST in node.labels else {})
         nodes[own] = replace(node, name=own, labels=labels, closed=())
     return replace(cluster, nodes=nodes), many
+
+
+def after(
+    cluster: Cluster, instance: PodInstance, placement: Mapping[str, str], cards: Mapping[str, Sequence[int]]
+) -> Cluster:
+    """The cluster once a placement has come about: bound pods run, pods that stopped are gone."""
+    stopped = {pod.name for pod in instance.pods if pod.node is not None and placement.get(pod.name) != pod.node}
+    running = [pod for pod in cluster.running if pod.name not in stopped]
+    for pod in cluster.waiting:
+        if pod.name in placement:
+            meta = dict(pod.item["metadata"])
+            if cards.get(pod.name):
+                meta["annotations"] = {**pod.notes, "flowlex/cards": ",".join(map(str, cards[pod.name]))}
+            running.append(replace(pod, node=placement[pod.name], item={**pod.item, "metadata": meta}))
+    waiting = [pod for pod in cluster.waiting if pod.name not in placement]
+    pending = {name: why for name, why in cluster.pending.items() if name not in placement}
+    return replace(cluster, running=running, waiting=waiting, pending=pending, counts=Counter())
 
 
 def movable_instance(cluster: Cluster, path: str | Path, *, card_gb: float, forbidden: Collection[str]) -> PodInstance:

@@ -14,6 +14,8 @@ from flowlex.cli.app import app
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes import KubernetesWarning, quantity, read_kubernetes
 from flowlex.instances.importers.kubernetes_bindings import manifests, plan
+from flowlex.models.pods.baselines import place
+from flowlex.models.pods.model import PodPlacement
 
 
 def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict[str, Any]:
@@ -351,3 +353,87 @@ def test_from_objects_to_manifests_by_commands(tmp_path: Path) -> None:
     assert printed.exit_code == 0
     placed = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in json.loads(printed.stdout)["items"]}
     assert placed["db-0"] != placed["db-1"] and {"mpi-0", "mpi-1"} <= placed.keys()
+
+
+def quota(hard: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return {"kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "team-a"}, "spec": {"hard": hard, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "members"),
+    [
+        ({"scopes": ["Terminating"]}, {"ends"}),
+        ({"scopes": ["NotTerminating"]}, {"urgent", "late", "none", "crossing"}),
+        ({"scopes": ["BestEffort"]}, {"none"}),
+        ({"scopes": ["NotBestEffort", "Terminating"]}, {"ends"}),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, {"crossing"}),
+        ({"scopeSelector": [("In", ["high"])]}, {"urgent"}),
+        ({"scopeSelector": [("NotIn", ["high"])]}, {"late", "ends", "none", "crossing"}),
+        ({"scopeSelector": [("Exists", [])]}, {"urgent", "late"}),
+        ({"scopeSelector": [("DoesNotExist", [])]}, {"ends", "none", "crossing"}),
+    ],
+)
+def test_a_quota_with_scopes_limits_the_pods_in_scope(tmp_path: Path, spec: Any, members: set[str]) -> None:
+    if "scopeSelector" in spec:
+        rules = [{"scopeName": "PriorityClass", "operator": o, "values": v} for o, v in spec["scopeSelector"]]
+        spec = {"scopeSelector": {"matchExpressions": rules}}
+    soft = [{"weight": 1, "podAffinityTerm": {"namespaces": ["x"], "topologyKey": "zone", "labelSelector": {}}}]
+    items = [
+        node("n"),
+        pod("urgent", {"cpu": "1"}, priorityClassName="high"),
+        pod("late", {"cpu": "1"}, priorityClassName="low"),
+        pod("ends", {"cpu": "1"}, activeDeadlineSeconds=9),
+        pod("none", {}),
+        pod(
+            "crossing",
+            {"cpu": "1"},
+            affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": soft}},
+        ),
+        pod("elsewhere", {"cpu": "1"}, meta={"namespace": "team-b"}, priorityClassName="high"),
+        quota({"pods": "0", "requests.cpu": "500m"}, **spec),
+    ]
+    with pytest.warns(KubernetesWarning):
+        instance = read_kubernetes(write(tmp_path, {"items": items}))
+    pods = {each.name: each for each in instance.pods}
+    counted = {name for name, each in pods.items() if each.resources.get("pods of quota q in team-a")}
+    assert counted == {f"team-a/{name}" for name in members}
+    assert {r.amount for r in instance.resources if r.name.startswith("pods of")} == {0}
+    cluster = place(instance, "priority-queue")
+    waits = {each.name for each, n in zip(instance.pods, cluster.node.tolist(), strict=True) if n < 0}
+    assert waits == counted
+
+
+@pytest.mark.parametrize("stated", ["pod", "class"])
+def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -> None:
+    policy = {"preemptionPolicy": "Never"} if stated == "pod" else {"priorityClassName": "modest"}
+    kind = {"kind": "PriorityClass", "metadata": {"name": "modest"}, "value": 9, "preemptionPolicy": "Never"}
+    run = pod("old", {"cpu": "10"}, phase="Running", nodeName="n", priority=0)
+    for more, stops in ((policy, False), ({}, True)):
+        items = [node("n"), run, kind, pod("new", {"cpu": "8"}, priority=9, **more)]
+        instance = read_kubernetes(write(tmp_path, {"items": items}), preempt_below=5)
+        solution = PodPlacement(instance).solve("highs")
+        assert ("team-a/new" in solution.to_dict()["answer"]["placement"]) == stops
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "objects"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "g"}, {}, [{"minMember": 3}]),
+        ({}, {"scheduling.k8s.io/group-name": "g"}, [{"minMember": 3}]),
+        (
+            {"pod-group.scheduling.sigs.k8s.io": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "3"},
+            {},
+            [],
+        ),
+        ({"kueue.x-k8s.io/pod-group-name": "g"}, {"kueue.x-k8s.io/pod-group-total-count": "3"}, []),
+    ],
+)
+def test_groups_of_three_schedulers_are_gangs(tmp_path: Path, labels: Any, notes: Any, objects: Any) -> None:
+    groups = [{"kind": "PodGroup", "metadata": {"name": "g", "namespace": "team-a"}, "spec": spec} for spec in objects]
+    for many in (2, 3):
+        pods = [pod(f"p{k}", {"cpu": "1"}, meta={"labels": labels}, annotations=notes) for k in range(many)]
+        instance = read_kubernetes(write(tmp_path, {"items": [node("n"), *groups, *pods]}))
+        if many == 3:
+            assert {each.gang for each in instance.pods} == {"team-a/g"} and len(instance.pods) == 3
+        else:
+            assert set(instance.pending.values()) == {"its pod group has fewer pods than its minMember"}
