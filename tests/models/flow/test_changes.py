@@ -296,8 +296,9 @@ def _values(document):
 
 
 def _worse(document):
-    document["values"]["waits"] = {"J1": 1, **document["values"].get("waits", {})}
-    document["values"]["x"] = {k: v for k, v in document["values"]["x"].items() if not k.startswith("J1,")}
+    task = next(iter(document["values"]["x"])).partition(",")[0]
+    document["values"]["waits"] = {task: 1, **document["values"].get("waits", {})}
+    document["values"]["x"] = {k: v for k, v in document["values"]["x"].items() if not k.startswith(f"{task},")}
 
 
 def _beyond(document):
