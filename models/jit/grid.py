@@ -186,6 +186,12 @@ class Grid:
         return text if len(chosen) <= shown else f"{text} and {len(chosen) - shown} more"
 
     @property
+    def inflation(self) -> float:
+        """Planned bytes over real ones: sizes are rounded up to whole units, which a small ``unit_mb`` makes cheap."""
+        size = float(self.instance.arrays.size_mb[self.transfer].sum())
+        return float(self.units.sum()) * self.instance.unit_mb / size if size else 1.0
+
+    @property
     def widened(self) -> int:
         """Windows in which the grid left too few slots, so that they were widened."""
         return int((self.stop > self.due).sum())

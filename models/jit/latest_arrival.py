@@ -147,7 +147,7 @@ def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Intege
     count = len(arrays.computation_s)
     followers: list[list[int]] = [[] for _ in range(count)]
     made = [(tail, head) for tail, head in zip(maker, arrays.feeds.tolist(), strict=True) if tail >= 0]
-    edges = [*zip(arrays.tail.tolist(), arrays.head.tolist(), strict=True), *made]
+    edges = sorted([*zip(arrays.tail.tolist(), arrays.head.tolist(), strict=True), *made], key=lambda edge: edge[1])
     for tail, head in edges:
         followers[tail].append(head)
     feeding: dict[int, list[int]] = {}

@@ -259,6 +259,7 @@ class JitSolution(Solution):
             "background_transfers": len(self.grid.rest),
             "lateness_unit_slots": self.lateness,
             "windows_widened_by_grid": self.grid.widened,
+            "planned_over_real_bytes": self.grid.inflation,
             "least_remaining_egress": float(left[:, 0].min()),
             "median_remaining_egress": float(np.median(left[:, 0])),
         }

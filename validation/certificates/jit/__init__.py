@@ -27,7 +27,7 @@ from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowe
 from flowlex.validation.certificates.jit.prices import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
 from flowlex.validation.certificates.jit.ties import tie_checks
-from flowlex.validation.certificates.jit.windows import NEVER, planned_as_stated, transfer_windows
+from flowlex.validation.certificates.jit.windows import NEVER, planned_transfers, transfer_windows
 
 __all__ = [
     "LATENESS",
@@ -146,8 +146,11 @@ def _known(instance: JitInstance, s: JitSchedule) -> Check:
 def _plan(view: View) -> Iterator[Check]:
     """The share of every job."""
     s = view.schedule
-    wrong = planned_as_stated(view.instance, s.planned, s.share, s.share_of)
-    yield Check("the planned transfers are the stated share of every job", not wrong, detail=wrong)
+    wanted = set(planned_transfers(view.instance, s.share, s.share_of))
+    wrong = sorted(wanted ^ set(s.planned.tolist()))
+    once = len(np.unique(s.planned)) == len(s.planned)
+    detail = ", ".join(view.instance.transfer_names[k] for k in wrong[:3])
+    yield Check("the planned transfers are the stated share of every job", not wrong and once, len(wrong), detail)
 
 
 def _schedule(view: View) -> Iterator[Check]:

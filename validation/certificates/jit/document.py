@@ -180,6 +180,8 @@ def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | 
     """The figures that the schedule and its windows decide."""
     loads, width = all_loads(instance, schedule)
     windows, top = View.of(instance, schedule).windows, largest_load(instance, schedule)
+    real = math.fsum(instance.arrays.size_mb[schedule.planned].tolist())
+    planned = float(windows.units[schedule.planned].sum()) * instance.unit_mb
     levels = [(int(width[loads >= s - 1e-6].sum()), s) for s in range(math.ceil(top - 1e-6), 0, -1)]
     return {
         "largest_load": top,
@@ -188,6 +190,7 @@ def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | 
         "background_transfers": len(instance.transfer_names) - len(schedule.planned),
         "lateness_unit_slots": schedule.lateness,
         "windows_widened_by_grid": int((windows.stop > windows.due)[schedule.planned].sum()),
+        "planned_over_real_bytes": planned / real if real else 1.0,
     }
 
 

@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from flowlex.instances.exact import rational
-from flowlex.instances.jit import JitInstance, Job
-from flowlex.instances.rounding import WHOLE
-from flowlex.validation.certificates.jit.windows import TransferWindows, transfer_windows
+from flowlex.instances.jit import JitInstance
+from flowlex.validation.certificates.jit.windows import TransferWindows, planned_transfers, transfer_windows
 from flowlex.validation.certificates.statement.program import ExactStatement, Number
 
-__all__ = ["JitStatement", "planned_transfers", "state_jit"]
+__all__ = ["JitStatement", "state_jit"]
 
 
 def state_jit(instance: JitInstance, options: Mapping[str, Any], only: Collection[int] | None = None) -> ExactStatement:
     """Units by transfer and slot, loads and their levels; ``only``: of some transfers, with the ports to themselves."""
     return JitStatement(instance, options).state()
-
-
-def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Iterator[int]:
-    """The first share of every job's transfers, in topological order of the computations that they feed."""
-    position = 0
-    for job in instance.jobs:
-        place = {name: k for k, name in enumerate(_sorted(job))}
-        order = sorted(range(len(job.transfers)), key=lambda k: place[job.transfers[k].feeds])
-        weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
-        total, before = sum(weight), 0.0
-        for k in order:
-            if before < share * total - WHOLE * (1 + total):
-                yield position + k
-            before += weight[k]
-        position += len(job.transfers)
-
-
-def _sorted(job: Job) -> Iterator[str]:
-    """Computations, those whose predecessors are done first come first."""
-    followers: dict[str, list[str]] = defaultdict(list)
-    left = {c.name: len(c.after) for c in job.computations}
-    for c in job.computations:
-        for before in c.after:
-            followers[before].append(c.name)
-    for transfer in job.transfers:
-        if transfer.made_by is not None:
-            followers[transfer.made_by].append(transfer.feeds)
-            left[transfer.feeds] += 1
-    ready = deque(name for name, count in left.items() if not count)
-    while ready:
-        name = ready.popleft()
-        yield name
-        for follower in followers[name]:
-            left[follower] -= 1
-            if not left[follower]:
-                ready.append(follower)
 
 
 class JitStatement:

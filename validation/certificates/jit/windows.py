@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import TopologicalSorter
@@ -12,8 +13,9 @@ import numpy as np
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance, Job
+from flowlex.instances.rounding import WHOLE
 
-__all__ = ["TransferWindows", "latest_offsets", "overloaded", "planned_as_stated", "transfer_windows"]
+__all__ = ["TransferWindows", "latest_offsets", "overloaded", "planned_transfers", "transfer_windows"]
 
 #: A quotient this near to a whole number counts as whole.
 _WHOLE = Fraction(1, 10**9)
@@ -152,30 +154,37 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
     return answer, there
 
 
-def planned_as_stated(instance: JitInstance, planned: Integers, share: float, share_of: str) -> str:
-    """Empty when the planned transfers are the first share of every job, in a topological order; else what is wrong."""
-    chosen = {int(k) for k in planned}
-    if len(chosen) < len(planned):
-        return "a transfer is planned twice"
+def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Iterator[int]:
+    """The first share of every job's transfers, in topological order of the computations that they feed."""
     position = 0
     for job in instance.jobs:
-        inside = [position + k in chosen for k in range(len(job.transfers))]
-        position += len(job.transfers)
-        missing = {f.feeds for f, kept in zip(job.transfers, inside, strict=True) if not kept}
-        after_missing: set[str] = set()
-        graph = _precedence(job)
-        for name in TopologicalSorter(graph).static_order():
-            if any(b in missing or b in after_missing for b in graph[name]):
-                after_missing.add(name)
-        for transfer, kept in zip(job.transfers, inside, strict=True):
-            if kept and transfer.feeds in after_missing:
-                return f"{job.name}/{transfer.name} is planned, a transfer before it is not"
+        place = {name: k for k, name in enumerate(_sorted(job))}
+        order = sorted(range(len(job.transfers)), key=lambda k: place[job.transfers[k].feeds])
         weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
-        own = [w for w, kept in zip(weight, inside, strict=True) if kept]
-        wanted, slack = share * sum(weight), 1e-9 * (1 + sum(weight))
-        if sum(own) < wanted - slack or (own and sum(own) - max(own) >= wanted + slack):
-            return f"{sum(own):g} of {sum(weight):g} {share_of} of job {job.name!r} are planned"
-    return ""
+        total, before = sum(weight), 0.0
+        for k in order:
+            if before < share * total - WHOLE * (1 + total):
+                yield position + k
+            before += weight[k]
+        position += len(job.transfers)
+
+
+def _sorted(job: Job) -> Iterator[str]:
+    """Computations, those whose predecessors are done first come first."""
+    graph = _precedence(job)
+    followers: dict[str, list[str]] = defaultdict(list)
+    left = {name: len(before) for name, before in graph.items()}
+    for name, before in graph.items():
+        for each in before:
+            followers[each].append(name)
+    ready = deque(name for name, count in left.items() if not count)
+    while ready:
+        name = ready.popleft()
+        yield name
+        for follower in followers[name]:
+            left[follower] -= 1
+            if not left[follower]:
+                ready.append(follower)
 
 
 def overloaded(instance: JitInstance, rule: str, windows: str) -> str:
