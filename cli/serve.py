@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from flowlex.cli.options import typed
-from flowlex.cli.telemetry.common import explained, log_to_stderr
+from flowlex.cli.telemetry.common import Authority, TokenFile, explained, log_to_stderr, token_of
 from flowlex.cli.telemetry.server import (
     AccessLog,
     Auth,
@@ -25,6 +25,9 @@ from flowlex.cli.telemetry.server import (
     listen,
     tls_files,
 )
+
+if TYPE_CHECKING:
+    from flowlex.service.worker import Worker
 
 __all__ = ["app"]
 
@@ -42,6 +45,10 @@ Idle = Annotated[
 ]
 OnRequest = Annotated[bool, typer.Option("--on-request", help="Decide only when /v1/step is asked.")]
 Snapshot = Annotated[int, typer.Option("--snapshot-every", min=1, help="Records in the log before a snapshot.")]
+MaxEvents = Annotated[
+    int,
+    typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
+]
 
 
 @app.command()
@@ -62,10 +69,16 @@ def scheduler(
         list[str] | None,
         typer.Option(help="Go on without a goal of another package whose code is gone, as module:name; repeatable."),
     ] = None,
+    standby: Annotated[
+        str | None, typer.Option(help="Follow the service at this address; POST /v1/promote lets this one take over.")
+    ] = None,
+    token_file: TokenFile = None,
+    ca_file: Authority = None,
     every_ms: Every = 100.0,
     idle_ms: Idle = None,
     on_request: OnRequest = False,
     snapshot_every: Snapshot = 10_000,
+    max_events: MaxEvents = 2000,
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8760,
     auth: Auth = True,
@@ -87,6 +100,8 @@ def scheduler(
     log_to_stderr()
     with explained():
         first = not (state / "service.json").is_file()
+        if standby is not None and cluster is not None:
+            raise ValueError("--cluster: a standby has the cluster of the service that it follows; drop the option")
         if cluster is not None and not first:
             raise ValueError(f"--cluster: {state} has a cluster already; send events, or name another folder")
         options = {"goals": goals, "cost_limit": cost_limit, "scale": scale, "lexicographic": lexicographic}
@@ -94,7 +109,8 @@ def scheduler(
         options["cluster"] = None if cluster is None else read_cluster(cluster)
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
-        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
+        leader = None if standby is None else _Leader(standby, token_of(token_file, "admin"), ca_file)
+        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None, max_events)
         _serve(
             context,
             state,
@@ -102,6 +118,7 @@ def scheduler(
             pace,
             auth,
             tuple(without_goal or ()),
+            leader,
             host=host,
             port=port,
             per_address=per_address,
@@ -129,6 +146,7 @@ def gpu(
     idle_ms: Idle = None,
     on_request: OnRequest = False,
     snapshot_every: Snapshot = 10_000,
+    max_events: MaxEvents = 2000,
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8770,
     auth: Auth = True,
@@ -152,9 +170,15 @@ def gpu(
         options |= {"rack_mb_per_s": rack_mb_per_s, "between_racks_mb_per_s": between_racks_mb_per_s}
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
-        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None)
-        listening = {"host": host, "port": port, "per_address": per_address, "access_log": access_log, **files}
-        _serve(context, state, loader, pace, auth, (), **listening)
+        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None, max_events)
+        listening: dict[str, Any] = {
+            "host": host,
+            "port": port,
+            "per_address": per_address,
+            "access_log": access_log,
+            **files,
+        }
+        _serve(context, state, loader, pace, auth, access_log=access_log, **listening)
 
 
 class _Pace(NamedTuple):
@@ -162,52 +186,90 @@ class _Pace(NamedTuple):
     idle_ms: float | None
     snapshot_every: int
     requests_per_s: float | None
+    max_events: int
+
+
+class _Leader(NamedTuple):
+    url: str
+    token: str | None
+    ca_file: Path | None
+
+
+#: Kind of service, its options, what loads a state, routes, title.
+_Loader = tuple[str, dict[str, Any], Callable[[dict[str, Any], tuple[str, ...]], Any], Any, str]
 
 
 def _serve(
     context: typer.Context,
     state: Path,
-    loader: tuple[str, dict[str, Any], Callable[[dict[str, Any], tuple[str, ...]], Any], Any, str],
+    loader: _Loader,
     pace: _Pace,
     auth: bool,
-    without: tuple[str, ...],
+    without: tuple[str, ...] = (),
+    leader: _Leader | None = None,
     **listening: Any,
 ) -> None:
     from flowlex.formulations.compiled import announce
+    from flowlex.service.app import create_app
+    from flowlex.service.standby import Follower, standby_app
+    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.service import Settings
+
+    announce()
+    given = {name for name in loader[1] if typed(context, name)} - {"cluster"}
+    settings = Settings(require_token=auth, requests_per_s=pace.requests_per_s)
+    database = f"sqlite:///{state}/tokens.db"
+    with contextlib.ExitStack() as stack:
+
+        def start() -> Any:
+            worker = _started(state, loader, given, pace, without)  # refuses before tokens are made
+            return create_app(worker, stack.enter_context(_store(database)), loader[3], loader[4], settings)
+
+        if leader is None:
+            app = start()
+            if auth:
+                agents = f"flowlex telemetry token create --database {database}"
+                first_tokens(app.state.service.store, state / "tokens.json", agents=agents)
+        else:
+            follower = Follower(state, TelemetryClient(leader.url, leader.token, ca_file=leader.ca_file))
+            app = standby_app(follower, stack.enter_context(_store(database)), settings, start)
+        listen(app, place=str(state), **listening)
+
+
+def _store(database: str) -> contextlib.closing[Any]:
+    from flowlex.telemetry.store import Store
+
+    return contextlib.closing(Store(database))
+
+
+def _started(state: Path, loader: _Loader, given: set[str], pace: _Pace, without: tuple[str, ...]) -> Worker[Any]:
+    """The worker of a service on its folder."""
     from flowlex.instances.base import InstanceError
     from flowlex.models.base import ModelError
-    from flowlex.service.app import create_app
     from flowlex.service.journal import Journal, JournalError
     from flowlex.service.metrics import Metrics
     from flowlex.service.read_back import start_read_back
     from flowlex.service.setup import settled
     from flowlex.service.worker import Worker
-    from flowlex.telemetry.service import Settings
-    from flowlex.telemetry.store import Store
 
-    announce()
-    kind, options, load, routes, title = loader
-    given = {name for name in options if typed(context, name)} - {"cluster"}
+    kind, options, load = loader[:3]
     try:
         with contextlib.ExitStack() as undo:
             journal = Journal(state)
             undo.callback(journal.close)
             facts = settled(state, kind, options, given)
-            every_s, idle_s = (None if ms is None else ms / 1000 for ms in (pace.every_ms, pace.idle_ms))
-            timing = {
-                "epoch_s": facts["epoch_s"],
-                "every_s": every_s,
-                "idle_s": idle_s,
-                "snapshot_every": pace.snapshot_every,
-            }
-            read_back = partial(start_read_back, state)
-            worker = Worker(journal, load(facts["options"], without), Metrics(), read_back=read_back, **timing)
+            worker = Worker(
+                journal,
+                load(facts["options"], without),
+                Metrics(),
+                epoch_s=facts["epoch_s"],
+                every_s=None if pace.every_ms is None else pace.every_ms / 1000,
+                idle_s=None if pace.idle_ms is None else pace.idle_ms / 1000,
+                snapshot_every=pace.snapshot_every,
+                max_events=pace.max_events,
+                read_back=partial(start_read_back, state),
+            )
             undo.pop_all()  # the worker closes the journal
+            return worker
     except (JournalError, InstanceError, ModelError) as error:
         raise ValueError(str(error)) from error
-    database = f"sqlite:///{state}/tokens.db"
-    with contextlib.closing(Store(database)) as store:
-        if auth:
-            first_tokens(store, state / "tokens.json", agents=f"flowlex telemetry token create --database {database}")
-        settings = Settings(require_token=auth, requests_per_s=pace.requests_per_s)
-        listen(create_app(worker, store, routes, title, settings), place=str(state), **listening)

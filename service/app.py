@@ -7,73 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, Generic, TypeVar
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from flowlex.service.core import Core, Document, RefusedEvent
+from flowlex.service import replica_routes
+from flowlex.service.core import Document, RefusedEvent
 from flowlex.service.documents import Decision
-from flowlex.service.metrics import Metrics
+from flowlex.service.events import Key
+from flowlex.service.served import REFUSED, Served, ServedDep
 from flowlex.service.worker import BusyError, StorageError, Worker
 from flowlex.telemetry import routes_service
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.api_page import api_page
 from flowlex.telemetry.app import HANDLERS
-from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed, RateLimit
+from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.rights import Admin, Reader, only_known_parameters
 from flowlex.telemetry.routes_service import Health
-from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
-__all__ = ["REFUSED", "Served", "create_app", "served"]
+__all__ = ["create_app"]
 
-T = TypeVar("T")
-C = TypeVar("C", bound=Core)
-#: Documented on routes that change state.
-REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
-
-
-class Served(Generic[C]):
-    """What the routes share; names that `flowlex.telemetry.rights` uses are the same there."""
-
-    def __init__(self, worker: Worker[C], store: Store, settings: Settings) -> None:
-        self.settings: Settings
-        self.worker, self.store, self.settings = worker, store, settings
-        self.metrics: Metrics = worker.metrics
-        self.tokens: TokenBook = TokenBook(store)
-        self.rate: RateLimit = RateLimit(settings.requests_per_s)
-        self._readers = ThreadPoolExecutor(1, "reader")
-
-    async def write(self, function: Callable[[], T]) -> T:
-        """Change the store of tokens."""
-        return await run_in_threadpool(function)
-
-    async def ask(self, job: Callable[[C], T]) -> T:
-        """Run a job on the scheduler's thread; what it changed is on disk when this returns."""
-        result: T = await asyncio.wrap_future(self.worker.call(job))
-        return result
-
-    async def view(self, task: str | None = None) -> Any:
-        """What readers may see of the last decision; of now, where that does not know a task yet."""
-        return await asyncio.wrap_future(self.worker.view(lambda view: task is None or task in view))
-
-    async def read(self, question: Callable[[], T]) -> T:
-        """Answer a question that takes long, one at a time, so that decisions keep the processor."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, question)
-
-
-def served(request: Request) -> Any:
-    """Return the application's service."""
-    return request.app.state.service
-
-
-ServedDep = Annotated[Any, Depends(served)]
 router: APIRouter = APIRouter(
     prefix="/v1", tags=["decisions"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )
@@ -101,7 +59,7 @@ def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str,
 
     app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
-    for each in (routes, router, routes_service.router, health_router):
+    for each in (routes, router, replica_routes.router, routes_service.router, health_router):
         app.include_router(each)
     for kind, handler in {**HANDLERS, **_OWN}.items():
         app.add_exception_handler(kind, handler)
@@ -113,10 +71,10 @@ def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str,
 
 
 @router.post("/step", responses=REFUSED, response_model_exclude_none=True)
-async def step(service: ServedDep, who: Admin) -> Decision:
+async def step(service: ServedDep, who: Admin, key: Key = "") -> Decision:
     """Decide now."""
     worker = service.worker
-    found: Document = await service.ask(lambda core: worker.decide())
+    found: Document = await service.ask(lambda core: worker.decide(key))
     return Decision.model_validate(found)
 
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Query
 
 from flowlex.instances import events as ev
 from flowlex.instances.jit_events import Arrive, Network, Sent, Withdraw
-from flowlex.service.app import REFUSED, ServedDep
 from flowlex.service.documents import ClusterEvents, Explained, Place, Places, Taken
 from flowlex.service.events import Key, hand_over
+from flowlex.service.served import REFUSED, ServedDep
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Reader, only_known_parameters, refuse_other_node, require
 from flowlex.telemetry.security import Identity, Role

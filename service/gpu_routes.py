@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from flowlex.service.app import REFUSED, ServedDep
 from flowlex.service.documents import GpuEvents, Place, Places, Taken
 from flowlex.service.events import Key, hand_over
 from flowlex.service.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
+from flowlex.service.served import REFUSED, ServedDep
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Reader, only_known_parameters, refuse_other_node, require
 from flowlex.telemetry.security import Identity, Role

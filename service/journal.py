@@ -62,6 +62,10 @@ class Journal:
         begun = not found or self._path("log-", 0).is_file()
         return [*found, (0, None)] if begun else found
 
+    def state_path(self, number: int) -> Path:
+        """Where a state is, or would be."""
+        return self._path("state-", number)
+
     def read(self, since: int) -> Iterator[dict[str, Any]]:
         """Records since a state; afterwards the last log is open for `append`.
 
@@ -120,13 +124,30 @@ class Journal:
         carried
             First records of the new log: what the state does not hold.
         """
-        self.number, self.records, self.size = self.number + 1, 0, 0
+        self.size = self.records = 0  # before the number, as `piece` reads them from another thread
+        self.number += 1
         self._open(self._path("log-", self.number))
         self.append(carried)
         path = self._path("state-", self.number)
         save(path)
         self._sync_folder()
         return path
+
+    @property
+    def first_log(self) -> int:
+        """Number of the oldest log that is kept."""
+        return min(self._numbers("log-"), default=self.number)
+
+    def piece(self, number: int, offset: int, most: int = 1_000_000) -> tuple[bytes, bool]:
+        """Bytes of a log from an offset on that are on disk for good, and whether these are its last."""
+        last, path = number == self.number, self._path("log-", number)
+        if not path.is_file():
+            return b"", False
+        end = self.size if last else path.stat().st_size
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            data = stream.read(max(0, min(most, end - offset)))
+        return data, not last and offset + len(data) == end
 
     def accept(self) -> None:
         """The newest state was read back: drop what is older than the one before it."""

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from flowlex.service.core import Core, Document, RefusedEvent
 from flowlex.service.journal import Journal
 from flowlex.service.metrics import Metrics
+from flowlex.service.replication import Replication
 
 __all__ = ["BusyError", "StorageError", "Taken", "Worker"]
 
@@ -91,6 +92,7 @@ class Worker(Generic[C]):
         self._read_back = read_back
         self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
         self._dead = False
+        self.replication: Replication = Replication()
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
         self._base = time.monotonic() - max(self.core.now_s, time.time() - epoch_s)
@@ -125,10 +127,15 @@ class Worker(Generic[C]):
         self._view = core.view()
         return self._view
 
+    def retire(self) -> None:
+        """Take and decide nothing more; what waits in the queue is still done."""
+        self.failing, self._dead = "another service takes over; ask that one", True
+
     def close(self) -> None:
         """Do what waits, take a snapshot and let the journal go."""
         self._queue.put(None)
         self._thread.join()
+        self.replication.detach()
         try:
             if self.journal.records:
                 self.journal.snapshot(self.core.save, self._carried())
@@ -181,14 +188,19 @@ class Worker(Generic[C]):
         keys = [[key, *taken] for key, taken in self._answered.items()]
         return [{"keys": keys}] if keys else []
 
-    def decide(self) -> Document:
-        """Decide now; the decision is noted."""
+    def decide(self, key: str = "") -> Document:
+        """Decide now; the decision is noted. ``key`` as in `take`."""
+        known = self._answered.get(key)
+        found = next((each for each in self.decisions if known is not None and each["number"] == known.taken), None)
+        if found is not None:
+            return found
         at_s = self._now()
         started = time.perf_counter()
         decision = self.core.decide(at_s)
         self.metrics.decision.observe(time.perf_counter() - started)
         self._decided = time.monotonic()
-        self._records.append({"at_s": at_s, "decided": decision})
+        self._remember(key, Taken(decision["number"]))
+        self._records.append({"at_s": at_s, "decided": decision} | ({"key": key} if key else {}))
         return decision
 
     # The thread ---------------------------------------------------------------------------------------------------
@@ -199,6 +211,7 @@ class Worker(Generic[C]):
         open_, last = True, False
         while open_:
             jobs, open_ = self._together(self._patience())
+            self.replication.expire()
             if jobs:
                 self._work(jobs)
             if open_ and self._patience() <= 0:
@@ -215,6 +228,8 @@ class Worker(Generic[C]):
 
     def _patience(self) -> float:
         """Seconds until a decision is due."""
+        if self._dead:
+            return 3600.0
         waits = [self._idle_s, self._every_s if self.core.pending else None]
         found = [wait for wait in waits if wait is not None]
         return self._decided + min(found) - time.monotonic() if found else 3600.0
@@ -223,7 +238,8 @@ class Worker(Generic[C]):
         """Wait for a request and take those that stand behind it; False once the worker closes."""
         jobs: list[tuple[Callable[[C], Any], Future[Any]]] = []
         try:
-            item = self._queue.get(timeout=max(0.0, min(seconds, 3600.0)))
+            held = 0.25 if self.replication.waiting else 3600.0
+            item = self._queue.get(timeout=max(0.0, min(seconds, held)))
             while item is not None:
                 jobs.append(item)
                 if len(jobs) == _MOST_TOGETHER:
@@ -254,11 +270,7 @@ class Worker(Generic[C]):
             done = [(future, result if isinstance(result, Exception) else said) for future, result in done]
         if broken:
             self._start_again()
-        for future, result in done:
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+        self.replication.answer((self.journal.number, self.journal.size), lambda: _deliver(done))
 
     def _start_again(self) -> None:
         self._view = None
@@ -340,6 +352,7 @@ class Worker(Generic[C]):
             if "decided" in record:
                 core.redo(record["decided"], record["at_s"])
                 self.decisions.append({"at_s": record["at_s"], **record["decided"]})
+                self._remember(record.get("key", ""), Taken(record["decided"]["number"]))
                 continue
             for event in record.get("events", ()):
                 core.take(event, record["at_s"])
@@ -352,3 +365,11 @@ class Worker(Generic[C]):
             _LOG.warning("decisions made again differ from the log's; decision %s says so", corrected["number"])
             self.decisions.append({"at_s": core.now_s, **corrected})
         return core
+
+
+def _deliver(done: list[tuple[Future[Any], Any]]) -> None:
+    for future, result in done:
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

@@ -165,7 +165,8 @@ class TelemetryClient:
         """Close the connections."""
         self._http.close()
 
-    def _call(self, method: str, path: str, **more: Any) -> Any:
+    def call(self, method: str, path: str, **more: Any) -> Any:
+        """Ask a route below ``/v1``; the answer is JSON (None without one)."""
         try:
             response = self._http.request(method, path, **more)
         except (httpx.TransportError, ssl.SSLError) as error:
@@ -192,60 +193,60 @@ class TelemetryClient:
 
     def add(self, registration: Registration) -> Registered:
         """Register under a new name."""
-        answer = self._call("POST", "/registrations", json=registration.model_dump(mode="json"))
+        answer = self.call("POST", "/registrations", json=registration.model_dump(mode="json"))
         return Registered.model_validate(answer)
 
     def update(self, registration: Registration) -> Registered:
         """Replace a registration."""
         path = f"/registrations/{registration.name}"
-        return Registered.model_validate(self._call("PUT", path, json=registration.model_dump(mode="json")))
+        return Registered.model_validate(self.call("PUT", path, json=registration.model_dump(mode="json")))
 
     def remove(self, name: str) -> None:
         """Remove a registration."""
-        self._call("DELETE", f"/registrations/{name}")
+        self.call("DELETE", f"/registrations/{name}")
 
     def registration(self, name: str) -> Registration:
         """Read one registration."""
-        return Registration.model_validate(self._call("GET", f"/registrations/{name}"))
+        return Registration.model_validate(self.call("GET", f"/registrations/{name}"))
 
     def registrations(self) -> list[Running]:
         """List all registrations with the nodes that run them."""
-        return [Running.model_validate(item) for item in self._call("GET", "/registrations")]
+        return [Running.model_validate(item) for item in self.call("GET", "/registrations")]
 
     # Management
 
     def agents(self) -> list[AgentState]:
         """List the nodes."""
-        return [AgentState.model_validate(item) for item in self._call("GET", "/agents")]
+        return [AgentState.model_validate(item) for item in self.call("GET", "/agents")]
 
     def introduce(self, node: str, hello: AgentHello) -> Assignments:
         """Register an agent and return its work."""
-        return Assignments.model_validate(self._call("PUT", f"/agents/{node}", json=hello.model_dump()))
+        return Assignments.model_validate(self.call("PUT", f"/agents/{node}", json=hello.model_dump()))
 
     def heartbeat(self, node: str, beat: Heartbeat) -> str:
         """Say that an agent lives and return the revision of its work."""
-        revision: str = self._call("POST", f"/agents/{node}/heartbeat", json=beat.model_dump())["revision"]
+        revision: str = self.call("POST", f"/agents/{node}/heartbeat", json=beat.model_dump())["revision"]
         return revision
 
     def assignments(self, node: str) -> Assignments:
         """Return what a node should run."""
-        return Assignments.model_validate(self._call("GET", f"/agents/{node}/assignments"))
+        return Assignments.model_validate(self.call("GET", f"/agents/{node}/assignments"))
 
     def inputs(self, node: str, name: str) -> Inputs:
         """Return what a processor reads."""
-        return Inputs.model_validate(self._call("GET", f"/agents/{node}/inputs/{name}"))
+        return Inputs.model_validate(self.call("GET", f"/agents/{node}/inputs/{name}"))
 
     # Data
 
     def write(self, node: str, samples: Iterable[Sample], source: str | None = None) -> WriteAnswer:
         """Store samples; they are on disk when this returns."""
         batch = WriteBatch.model_construct(node=node, source=source, samples=list(samples))
-        return WriteAnswer.model_validate(self._call("POST", "/data", json=batch.model_dump(mode="json")))
+        return WriteAnswer.model_validate(self.call("POST", "/data", json=batch.model_dump(mode="json")))
 
     def last(self, name: str, node: str, max_age: float | None = None) -> Reading:
         """Return the last value; `Refused` with reason ``stale`` when it is older than ``max_age`` seconds."""
         params = {} if max_age is None else {"max_age": max_age}
-        return Reading.model_validate(self._call("GET", f"/data/{name}/{node}", params=params))
+        return Reading.model_validate(self.call("GET", f"/data/{name}/{node}", params=params))
 
     def read(self, names: Iterable[str] = (), nodes: Iterable[str] = (), max_age: float | None = None) -> Readings:
         """Return the last values of many names and nodes (none given: all), page by page."""
@@ -254,7 +255,7 @@ class TelemetryClient:
             params["max_age"] = max_age
         whole = Readings(readings=[], no_value=[], missing=[], next=None)
         while True:
-            page = Readings.model_validate(self._call("GET", "/data", params=params))
+            page = Readings.model_validate(self.call("GET", "/data", params=params))
             whole.readings += page.readings
             whole.no_value += page.no_value
             whole.missing += page.missing
@@ -275,7 +276,7 @@ class TelemetryClient:
         params: dict[str, Any] = {"name": list(names), "node": list(nodes), "since": since, "limit": limit}
         if until is not None:
             params["until"] = until
-        return HistoryAnswer.model_validate(self._call("GET", "/history", params=params))
+        return HistoryAnswer.model_validate(self.call("GET", "/history", params=params))
 
     def aggregates(
         self,
@@ -287,27 +288,27 @@ class TelemetryClient:
     ) -> Aggregates:
         """Return minute or hour aggregates of numeric samples."""
         params = {"name": list(names), "node": list(nodes), "step": step, "since": since}
-        return Aggregates.model_validate(self._call("GET", "/aggregates", params=params))
+        return Aggregates.model_validate(self.call("GET", "/aggregates", params=params))
 
     def remove_series(self, name: str, node: str) -> dict[str, int]:
         """Delete a series with its history; return what went."""
-        removed: dict[str, int] = self._call("DELETE", f"/data/{name}/{node}")
+        removed: dict[str, int] = self.call("DELETE", f"/data/{name}/{node}")
         return removed
 
     def remove_node(self, node: str) -> dict[str, int]:
         """Delete a node with all that it stored; return what went."""
-        removed: dict[str, int] = self._call("DELETE", f"/nodes/{node}")
+        removed: dict[str, int] = self.call("DELETE", f"/nodes/{node}")
         return removed
 
     # Tokens
 
     def whoami(self) -> Holder:
         """Return what this client's token may do."""
-        return Holder.model_validate(self._call("GET", "/whoami"))
+        return Holder.model_validate(self.call("GET", "/whoami"))
 
     def rotate(self) -> TokenSecret:
         """Exchange this client's token for its successor, and use that from now on."""
-        new = TokenSecret.model_validate(self._call("POST", "/rotate"))
+        new = TokenSecret.model_validate(self.call("POST", "/rotate"))
         self.use_token(new.token)
         return new
 

@@ -22,9 +22,9 @@ from flowlex.service.journal import _record
 SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth", "--port", "0"]
 
 
-def launch(folder, *arguments):
+def launch(folder, *arguments, logs=None):
     """Start a service in a process of its own; its output goes to a file, as a pipe that nobody reads could stop it."""
-    log = folder.with_suffix(f".{time.monotonic_ns()}.log")
+    log = (logs or folder.parent) / f"{time.monotonic_ns()}.log"
     with log.open("wb") as stream:
         process = subprocess.Popen([*SERVE, "--state", str(folder), *arguments], stdout=stream, stderr=stream)
     until = time.monotonic() + 120
@@ -159,11 +159,11 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_full_and_a_read_only_disk_lose_nothing(small_disk):
+def test_a_full_and_a_read_only_disk_lose_nothing(small_disk, tmp_path):
     folder, writer, ballast = small_disk / "state", Writer("a"), small_disk / "ballast"
     folder.mkdir()
     arguments = ["--every-ms", "20", "--snapshot-every", "15"]
-    process, url = launch(folder, *arguments)
+    process, url = launch(folder, *arguments, logs=tmp_path)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: process.kill())
         http = stack.enter_context(connect(url))
@@ -192,5 +192,5 @@ def test_a_full_and_a_read_only_disk_lose_nothing(small_disk):
         refused = subprocess.run([*SERVE, "--state", str(folder)], capture_output=True, text=True, timeout=120)
         assert refused.returncode and "Read-only" in refused.stderr and "Traceback" not in refused.stderr
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-        process, url = launch(folder, *arguments)
+        process, url = launch(folder, *arguments, logs=tmp_path)
         check(stack.enter_context(connect(url)), [writer], folder)

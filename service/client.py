@@ -1,0 +1,167 @@
+"""A typed client of the scheduler service: ``flowlex.client.Scheduler``.
+
+Requests that change something carry an idempotency key, so they are sent again after a lost answer, a restart or a
+takeover, and taken once.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from flowlex.instances import events as ev
+from flowlex.instances.flow import FlowJob, Machine
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.service.documents import Decision, Explained, Place, Places
+from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
+
+__all__ = ["Refused", "Scheduler", "Unreachable"]
+
+
+class Scheduler:
+    """A served live scheduler.
+
+    Parameters
+    ----------
+    urls
+        ``http://host:port``; further ones are asked where the first does not answer (a standby).
+    token
+        Sent as a bearer token; never logged.
+    timeout_s
+        Seconds of one attempt.
+    patience_s
+        Seconds after which attempts end with `Unreachable`.
+    ca_file
+        Certificates (PEM) that may vouch for the service.
+    options
+        Of `TelemetryClient`, such as another transport.
+
+    Raises
+    ------
+    Refused
+        By every method: the service answered that it will not; the message names event and reason.
+    Unreachable
+        By every method: no service answered in time.
+
+    Examples
+    --------
+    >>> scheduler = Scheduler("http://127.0.0.1:8760", token="...")  # doctest: +SKIP
+    >>> scheduler.submit(FlowJob(name="j", tasks=(FlowTask(name="t"),)))  # doctest: +SKIP
+    >>> for decision in scheduler.follow():  # doctest: +SKIP
+    ...     print(decision.placed)
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        patience_s: float = 60.0,
+        ca_file: Path | None = None,
+        **options: Any,
+    ) -> None:
+        if not urls:
+            raise ValueError("no service is named; give http://host:port")
+        made = (TelemetryClient(url, token, timeout_s=timeout_s, ca_file=ca_file, **options) for url in urls)
+        self._services: deque[TelemetryClient] = deque(made)
+        self.patience_s = patience_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for service in self._services:
+            service.close()
+
+    def _call(self, method: str, path: str, **more: Any) -> Any:
+        until, waits = time.monotonic() + self.patience_s, Backoff(0.05, 2.0)
+        while True:
+            try:
+                return self._services[0].call(method, path, **more)
+            except Unreachable as error:
+                wait = waits.next()
+                if time.monotonic() + wait > until:
+                    raise
+                if not error.wait_s:  # it did not say that it is there and will come round
+                    self._services.rotate(-1)
+                time.sleep(wait)
+
+    # Events ------------------------------------------------------------------------------------------------------
+    def send(self, *events: ev.Event, key: str | None = None) -> int:
+        """Send events, at most a thousand; they are on disk when this returns how many were taken.
+
+        Parameters
+        ----------
+        key
+            Names the request beyond this process; by default each call is a request of its own.
+        """
+        documents = [event.model_dump(mode="json", exclude_unset=True) | {"event": event.event} for event in events]
+        taken: int = self._call("POST", "/events", json={"events": documents}, headers=_key(key))["taken"]
+        return taken
+
+    def submit(self, job: FlowJob, *rules: Gang | TaskSpread | Affinity) -> None:
+        """Submit a job with rules over its tasks."""
+        kinds: dict[str, type] = {"gangs": Gang, "spreads": TaskSpread, "affinities": Affinity}
+        those = {name: tuple(rule for rule in rules if isinstance(rule, kind)) for name, kind in kinds.items()}
+        self.send(ev.Submit(job=job, **{name: found for name, found in those.items() if found}))
+
+    def finish(self, *tasks: str) -> None:
+        """Running tasks have ended."""
+        self.send(*(ev.Finish(task=task) for task in tasks))
+
+    def cancel(self, *, task: str | None = None, job: str | None = None) -> None:
+        """Withdraw a task or a whole job."""
+        self.send(ev.Cancel(**{name: value for name, value in (("task", task), ("job", job)) if value is not None}))
+
+    def add_machine(self, *machines: Machine) -> None:
+        """Machines join or return."""
+        self.send(*(ev.AddMachine(machine=machine) for machine in machines))
+
+    def remove_machine(self, machine: str) -> None:
+        """A machine leaves; what runs there stops or moves with the next decision."""
+        self.send(ev.RemoveMachine(machine=machine))
+
+    # Decisions ---------------------------------------------------------------------------------------------------
+    def step(self) -> Decision:
+        """Decide now."""
+        return Decision.model_validate(self._call("POST", "/step", headers=_key()))
+
+    def decisions(self, after: int = 0, wait_s: float = 0.0) -> Sequence[Decision]:
+        """Decisions since one; ``wait_s``: wait so long for the next."""
+        found = self._call("GET", "/decisions", params={"after": after, "wait_s": wait_s})
+        return [Decision.model_validate(each) for each in found]
+
+    def follow(self, after: int = 0) -> Iterator[Decision]:
+        """All decisions since one, for ever."""
+        while True:
+            for decision in self.decisions(after, wait_s=10.0):
+                after = decision.number
+                yield decision
+
+    # Questions ---------------------------------------------------------------------------------------------------
+    def placements(self) -> Places:
+        """All tasks that run, with their machines, as of the last decision."""
+        return Places.model_validate(self._call("GET", "/placements"))
+
+    def task(self, name: str) -> Place:
+        """Where a task runs, or why it waits."""
+        return Place.model_validate(self._call("GET", "/task", params={"name": name}))
+
+    def explain(self, task: str) -> Explained:
+        """Why a task waits, what would place it, and at what price."""
+        return Explained.model_validate(self._call("GET", "/explanation", params={"task": task}))
+
+
+def _key(key: str | None = None) -> dict[str, str]:
+    return {"Idempotency-Key": key or uuid.uuid4().hex}

@@ -1,0 +1,135 @@
+"""An example of an adapter: a Kubernetes watch stream in, bindings out.
+
+    kubectl get nodes,pods --watch --output-watch-events -o json | python -m flowlex.service.kubernetes_watch URL
+
+Each line is a watch event (``ADDED``, ``MODIFIED``, ``DELETED`` of a Node or Pod); recorded ones do as well. Nodes
+become machines with their allocatable amounts, pods of the scheduler ``flowlex`` jobs of one task with their requests,
+required labels from ``nodeSelector``. Decisions come back as objects of ``v1 Binding``, which a cluster's client posts.
+Taints, affinities and volumes are left out here; `flowlex.instances.importers.kubernetes` reads them for whole
+clusters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
+from flowlex.instances.importers.kubernetes_resources import allocatable, requests
+from flowlex.service.client import Scheduler
+from flowlex.service.documents import Decision
+
+__all__ = ["PodPlacer"]
+
+Item = Mapping[str, Any]
+#: Pod priorities of this and more are the most important; jobs have 0 for these.
+_TOP, _LOWEST = 1000, 1000
+_ENDED = ("Succeeded", "Failed")
+_KNOWN = ("cpu", "memory", "nvidia.com/gpu")
+
+
+class PodPlacer:
+    """Tells a scheduler what a watch stream says; keeps what it told, so that events may come again.
+
+    Parameters
+    ----------
+    scheduler
+        Of this cluster alone.
+    name
+        The ``schedulerName`` of the pods to place.
+    """
+
+    def __init__(self, scheduler: Scheduler, name: str = "flowlex") -> None:
+        self.scheduler, self.name = scheduler, name
+        self.nodes: dict[str, Machine] = {}
+        self.pods: dict[str, bool] = {}  # whether it was bound
+        self._number = scheduler.placements().number
+
+    def take(self, event: Item) -> None:
+        """Take one watch event."""
+        item, gone = event["object"], event["type"] == "DELETED"
+        if item["kind"] == "Node":
+            self._node(item, gone)
+        elif item["kind"] == "Pod" and item["spec"].get("schedulerName") == self.name:
+            self._pod(item, gone or (item.get("status") or {}).get("phase") in _ENDED)
+
+    def _node(self, item: Item, gone: bool) -> None:
+        name = item["metadata"]["name"]
+        closed = gone or item["spec"].get("unschedulable")
+        machine = None if closed else _machine(item)
+        if machine == self.nodes.get(name):
+            return
+        if name in self.nodes:
+            self.scheduler.remove_machine(name)
+            del self.nodes[name]
+        if machine is not None:
+            self.scheduler.add_machine(machine)
+            self.nodes[name] = machine
+
+    def _pod(self, item: Item, ended: bool) -> None:
+        name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        if ended and name in self.pods:
+            self.scheduler.cancel(task=name)
+            del self.pods[name]
+        elif not ended and name not in self.pods:
+            self.scheduler.submit(_job(name, item))
+            self.pods[name] = False
+
+    def bindings(self, wait_s: float = 0.0) -> Iterator[dict[str, Any]]:
+        """Bindings, and evictions of pods that must make way, decided since the last call."""
+        for decision in self.scheduler.decisions(self._number, wait_s):
+            self._number = decision.number
+            yield from self._objects(decision)
+
+    def _objects(self, decision: Decision) -> Iterator[dict[str, Any]]:
+        for pod, *_ in (*decision.stopped, *decision.moved):
+            yield {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _metadata(pod)}
+        for pod, node in decision.placed:
+            self.pods[pod] = True
+            target = {"apiVersion": "v1", "kind": "Node", "name": node}
+            yield {"apiVersion": "v1", "kind": "Binding", "metadata": _metadata(pod), "target": target}
+
+
+def _machine(item: Item) -> Machine:
+    amounts = allocatable(item)
+    labels = (item["metadata"].get("labels") or {}).items()
+    capacity = {name: amounts.get(name, 0) for name in _KNOWN}
+    return Machine(
+        name=item["metadata"]["name"],
+        slots=amounts.get("pods", 110),
+        labels=tuple(f"{key}={value}" for key, value in sorted(labels)),
+        capacity=capacity,
+    )
+
+
+def _job(name: str, item: Item) -> FlowJob:
+    wanted = (f"{key}={value}" for key, value in sorted((item["spec"].get("nodeSelector") or {}).items()))
+    needs = tuple(Constraint(kind="required", resources=(label,)) for label in wanted)
+    asked = {resource: amount for resource, amount in requests(item).items() if amount}
+    unknown = sorted(asked.keys() - set(_KNOWN))
+    if unknown:
+        raise ValueError(f"pod {name}: this example knows {', '.join(_KNOWN)}, not {', '.join(unknown)}")
+    importance = max(0, min(_LOWEST, _TOP - int(item["spec"].get("priority") or 0)))
+    return FlowJob(name=name, priority=importance, tasks=(FlowTask(name=name, demands=asked, constraints=needs),))
+
+
+def _metadata(pod: str) -> dict[str, str]:
+    namespace, _, name = pod.partition("/")
+    return {"namespace": namespace, "name": name}
+
+
+def _run(lines: Iterable[str], url: str) -> None:
+    with Scheduler(url, token=os.environ.get("FLOWLEX_TOKEN")) as scheduler:
+        placer = PodPlacer(scheduler)
+        for line in lines:
+            placer.take(json.loads(line))
+            for each in placer.bindings(wait_s=0.2):
+                sys.stdout.write(f"{json.dumps(each)}\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _run(sys.stdin, sys.argv[1])

@@ -1,0 +1,100 @@
+"""Routes that a standby follows: the files of a service's folder, and its log as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel
+
+from flowlex.service.served import ServedDep
+from flowlex.telemetry.answers import ERRORS, refuse
+from flowlex.telemetry.rights import Admin, only_known_parameters
+
+__all__ = ["Piece", "Settings", "State", "router"]
+
+router: APIRouter = APIRouter(
+    prefix="/v1/replica", tags=["standby"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
+)
+
+
+class Settings(BaseModel):
+    """What a service was begun with (``service.json``) and its tokens (a SQLite file in base64)."""
+
+    service: str
+    tokens: str
+
+
+class State(BaseModel):
+    """A state file in base64."""
+
+    data: str
+
+
+class Piece(BaseModel):
+    """Lines of a log from an offset on, which files the service keeps, and whether the next log has begun."""
+
+    data: str
+    closed: bool
+    states: list[int]
+    first_log: int
+
+
+@router.get("/settings")
+async def settings(service: ServedDep, who: Admin) -> Settings:
+    """What a standby begins with."""
+    folder: Path = service.worker.journal.folder
+    tokens = await asyncio.to_thread(_copied, folder / "tokens.db")
+    return Settings(service=(folder / "service.json").read_text(), tokens=base64.b64encode(tokens).decode())
+
+
+def _copied(path: Path) -> bytes:
+    """A SQLite file as of one moment."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place, "copy")
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        return copy.read_bytes()
+
+
+@router.get("/state")
+async def state(service: ServedDep, who: Admin, number: Annotated[int, Query(ge=1)]) -> State:
+    """A state file; 404 where it is not kept any more."""
+    path: Path = service.worker.journal.state_path(number)
+    try:
+        return State(data=base64.b64encode(path.read_bytes()).decode())
+    except FileNotFoundError as error:
+        raise refuse(404, "unknown", f"state {number} is not kept any more") from error
+
+
+@router.get("/log")
+async def log(
+    service: ServedDep,
+    who: Admin,
+    number: Annotated[int, Query(ge=0)],
+    offset: Annotated[int, Query(ge=0, description="Bytes that the standby has on its disk, of this log.")],
+    wait_s: Annotated[float, Query(ge=0, le=10)] = 0.0,
+) -> Piece:
+    """What follows in a log; answers about all before go out now."""
+    worker, loop = service.worker, asyncio.get_running_loop()
+    worker.replication.confirm((number, offset), wait_s)
+    until = loop.time() + wait_s
+    while True:
+        data, closed = worker.journal.piece(number, offset)
+        if data or closed or loop.time() >= until:
+            break
+        await asyncio.sleep(0.002)
+    states = [each for each, path in worker.journal.states() if path is not None]
+    return Piece(data=data.decode("ascii"), closed=closed, states=states, first_log=worker.journal.first_log)
+
+
+@router.post("/retire", status_code=204)
+async def retire(service: ServedDep, who: Admin) -> None:
+    """Take and decide nothing more: a standby takes over."""
+    service.worker.retire()

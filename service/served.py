@@ -1,0 +1,64 @@
+"""What all routes of a served scheduler share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
+
+from flowlex.service.core import Core
+from flowlex.service.metrics import Metrics
+from flowlex.service.worker import Worker
+from flowlex.telemetry.answers import Problem
+from flowlex.telemetry.limits import RateLimit
+from flowlex.telemetry.security import TokenBook
+from flowlex.telemetry.service import Settings
+from flowlex.telemetry.store import Store
+
+__all__ = ["REFUSED", "Served", "ServedDep", "served"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Core)
+#: Documented on routes that change state.
+REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
+
+
+class Served(Generic[C]):
+    """What the routes share; names that `flowlex.telemetry.rights` uses are the same there."""
+
+    def __init__(self, worker: Worker[C], store: Store, settings: Settings) -> None:
+        self.settings: Settings
+        self.worker, self.store, self.settings = worker, store, settings
+        self.metrics: Metrics = worker.metrics
+        self.tokens: TokenBook = TokenBook(store)
+        self.rate: RateLimit = RateLimit(settings.requests_per_s)
+        self._readers = ThreadPoolExecutor(1, "reader")
+
+    async def write(self, function: Callable[[], T]) -> T:
+        """Change the store of tokens."""
+        return await run_in_threadpool(function)
+
+    async def ask(self, job: Callable[[C], T]) -> T:
+        """Run a job on the scheduler's thread; what it changed is on disk when this returns."""
+        result: T = await asyncio.wrap_future(self.worker.call(job))
+        return result
+
+    async def view(self, task: str | None = None) -> Any:
+        """What readers may see of the last decision; of now, where that does not know a task yet."""
+        return await asyncio.wrap_future(self.worker.view(lambda view: task is None or task in view))
+
+    async def read(self, question: Callable[[], T]) -> T:
+        """Answer a question that takes long, one at a time, so that decisions keep the processor."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, question)
+
+
+def served(request: Request) -> Any:
+    """Return the application's service."""
+    return request.app.state.service
+
+
+ServedDep = Annotated[Any, Depends(served)]

@@ -1,0 +1,138 @@
+"""The client against an application in memory: answers lost on the way, two services, and a recorded watch stream."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from flowlex.client import Refused, Scheduler, Unreachable
+from flowlex.instances.flow import FlowJob, FlowTask, Machine
+from flowlex.instances.flow_rules import Gang
+from flowlex.models.flow.goals import preset
+from flowlex.service.cluster import ClusterCore
+from flowlex.service.cluster_routes import router
+from flowlex.service.kubernetes_watch import PodPlacer
+
+URL = "http://127.0.0.1"
+
+
+def load(state):
+    return ClusterCore.load(state, preset("borg"), None)
+
+
+class Wire(httpx.BaseTransport):
+    """Carries requests to an application; loses the request or the answer of those whose number is listed."""
+
+    def __init__(self, api, lost_requests=(), lost_answers=()):
+        self.api, self.lost_requests, self.lost_answers, self.count = api, lost_requests, lost_answers, 0
+
+    def handle_request(self, request):
+        self.count += 1
+        if self.count in self.lost_requests:
+            raise httpx.ConnectError("lost")
+        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+        answer = self.api.request(request.method, str(request.url), content=request.read(), headers=headers)
+        if self.count in self.lost_answers:
+            raise httpx.ReadError("lost")
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+
+def job(name, count=1):
+    return FlowJob(name=name, tasks=tuple(FlowTask(name=f"{name}{k}") for k in range(count)))
+
+
+def test_every_method_and_requests_that_are_sent_again(start):
+    wire = Wire(start(load, router), lost_requests=(1, 4), lost_answers=(2, 6, 8))
+    with Scheduler(URL, transport=wire) as scheduler:
+        scheduler.add_machine(Machine(name="m0", slots=2), Machine(name="m1"))
+        scheduler.submit(job("a", 3), Gang(name="g", jobs=("a",)))
+        scheduler.submit(job("b"))
+        assert len(scheduler.step().placed) == 3
+        assert scheduler.placements().places.keys() == {"a0", "a1", "a2"}
+        assert scheduler.task("a0").machine and "gang" not in str(scheduler.task("b0").reason)
+        assert scheduler.explain("b0").unpriced  # a gang is here
+        scheduler.finish("a0", "a1")
+        scheduler.remove_machine("m1")
+        scheduler.cancel(task="b0")
+        scheduler.step()
+        follow = scheduler.follow(after=1)
+        assert next(follow).number == 2 and scheduler.decisions(after=2) == []
+        assert scheduler.placements().places == {"a2": "m0"}
+        with pytest.raises(Refused, match="is here already"):
+            scheduler.submit(job("a"))
+        with pytest.raises(Refused, match="no task is named 'zz'"):
+            scheduler.task("zz")
+    assert wire.count > 15
+
+
+def test_without_an_answer_it_gives_up():
+    def nobody(request):
+        raise httpx.ConnectError("nobody is here")
+
+    with (
+        Scheduler(URL, transport=httpx.MockTransport(nobody), patience_s=0.2) as scheduler,
+        pytest.raises(Unreachable, match="nobody is here"),
+    ):
+        scheduler.step()
+    with pytest.raises(ValueError, match="no service is named"):
+        Scheduler()
+
+
+def test_another_service_is_asked_where_the_first_does_not_answer():
+    def answer(request):
+        if request.url.port == 1:
+            raise httpx.ConnectError("gone")
+        return httpx.Response(200, json={"number": 7, "places": {}})
+
+    with Scheduler(f"{URL}:1", f"{URL}:2", transport=httpx.MockTransport(answer)) as scheduler:
+        assert scheduler.placements().number == 7
+
+
+# A recorded watch stream --------------------------------------------------------------------------------------------
+def node(name, cpu="4", kind="ADDED", **spec):
+    metadata = {"name": name, "labels": {"disk": "ssd" if name == "n1" else "none"}}
+    status = {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}}
+    return {"type": kind, "object": {"kind": "Node", "metadata": metadata, "spec": spec, "status": status}}
+
+
+def pod(name, cpu, kind="ADDED", phase="Pending", **spec):
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
+    spec = {"schedulerName": "flowlex", "containers": containers, **spec}
+    metadata = {"namespace": "default", "name": name}
+    return {"type": kind, "object": {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}}
+
+
+def test_pods_of_a_recorded_watch_stream_are_placed(start):
+    with Scheduler(URL, transport=Wire(start(load, router))) as scheduler:
+        placer = PodPlacer(scheduler)
+
+        def play(*events):
+            for event in events:
+                placer.take(event)
+            scheduler.step()
+            return [
+                (each["kind"], each["metadata"]["name"], each.get("target", {}).get("name"))
+                for each in placer.bindings()
+            ]
+
+        first = play(
+            node("n0"),
+            node("n1"),
+            node("n0", kind="MODIFIED"),  # nothing new
+            pod("a", "3"),
+            pod("b", "3", nodeSelector={"disk": "ssd"}),
+            pod("c", "3"),
+            pod("other", "3", schedulerName="default-scheduler"),
+            pod("a", "3", kind="MODIFIED"),
+        )
+        assert sorted(first)[1] == ("Binding", "b", "n1") or sorted(first)[0] == ("Binding", "b", "n1")
+        assert len(first) == 2 and {"a", "c"} & {name for _, name, _ in first}
+        (early,) = {"a", "c"} & {name for _, name, _ in first}
+        (late,) = {"a", "c"} - {early}
+        assert play(pod(early, "3", kind="MODIFIED", phase="Succeeded")) == [("Binding", late, "n0")]
+        assert ("Eviction", late, None) in play(pod("urgent", "4", priority=900, nodeSelector={"disk": "none"}))
+        assert play(node("n1", kind="MODIFIED", unschedulable=True))[0] == ("Eviction", "b", None)
+        with pytest.raises(ValueError, match="this example knows cpu"):
+            odd = pod("odd", "1")
+            odd["object"]["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
+            placer.take(odd)
