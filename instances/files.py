@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def instance_from_document(document: Any) -> Instance:
     try:
         return cls.model_validate(document)
     except ValidationError as error:
-        raise _from_validation(error) from error
+        raise _from_validation(error, cls) from error
     except (OverflowError, RecursionError) as error:
         raise InstanceError(f"a value is out of range ({error})") from error
 
@@ -204,12 +205,14 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _from_validation(error: ValidationError) -> InstanceError:
-    problems = error.errors(include_url=False)
+def _from_validation(error: ValidationError, cls: type[Instance]) -> InstanceError:
+    problems = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     first = problems[0]
     reason = _JSON_TYPES.get(first["type"], first["msg"].removeprefix("Value error, "))
     if first["type"] == "extra_forbidden":
-        reason = "unknown field; remove it or correct its spelling"
+        meant = _nearest(first["loc"], problems, cls)
+        reason = f"unknown field; did you mean {meant!r}?" if meant else "unknown field; remove it"
+        problems = [each for each in problems if each["loc"] != (*first["loc"][:-1], meant)]
     elif first["type"] == "missing":
         reason = "field is missing"
     elif first["type"] not in ("value_error",) and not isinstance(first["input"], (dict, list)):
@@ -217,6 +220,17 @@ def _from_validation(error: ValidationError) -> InstanceError:
     if len(problems) > 1:
         reason += f" (and {len(problems) - 1} more)"
     return InstanceError(reason, place=_place(first["loc"]))
+
+
+def _nearest(location: Sequence[int | str], problems: Sequence[Any], cls: type[Instance]) -> str | None:
+    """The field that an unknown one most likely means: one that is missing beside it, else any of the document."""
+    name, beside = str(location[-1]), tuple(location[:-1])
+    lacking = [str(each["loc"][-1]) for each in problems if each["type"] == "missing" and each["loc"][:-1] == beside]
+    schema = cls.model_json_schema()
+    known = {field for part in (schema, *schema.get("$defs", {}).values()) for field in part.get("properties", ())}
+    known.discard(name)
+    close = get_close_matches(name, lacking, 1, 0.6) or get_close_matches(name, sorted(known), 1, 0.7)
+    return close[0] if close else None
 
 
 def _place(location: Sequence[int | str]) -> str:

@@ -137,7 +137,9 @@ def check_rules(
     machines: Collection[Labelled],
     together: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise `ValueError` unless rules name what there is, and do not contradict each other.
+    """Raise `ValueError` unless rules name tasks that there are, and do not contradict each other.
+
+    Racks and labels may be gone: machines come and go, and tasks that need them wait.
 
     Parameters
     ----------
@@ -153,20 +155,10 @@ def check_rules(
             if strange is not None:
                 raise ValueError(f"{rule.says} names {what} {strange!r}, which does not exist")
         if rule.key is not None:
-            _check_domains(rule, rule.key, machines)
+            domain_tags(machines, rule.key)  # raises where a machine is in two domains
         if isinstance(rule, TaskSpread):
             continue
         for task in members_of(rule, tasks_of):
             if task in teams:
                 raise ValueError(f"task {task!r} is in {teams[task]} and {rule.says}; it may be in one of them only")
             teams[task] = rule.says
-
-
-def _check_domains(rule: TaskRule, key: str, machines: Collection[Labelled]) -> None:
-    tags = set(domain_tags(machines, key).values())
-    if machines and not tags:
-        raise ValueError(f"{rule.says} is about {key!r}, but no machine has a label '{key}=...'; use 'rack' or a label")
-    for name in rule.limits if isinstance(rule, TaskSpread) else ():
-        tag = f"rack:{name}" if key == RACK else f"{key}={name}"
-        if tag not in tags:
-            raise ValueError(f"{rule.says} limits {tag!r}, but no machine is there")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow_rules import RACK, domain_tags, members_of
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, task_views
 from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
@@ -38,12 +39,24 @@ def waiting_reasons(
     for view in views.values():
         if view.apart and view.task.name in machine_of:
             apart.setdefault(view.apart, set()).add(machine_of[view.task.name])
-    reasons = {}
+    reasons = _places_gone(instance)
     for view in views.values():
         if view.task.name in machine_of:
             continue
         unmet = rules.unmet(view, cluster, apart.get(view.apart, ()))
         full = rules.shares is not None and running[view.job] >= shares[view.job][1]
         own = tied.reason(view.task.name)
-        reasons[view.task.name] = own or unmet or (SHARE_USED if full else WORTH_MORE)
-    return reasons
+        gone = reasons.get(view.task.name)
+        reasons[view.task.name] = gone or own or unmet or (SHARE_USED if full else WORTH_MORE)
+    return {task: why for task, why in reasons.items() if task not in machine_of}
+
+
+def _places_gone(instance: FlowInstance) -> dict[str, str]:
+    """By task, the rule whose rack or label no machine has."""
+    tasks_of = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
+    found: dict[str, str] = {}
+    for rule in (*instance.gangs, *instance.spreads, *instance.affinities):
+        if rule.key not in (None, RACK) and not domain_tags(instance.machines, str(rule.key)):
+            why = f"{rule.says} needs a machine with a label '{rule.key}=...', and none has it now"
+            found |= dict.fromkeys(members_of(rule, tasks_of), why)
+    return found

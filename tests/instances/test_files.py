@@ -51,6 +51,11 @@ BAD = {
     "version as boolean": (changed(version=True), "x.json", "version: version True is not supported"),
     "huge version": (changed(version=10**4000), "x.json", "is not supported"),
     "unknown field": (changed(colour=1), "x.json", "colour: unknown field; remove it"),
+    "misspelt field": (
+        GPU.replace(b'"disk_mb_per_s"', b'"disk_mb_per_ss"'),
+        "x.json",
+        "disk_mb_per_ss: unknown field; did you mean 'disk_mb_per_s'?",
+    ),
     "unprintable field": (changed(**{"a\x1b[31m": 1}), "x.json", r"'a\x1b[31m': unknown field"),
     "NaN": (changed(rack_mb_per_s=float("nan")), "x.json", "NaN is not a number that a file may hold"),
     "Infinity": (changed(rack_mb_per_s=float("-inf")), "x.json", "-Infinity is not a number that a file may hold"),

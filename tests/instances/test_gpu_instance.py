@@ -141,7 +141,7 @@ BAD = {
     "negative bandwidth": (put("rack_mb_per_s", -125), "rack_mb_per_s: ", "greater than 0"),
     "infinite memory": (put("nodes", 0, "gpus", 0, "memory_gb", math.inf), "nodes[0].gpus[0].memory_gb: ", "finite"),
     "negative elapsed": (put(*T1, "running", "elapsed_s", -1), "running.elapsed_s: ", "greater than or equal to 0"),
-    "unknown field": (put("nodes", 0, "gpu", 3), "nodes[0].gpu: ", "unknown field; remove it"),
+    "unknown field": (put("nodes", 0, "gpu", 3), "nodes[0].gpu: ", "unknown field; did you mean"),
     "missing field": (drop("nodes", 0, "rack"), "nodes[0].rack: ", "field is missing"),
     "not an array": (put("nodes", {}), "nodes: ", "must be an array"),
     "not an object": (put("nodes", 1, 7), "nodes[1]: ", "must be an object"),
