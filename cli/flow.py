@@ -55,12 +55,10 @@ def flow(
 
 def _answer(stream: BinaryIO, name: str, live: bool, assignments: bool, quiet: bool, output: Path | None) -> int:
     """Answer round after round; return how many have no flow."""
-    from flowlex.formulations.compiled import announce
     from flowlex.instances.base import InstanceError
     from flowlex.instances.dimacs_live import rounds
     from flowlex.models.network_live import LiveFlow
 
-    announce()
     network, infeasible, done = LiveFlow(), 0, 0
     try:
         for each in rounds(iter(partial(stream.readline, _LINE), b"")):

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from flowlex.cli.output import note
 from flowlex.cli.record import blank, cut_off
 
 __all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "grace_s", "solve_all"]
@@ -84,6 +85,7 @@ class _Worker:
         self.inbox, self.outbox = self.process.stdin, self.process.stdout
         self.unread = b""
         self.left: float | None = None
+        self.compiling_since = 0.0
         self.ready = False
         self.task: dict[str, Any] | None = None
         self.stage = ""
@@ -99,13 +101,15 @@ class _Worker:
             self.inbox.write(json.dumps(task).encode() + b"\n")
             self.inbox.flush()
 
-    def pause_clock(self, compiling: bool) -> None:
-        """Stop the clock of the time limit while loops are compiled: that happens once per machine."""
+    def pause_clock(self, compiling: bool) -> float:
+        """Stop the clock of the time limit while loops are compiled, once per machine; the seconds that this took."""
         now = time.monotonic()
         if compiling:
-            self.left, self.deadline = self.deadline - now, now + _COMPILE_S
-        elif self.left is not None:
+            self.left, self.deadline, self.compiling_since = self.deadline - now, now + _COMPILE_S, now
+            return 0.0
+        if self.left is not None:
             self.deadline, self.left = now + self.left, None
+        return now - self.compiling_since
 
     def begin(self, event: dict[str, Any]) -> None:
         """Record the stage that began, and the partial result."""
@@ -215,6 +219,13 @@ class _Pool:
         self.workers: list[_Worker] = []
         self.selector = selectors.DefaultSelector()
         self.failed_starts = 0
+        self.compiled_s = 0.0
+
+    def compiling(self, worker: _Worker, on: bool) -> None:
+        """A worker begins or ends to compile what no cache holds: its clock waits, and a person is told once."""
+        if on and not self.compiled_s:
+            note("compiling numerical loops, once for this machine; `flowlex warm-up` does it ahead")
+        self.compiled_s += worker.pause_clock(on)
 
     def step(self, most_s: float = float("inf")) -> Iterator[Finished]:
         """Assign tasks, wait for events (at most ``most_s`` seconds), and yield what finished."""
@@ -230,7 +241,9 @@ class _Pool:
             yield from self._timed_out(worker)
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers; say what compiling took, which no later run needs."""
+        if self.compiled_s:
+            note(f"compiled numerical loops in {self.compiled_s:.1f} s; the next run finds them compiled")
         self.stop_workers()
         self.selector.close()
 
@@ -273,7 +286,7 @@ class _Pool:
                 if event["event"] == "answer":
                     worker.answer = event["record"]
                 elif event["event"] == "compiling":
-                    worker.pause_clock(event["on"])
+                    self.compiling(worker, event["on"])
                 elif event["event"] == "stage":
                     self.failed_starts = 0
                     worker.begin(event)

@@ -209,13 +209,11 @@ def _serve(
     leader: _Leader | None = None,
     **listening: Any,
 ) -> None:
-    from flowlex.formulations.compiled import announce
     from flowlex.service.app import create_app
     from flowlex.service.standby import Follower, standby_app
     from flowlex.telemetry.client import TelemetryClient
     from flowlex.telemetry.service import Settings
 
-    announce()
     given = {name for name in loader[1] if typed(context, name)} - {"cluster"}
     settings = Settings(require_token=auth, requests_per_s=pace.requests_per_s)
     database = f"sqlite:///{state}/tokens.db"

@@ -85,7 +85,9 @@ def warm_up(
 
     They are kept beside the package or in the user's cache folder (NUMBA_CACHE_DIR names another).
     """
-    from flowlex.formulations.compiled import compilations
+    from flowlex.formulations.compiled import announce, compilations
+
+    announce(False)
 
     rows = []
     for what, run in RUNS.items():

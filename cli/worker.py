@@ -57,6 +57,7 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
     watch(lambda on: channel.send("compiling", on=on))
+    os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent is told, and says it
     channel.send("ready")
     for line in tasks:
         task = json.loads(line)

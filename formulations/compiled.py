@@ -7,10 +7,12 @@ temporary files serves, or, where there is none, nothing is kept; either is said
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,31 +70,38 @@ def _say(text: str) -> None:
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]
-    """Counts loops that no cache held, and says so once before the first."""
+    """Counts loops that no cache held, and says so once: before the first, and when the process ends."""
 
-    count, loud = 0, sys.stderr is not None and sys.stderr.isatty()
-    depth = 0
+    count, depth, seconds, began, loud = 0, 0, 0.0, 0.0, True
 
     def on_start(self, event: Any) -> None:
-        if self.loud and not self.count:
-            _say("compiling numerical loops, once for this machine (`flowlex warm-up` does all of them) ...")
         self.count += 1
         self.depth += 1  # a loop that calls others has them compiled on the way
-        if self.depth == 1:
-            tell(True)
+        if self.depth > 1:
+            return
+        self.began = time.perf_counter()
+        if self.loud and self.count == 1 and "FLOWLEX_QUIET_COMPILING" not in os.environ:
+            name = getattr(getattr(event.data["dispatcher"], "py_func", None), "__qualname__", "a loop")
+            _say(f"compiling numerical loops ({name}, ...), once for this machine; `flowlex warm-up` does it ahead")
+            atexit.register(self.report)
+        tell(True)
 
     def on_end(self, event: Any) -> None:
         self.depth -= 1
         if self.depth == 0:
+            self.seconds += time.perf_counter() - self.began
             tell(False)
+
+    def report(self) -> None:
+        _say(f"compiled {self.count} numerical loops in {self.seconds:.1f} s; the next run finds them compiled")
 
 
 _compilations = _Compilations()
 event.register("numba:compile", _compilations)
 
 
-def announce(loud: bool = True) -> None:
-    """Say so, once, before a loop is compiled that no cache holds; by default where a person watches (a terminal)."""
+def announce(loud: bool) -> None:
+    """Say, or do not say, on standard error that loops are compiled which no cache holds."""
     _compilations.loud = loud
 
 
