@@ -28,7 +28,7 @@ demo: $(VENV)/stamp
 
 demo-telemetry: $(VENV)/stamp-telemetry
 	rm -rf demo-output/telemetry
-	$(BIN)/flowlex telemetry demo -o demo-output/telemetry
+	PATH="$(abspath $(BIN)):$$PATH" docs/telemetry-demo.sh demo-output/telemetry
 
 pytest := $(BIN)/python -m pytest -n auto --dist worksteal
 coverage_of = @for room in $(1); do \

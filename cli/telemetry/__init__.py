@@ -8,7 +8,6 @@ from __future__ import annotations
 import typer
 
 from flowlex.cli.telemetry.agent import agent
-from flowlex.cli.telemetry.demo import demo
 from flowlex.cli.telemetry.queries import list_, register, remove, show, unregister
 from flowlex.cli.telemetry.server import migrate, serve
 from flowlex.cli.telemetry.tokens import token_app
@@ -17,6 +16,6 @@ __all__ = ["app"]
 
 app: typer.Typer = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
 app.add_typer(token_app)
-for _command in (serve, migrate, agent, register, unregister, show, remove, demo):
+for _command in (serve, migrate, agent, register, unregister, show, remove):
     app.command()(_command)
 app.command("list")(list_)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from flowlex.cli.app import app
 from flowlex.telemetry.executor import dispatch
+from tests.documents import ROOT
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -76,8 +79,10 @@ def test_what_run_partition_refuses(instance: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demonstration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    said = run("telemetry", "demo", "-o", str(tmp_path / "demo"))
+def test_the_demonstration(tmp_path: Path) -> None:
+    script = [str(ROOT / "docs" / "telemetry-demo.sh"), str(tmp_path / "demo")]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    said = subprocess.run(script, env=os.environ | {"PATH": path}, check=True, capture_output=True, text=True).stdout
     assert "From nothing to a partition" in said
     solution = json.loads((tmp_path / "demo" / "solution" / "live.solution.json").read_text())
     assert solution["status"] == "optimal"
@@ -89,4 +94,5 @@ def test_the_demonstration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     items = [run["items"] for run in runs]
     assert items[:3] == [80, 80, 80] and sum(items[3:]) == 240
     assert items[3] > items[4] > items[5]  # node-1 was measured the quickest, node-3 the slowest
-    assert "is not empty" in run("telemetry", "demo", "-o", str(tmp_path / "demo"), code=1)
+    again = subprocess.run(script, capture_output=True, text=True)
+    assert again.returncode == 1 and "name a new folder" in again.stderr
