@@ -35,8 +35,6 @@ _ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
 _REACH_S, _WORKER_S, _NO_WORKER_S = 10.0, 60.0, 600.0
 #: Tasks under way beyond two per thread.
 _AHEAD = 32
-#: Seconds in which events are collected, to send and fetch several tasks in one message.
-_TICK_S = 0.05
 #: No more files are read while the files of the tasks under way have so many bytes.
 _MOST_BYTES = 256 << 20
 #: Times that Dask may give a task up because workers died before they started it.
@@ -185,8 +183,7 @@ class _Run:
     """The tasks of one run: waiting, being read, read, and at the cluster.
 
     Files are read in threads of their own, and Dask reports results from its own thread; both put what happened into
-    one queue. The queue is emptied every `_TICK_S` seconds, so that many tasks are sent, and many results fetched, in
-    one message each.
+    one queue.
     """
 
     def __init__(
@@ -199,37 +196,23 @@ class _Run:
         self.divided = any(task.get("divided") for task in tasks)
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
         self.reading: dict[str, tuple[dict[str, Any], float]] = {}
-        self.ready: list[PackedTask] = []
         #: By future: the task, and how often Dask gave it up before.
         self.submitted: dict[Any, tuple[PackedTask, int]] = {}
         self.bytes = 0
         self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def results(self, workers: Workers) -> Iterator[Finished]:
-        while self.waiting or self.reading or self.ready or self.submitted:
+        while self.waiting or self.reading or self.submitted:
             threads = workers.threads()
             most = max(1, threads) if self.divided else 2 * threads + _AHEAD
-            free = most - len(self.reading) - len(self.ready) - len(self.submitted)
-            for _ in range(min(free, len(self.waiting))):
-                if self.bytes < _MOST_BYTES:
-                    self._read(*self.waiting.popleft())
-            yield from self._handle(self._next_events())
+            while self.waiting and len(self.reading) + len(self.submitted) < most and self.bytes < _MOST_BYTES:
+                self._read(*self.waiting.popleft())
+            with contextlib.suppress(queue.Empty):
+                event = self.events.get(timeout=0.5)
+                yield from self._was_read(*event) if isinstance(event, tuple) else self._completed(event)
             yield from self._overdue()
-            if self.ready:
-                self._submit(self.ready)
-                self.ready = []
         with contextlib.suppress(OSError):  # the scheduler can forget which workers started what
             self.client.set_metadata(["flowlex", self.run], None)
-
-    def _next_events(self) -> list[Any]:
-        """Everything that has happened; waits a moment if that is nothing."""
-        found = []
-        with contextlib.suppress(queue.Empty):
-            found.append(self.events.get(timeout=0.5))
-            time.sleep(_TICK_S if self.submitted else 0.0)
-            while True:
-                found.append(self.events.get_nowait())
-        return found
 
     def _read(self, key: str, task: dict[str, Any]) -> None:
         """Read the files of a task in a daemon thread: a read that hangs must not stop the batch."""
@@ -253,60 +236,48 @@ class _Run:
                 message = f"stopped while reading it: limit {task['time_limit_s']:g} s"
                 yield Finished(task, _record(task, "time_limit", message))
 
-    def _handle(self, events: list[Any]) -> Iterator[Finished]:
-        """Note which files were read; report which tasks are done."""
-        futures = [event for event in events if not isinstance(event, tuple)]
-        for key, found in (event for event in events if isinstance(event, tuple)):
-            if key not in self.reading:
-                continue  # overdue
-            task, _ = self.reading.pop(key)
-            if isinstance(found, PackedTask):
-                self.ready.append(found)
-                self.bytes += found.size
-            else:
-                known = isinstance(found, InstanceError)
-                yield Finished(task, _record(task, "error", str(found) if known else f"cannot be read: {found!r}"))
-        results = self._fetched([future for future in futures if future.status == "finished"])
-        for future in futures:
-            yield from self._completed(future, results)
+    def _was_read(self, key: str, found: Any) -> Iterator[Finished]:
+        """Send a task whose files were read, unless that took too long or failed."""
+        if key not in self.reading:
+            return  # overdue
+        task, _ = self.reading.pop(key)
+        if isinstance(found, PackedTask):
+            self.bytes += found.size
+            self._submit(found)
+        else:
+            message = str(found) if isinstance(found, InstanceError) else f"cannot be read: {found!r}"
+            yield Finished(task, _record(task, "error", message))
 
-    def _fetched(self, futures: list[Any]) -> dict[Any, Finished]:
-        """Fetch results in one message; a result whose worker died since then is missing."""
-        from distributed import KilledWorker
-
-        try:
-            return dict(zip(futures, self.client.gather(futures), strict=True)) if futures else {}
-        except KilledWorker:
-            return {future: self.client.gather(future) for future in futures if future.status == "finished"}
-
-    def _submit(self, tasks: Sequence[PackedTask], given_up: int = 0) -> None:
-        """Give tasks to the scheduler in one message."""
-        names = [f"flowlex-{self.run}-{packed.key}-{given_up}" for packed in tasks]
+    def _submit(self, packed: PackedTask, given_up: int = 0) -> None:
+        name = f"flowlex-{self.run}-{packed.key}-{given_up}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # Dask warns of large graphs; files travel in them on purpose
-            futures = self.client.map(perform, tasks, key=names, pure=False, fifo_timeout="0 ms")
-        for future, packed in zip(futures, tasks, strict=True):
-            self.submitted[future] = (packed, given_up)
-            future.add_done_callback(self.events.put)
+            future = self.client.submit(perform, packed, key=name, pure=False)
+        self.submitted[future] = (packed, given_up)
+        future.add_done_callback(self.events.put)
 
-    def _completed(self, future: Any, results: dict[Any, Finished]) -> Iterator[Finished]:
+    def _completed(self, future: Any) -> Iterator[Finished]:
         """Report a result, or decide what to do with a task that has none."""
         from distributed import KilledWorker
 
-        if future not in results and future.status in ("pending", "lost", "finished"):  # its worker died at the end
+        try:
+            result = future.result() if future.status == "finished" else None
+        except KilledWorker:  # it held the result
+            result = None
+        if result is None and future.status in ("pending", "lost", "finished"):  # computed again elsewhere
             future.add_done_callback(self.events.put)
             return
         packed, given_up = self.submitted.pop(future)
-        if future in results:
-            self.bytes -= packed.size
-            yield results[future]
-        elif future.status != "error":
-            raise PoolError(f"the scheduler is lost (a task is {future.status}); start it and go on with --resume")
-        elif isinstance(error := future.exception(), KilledWorker):
+        if result is None and future.status == "error" and isinstance(future.exception(), KilledWorker):
             yield from self._given_up(packed, given_up + 1)
+            return
+        self.bytes -= packed.size
+        if result is not None:
+            yield result
+        elif future.status == "error":
+            yield packed.failed(f"the cluster failed: {future.exception()!r}")
         else:
-            self.bytes -= packed.size
-            yield packed.failed(f"the cluster failed: {error!r}")
+            raise PoolError(f"the scheduler is lost (a task is {future.status}); start it and go on with --resume")
 
     def _given_up(self, packed: PackedTask, times: int) -> Iterator[Finished]:
         """Submit a task again whose workers died, unless enough workers had started it."""
@@ -315,7 +286,7 @@ class _Run:
             self.bytes -= packed.size
             yield packed.failed(workers_died(started))
         else:
-            self._submit([packed], times)
+            self._submit(packed, times)
 
 
 def _record(task: dict[str, Any], status: str, message: str) -> dict[str, Any]:

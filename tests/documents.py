@@ -56,6 +56,7 @@ def shell(tmp_path, monkeypatch):
         "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}",
         "PIP_TARGET": str(site),
         "MPLBACKEND": "Agg",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip's way to say: build with what is installed, fetch nothing
     }
 
     def apart(line: str) -> str:

@@ -1,0 +1,159 @@
+"""Three newcomers, each with a problem of their own: in this environment, and (slow) from a wheel in a fresh one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.test_packaging import checkout, fresh_environment, install, make_wheel
+
+#: A researcher in Jupyter: an own graph of transfers, solved, changed, drawn, checked; names complete at the tab key.
+RESEARCHER = """
+import pandas as pd
+import flowlex
+
+machines = pd.DataFrame({"name": ["a", "b", "c"], "out_mbps": 100, "in_mbps": 100})
+computations = pd.DataFrame({"job": "etl", "name": ["read", "sort", "join"], "seconds": [2, 3, 4]})
+transfers = pd.DataFrame(
+    {
+        "job": "etl", "name": ["t1", "t2"], "size_mb": [50, 100],
+        "sender": ["a", "b"], "receiver": ["b", "c"], "feeds": ["sort", "join"],
+    }
+)
+jobs = pd.DataFrame({"name": ["etl"]})
+tables = {"machines": machines, "jobs": jobs, "computations": computations, "transfers": transfers}
+instance = flowlex.read({"kind": "jit-bandwidth", **tables})
+model = flowlex.model_for(instance)
+solution = model.solve()
+assert solution.certificate.ok and "optimal, proven" in solution.certificate.summary
+variables, duals = model.variables, solution.duals
+rate = variables["rate"]
+changed = model.with_constraint("gentle", rate.sel(transfer="etl/t1").sum() <= 1000).solve()
+assert changed.status == "optimal" and changed.certificate.ok
+axes = solution.plot()
+axes.figure.savefig("plan.png")
+saved = solution.save("plan.solution.json")
+flowlex.instances.write_instance(instance, "plan.json")
+page = solution.to_html()
+assert all("<" in shown._repr_html_() for shown in (instance, model, solution, solution.certificate))
+assert flowlex.check(model).is_tu in (True, False, None)
+"""
+COMPLETED = """
+from pathlib import Path
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell(Path("researcher.py").read_text()).raise_error()
+for typed, expected in (
+    ("flowlex.impl", "implied_integers"), ("solution.certif", "certificate"), ("variables['ra", "rate"),
+    ("duals['egr", "egress"), ("flowlex.JitBandwidth(instance, shar", "share"),
+):
+    with provisionalcompleter():
+        found = [each.text for each in shell.Completer.completions(typed, len(typed))]
+    assert any(expected in name for name in found), (typed, found)
+print("done")
+"""
+#: An engineer with a formulation in PuLP: is it right, which integers does it need, what does a test of it look like?
+ENGINEER = """
+import pulp
+import flowlex
+from flowlex.testing import assert_optimum
+
+problem = pulp.LpProblem("shifts", pulp.LpMinimize)
+days = ["mon", "tue", "wed"]
+on = {day: pulp.LpVariable(day, 0, 5, cat="Integer") for day in days}
+problem += pulp.lpSum(on.values())
+for first, second in zip(days, days[1:]):
+    problem += on[first] + on[second] >= 3
+verdict = flowlex.check(problem)
+assert verdict.is_tu
+assert flowlex.implied_integers(problem).dropped_names == ("mon", "tue", "wed")
+problem += on["mon"] + on["wed"] >= 3
+verdict = flowlex.check(problem)
+assert not verdict.is_tu and set(verdict.witness.row_names) == {"_C1", "_C2", "_C3"}
+assert_optimum(problem, 5)
+problem.writeLP("shifts.lp")
+assert not flowlex.check("shifts.lp").is_tu
+print("done")
+"""
+#: What Python says on standard error of what a newcomer need not know.
+NOISE = ("SyntaxWarning", "DeprecationWarning", "FutureWarning", "UserWarning", "Traceback")
+
+
+@pytest.fixture(scope="module", params=["here", pytest.param("wheel", marks=pytest.mark.slow)])
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has flowlex: this one, or one of a fresh environment with nothing but the wheel."""
+    if request.param == "here":
+        return Path(sys.executable)
+    folder = tmp_path_factory.mktemp("walks")
+    found = fresh_environment(folder / "venv")
+    install(found, make_wheel(checkout(folder), folder / "wheel"))
+    return found
+
+
+def run(python: Path, folder: Path, *arguments: object, code: int = 0, **options: str) -> str:
+    """What a process prints; it must end with ``code`` and complain of nothing that is ours."""
+    fresh = python != Path(sys.executable)
+    clean = {key: value for key, value in os.environ.items() if not (fresh and key.startswith("PYTHON"))}
+    environment = clean | {"MPLBACKEND": "Agg", "IPYTHONDIR": str(folder), "COLUMNS": "150"} | options
+    command = [python, "-W", "default", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    noise = [line for line in done.stderr.splitlines() if any(word in line for word in NOISE)]
+    assert [line for line in noise if "LpVariable" not in line] == []  # PuLP's word to who writes for its version 3
+    return done.stdout
+
+
+def test_a_researcher_in_jupyter(python, tmp_path):
+    (tmp_path / "researcher.py").write_text(RESEARCHER)
+    assert run(python, tmp_path, "researcher.py") == ""
+    assert (tmp_path / "plan.png").stat().st_size > 5000
+    assert "proven" in run(python, tmp_path, "-m", "flowlex", "verify", "plan.solution.json", "plan.json")
+    (tmp_path / "jupyter.py").write_text(COMPLETED)
+    assert run(python, tmp_path, "jupyter.py").splitlines()[-1] == "done"
+
+
+def test_an_engineer_who_tests_a_formulation(python, tmp_path):
+    (tmp_path / "engineer.py").write_text(ENGINEER)
+    assert run(python, tmp_path, "engineer.py") == "done\n"
+    said = run(python, tmp_path, "-m", "flowlex", "tu", "shifts.lp", code=1)
+    assert "not totally unimodular" in said and "_C1" in said
+
+
+def test_a_platform_with_a_folder_a_broken_file_a_killed_run_and_cron(python, tmp_path):
+    kinds = ("gpu-assignment", "jit-bandwidth", "load-partition", "min-cost-flow")
+    (tmp_path / "in").mkdir()
+    for kind in kinds:
+        run(python, tmp_path, "-m", "flowlex", "example", kind, "-o", f"in/{kind}.json")
+    (tmp_path / "in" / "broken.json").write_text('{"kind": "min-cost-flow", "supply": [1')
+    solve = [python, "-m", "flowlex", "solve", "in", "-o", "out", "--time-limit", "60"]
+    results = tmp_path / "out" / "results.jsonl"
+    killed = subprocess.Popen(solve, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 200
+    while not (results.exists() and results.read_bytes().count(b"\n")) and killed.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    # Cron gives a command next to no environment; what it prints is mailed.
+    cron = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"} | {k: v for k, v in os.environ.items() if k == "PYTHONPATH"}
+    line = f"cd {tmp_path} && {' '.join(map(str, solve))} --resume --json >> night.log 2>> errors.log"
+    done = subprocess.run(["/bin/sh", "-c", line], env=cron, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")  # one file is broken
+    records = [json.loads(record) for record in results.read_text().splitlines()]
+    assert {Path(r["instance"]).stem: r["status"] for r in records if r["status"] != "error"} == dict.fromkeys(
+        kinds, "optimal"
+    )
+    (broken,) = (r for r in records if r["status"] == "error")
+    assert broken["instance"] == "in/broken.json" and "not JSON" in broken["message"]
+    errors = (tmp_path / "errors.log").read_text()
+    assert errors.count("in/broken.json") == 1 and not any(word in errors for word in NOISE)
+    assert all(r["certificate"]["ok"] and r["certificate"]["failed"] == [] for r in records if r is not broken)
+    assert "4 proven" in run(python, tmp_path, "-m", "flowlex", "verify", "out", "in")
