@@ -48,12 +48,9 @@ class Scheduler:
     Unreachable
         By every method: no service answered in time.
 
-    Examples
-    --------
-    >>> scheduler = Scheduler("http://127.0.0.1:8760", token="...")  # doctest: +SKIP
-    >>> scheduler.submit(FlowJob(name="j", tasks=(FlowTask(name="t"),)))  # doctest: +SKIP
-    >>> for decision in scheduler.follow():  # doctest: +SKIP
-    ...     print(decision.placed)
+    Notes
+    -----
+    The page *Run a scheduler as a service* of the documentation has an example.
     """
 
     def __init__(

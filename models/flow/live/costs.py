@@ -23,6 +23,7 @@ __all__ = ["PricedState"]
 
 #: Slots of all machines; each may be an arc.
 _SLOT_LIMIT = 2**21
+_MACHINE_LIMIT = 2**18
 
 
 class PricedState:
@@ -107,6 +108,8 @@ class PricedState:
 
     def refuse_slots(self, machine: str, more: int) -> None:
         """Raise `EventError` where a machine would bring more slots than all machines may have."""
+        if machine not in self.cluster.machines and len(self.cluster.machines) >= _MACHINE_LIMIT:
+            raise EventError(f"machine {machine!r}: {_MACHINE_LIMIT} machines are here, the most there may be")
         if more > 0 and self.slots + more > _SLOT_LIMIT:
             raise EventError(
                 f"machine {machine!r}: all machines together may have {_SLOT_LIMIT} slots and have {self.slots}; "

@@ -21,6 +21,7 @@ __all__ = ["Beyond", "Changes", "TieRule"]
 TieRule = Gang | TaskSpread | Affinity
 #: Machine of each task that changes: (now, next).
 Changes = Mapping[str, tuple[str | None, str | None]]
+_MOST_RULES = 2**16
 _exact = lru_cache(maxsize=4096)(rational)
 
 
@@ -60,6 +61,8 @@ class Beyond:
         """
         rules = tuple(rules)
         new = [(_kind(rule), rule.name) for rule in rules]
+        if len(self.rules) + len(new) > _MOST_RULES:
+            raise EventError(f"there would be more than {_MOST_RULES} rules; untie some first")
         twice = next((key for k, key in enumerate(new) if key in self.rules or key in new[:k]), None)
         if twice is not None:
             raise EventError(f"{twice[0]} {twice[1]!r} is here already; untie it first, or give another name")

@@ -176,6 +176,19 @@ def test_slots_are_bounded_before_memory_is_taken():
 
 
 # Goals of other packages -----------------------------------------------------------------------------------------
+def test_machines_and_rules_are_bounded(monkeypatch):
+    live = racks("r0", "r1")
+    monkeypatch.setattr("flowlex.models.flow.live.costs._MACHINE_LIMIT", 2)
+    monkeypatch.setattr("flowlex.models.flow.live.side_constraints._MOST_RULES", 1)
+    with pytest.raises(EventError, match="machine 'm2': 2 machines are here, the most there may be"):
+        live.add_machine(Machine(name="m2"))
+    live.relabel("m1", rack="r0")  # no more machines than before
+    live.submit(job("a", 2), Gang(name="g", jobs=("a",)))
+    with pytest.raises(EventError, match="more than 1 rules; untie some first"):
+        live.tie(Gang(name="h", jobs=("a",)))
+    assert live.step(1.0).running == 2
+
+
 @dataclass(frozen=True)
 class Warm(Goal):
     """A goal of another package."""
