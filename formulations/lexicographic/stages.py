@@ -51,6 +51,9 @@ class _Program:
     costs: Sequence[Floats]
     options: SolveOptions
     until: float
+    accept: Callable[[Floats], Floats | None] | None = None
+    nodes: int | None = None
+    known: Sequence[float] = ()
     integer: Integers = field(init=False)
     lp: highspy.Highs = field(init=False)
     kept: list[tuple[Floats, float]] = field(default_factory=list)
@@ -186,6 +189,24 @@ class _Program:
                 return found
         return values
 
+    def take(self, values: Floats, cost: Floats) -> None:
+        """Make values with whole integer columns the best answer, if they are accepted and no worse."""
+        found = self.rounded(values)
+        if self.accept is not None:
+            accepted = self.accept(found)
+            if accepted is None or any(float(before @ accepted) > side + _WHOLE for before, side in self.kept):
+                return
+            found = accepted
+        if self.best is None or cost @ found <= cost @ self.best + _close(float(cost @ self.best), 0):
+            self.best = found
+
+    def reached(self, bound: float, cost: Floats, step: float) -> bool:
+        """Whether the best answer is as good as a bound."""
+        if self.best is None:
+            return False
+        value = float(cost @ self.best)
+        return value - _up(bound, step) <= _close(value, 0)
+
     def whole_program(self, cost: Floats) -> tuple[Floats | None, bool]:
         """An optimum of the integer program by HiGHS, started from the best answer so far; whether one was proven."""
         solver = self._whole_solver(replace(self.arrays, cost=cost, offset=0.0, maximize=False))
@@ -203,12 +224,12 @@ class _Program:
             return None, True
         if solver.getInfo().primal_solution_status != 2:
             return None, False
-        return self.rounded(np.array(solver.getSolution().col_value)), status == highspy.HighsModelStatus.kOptimal
+        return np.array(solver.getSolution().col_value), status == highspy.HighsModelStatus.kOptimal
 
     def _whole_solver(self, arrays: LinearProgramArrays) -> highspy.Highs:
         left = None if self.until == inf else self.left
         solver = configured(
-            replace(self.options, time_limit_s=left, max_steps=None, solver=None), "choose", is_mip=True
+            replace(self.options, time_limit_s=left, max_steps=self.nodes, solver=None), "choose", is_mip=True
         )
         pass_model(solver, arrays)
         return solver
@@ -257,6 +278,9 @@ def solve_stages(
     *,
     start: Floats | None = None,
     seen: Callable[[Floats], None] | None = None,
+    accept: Callable[[Floats], Floats | None] | None = None,
+    nodes: int | None = None,
+    known: Sequence[float] | None = None,
 ) -> StagesOutcome:
     """Minimise the costs one after the other.
 
@@ -273,6 +297,13 @@ def solve_stages(
         (n,) an answer to begin with.
     seen
         Given each better answer as it is found.
+    accept
+        Where the program is a relaxation: makes an answer that holds beyond it of one that the program allows, maybe a
+        worse one; None where it makes none. Bounds stay those of the program.
+    nodes
+        Nodes of the search tree of HiGHS in one stage; 0: no integer program is solved, only linear ones.
+    known
+        Bounds of the stages that hold from elsewhere: where one is reached, the stage is not searched further.
 
     Returns
     -------
@@ -283,7 +314,7 @@ def solve_stages(
     options = options or SolveOptions()
     started = time.process_time()
     until = inf if options.time_limit_s is None else started + options.time_limit_s
-    program = _Program(arrays, costs, options, until)
+    program = _Program(arrays, costs, options, until, accept, nodes, known or ())
     if start is not None:
         program.best = program.rounded(start)
     results: list[StageResult] = []
@@ -322,20 +353,28 @@ def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[L
         root, vertex = program.relax((), cost)
         if vertex is None and not root.own:
             return None, (root,)
-        if vertex is not None and program.integral(vertex):
-            program.best = program.rounded(vertex)
+        whole = vertex is not None and program.integral(vertex)
+        if whole and vertex is not None:
+            program.take(vertex, cost)
+        elif vertex is not None and program.nodes != 0 and _up(root.bound, step) - root.bound <= _close(root.bound, 0):
+            found = program.on_face(root, cost)
+            if found is not None:
+                program.take(found, cost)
+        if program.best is not None and ((whole and program.accept is None) or program.reached(root.bound, cost, step)):
             value = float(cost @ program.best)
             trivial = StageResult(value, (root,), value, True)
-        elif vertex is not None and _up(root.bound, step) - root.bound <= _close(root.bound, 0):
-            found = program.on_face(root, cost)
-            if found is not None and cost @ found - root.bound <= _close(root.bound, 0):
-                program.best = found
-                trivial = StageResult(float(cost @ found), (root,), root.bound, True)
+    here = len(program.kept)
+    if trivial is None and here < len(program.known) and program.reached(program.known[here], cost, step):
+        assert program.best is not None
+        value = float(cost @ program.best)
+        bound = min(_up(root.bound, step), value)
+        trivial = StageResult(value, (root,), bound, value - bound <= _close(value, 0))
     if trivial is None:
-        best, sure = program.whole_program(cost)
-        program.refuted = best is None and sure
-        if best is not None and (program.best is None or cost @ best <= cost @ program.best + _WHOLE):
-            program.best = best
+        if program.nodes != 0:
+            found, sure = program.whole_program(cost)
+            program.refuted = found is None and sure
+            if found is not None:
+                program.take(found, cost)
         leaves, open_ = _tree(program, cost, step)
         if program.best is None:
             return None, () if open_ else leaves
@@ -385,7 +424,7 @@ def _tree(program: _Program, cost: Floats, step: float) -> tuple[tuple[Leaf, ...
         value = inf if program.best is None else float(cost @ program.best)
         if vertex is not None and _up(leaf.bound, step) < value - _close(value if np.isfinite(value) else 0.0, 0):
             if program.integral(vertex):
-                program.best = program.rounded(vertex)
+                program.take(vertex, cost)
             elif len(leaves) + len(stack) + 2 <= program.leaves and not program.late:
                 stack += [(*leaf.branches, branch) for branch in _branches(program, vertex, cost)]
                 continue

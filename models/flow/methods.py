@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,10 +50,14 @@ class Way(Protocol):
     """One way to solve an instance."""
 
     @property
+    def rows(self) -> Collection[str]:
+        """Names of its rows."""
+
+    @property
     def sizes(self) -> dict[str, int | str]:
         """Sizes of what is solved."""
 
-    def program(self, stage: str | None) -> FlowNetwork | LinearProgram:
+    def formulation(self, stage: str | None) -> FlowNetwork | LinearProgram:
         """What is solved in a stage (the last when None), earlier optima fixed."""
 
     def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:

@@ -8,8 +8,8 @@ All rows are balance rows of one node-arc incidence matrix, which is totally uni
 exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
 machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
 Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
-`flowlex.models.flow.arc_costs.StageWeights`; so is single file. Where machines have capacities and tasks ask for parts
-of them, the network only proposes and an integer program decides: `flowlex.models.flow.capacities.search`.
+`flowlex.models.flow.arc_costs.StageWeights`; so is single file. Where machines have capacities, or rules tie tasks
+together, the network only proposes and an integer program decides: `flowlex.models.flow.program_method`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.capacities.method import Packed
 from flowlex.models.flow.equations import EQUATIONS
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.asked import AskedGoal, ask
@@ -40,14 +39,13 @@ from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.methods import FlowRun, Way, chosen_stage
 from flowlex.models.flow.network import ScheduleNetwork, build_network
 from flowlex.models.flow.network_method import Direct
-from flowlex.models.flow.preemption import refuse_limits
+from flowlex.models.flow.program_method import ProgramMethod
 from flowlex.models.flow.reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
 from flowlex.models.flow.share_claims import rule_of
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.stages import stated_score
 from flowlex.models.flow.statement import state_flow
-from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
-from flowlex.models.flow.task_rules.method import Tied, refuse_ties
+from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.statement.statement import Statement
 
 if TYPE_CHECKING:
@@ -111,12 +109,22 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def _check(self) -> None:
-        refuse_ties(self.instance, self.method)
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
         if self.scale is not None and self.scale < 1:
             raise ModelError(f"scale is {self.scale}; it must be a whole number of at least 1")
-        refuse_limits(self.instance)
+        self._refuse_rules()
+
+    def _refuse_rules(self) -> None:
+        """Raise `ModelError` where rules of tasks stand beside what may leave no schedule at all."""
+        instance = self.instance
+        rule = next(iter((*instance.gangs, *instance.affinities, *instance.spreads)), None)
+        limited = next((job.name for job in instance.jobs if job.preemptions_per_hour is not None), None)
+        if rule is not None and limited is not None:
+            raise ModelError(
+                f"{rule.says} does not go with preemptions_per_hour of job {limited!r}: what may not stop may break "
+                "the rule; drop one of the two"
+            )
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:
@@ -144,12 +152,14 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @cached_property
     def way(self) -> Way:
         """How this instance is solved."""
-        bonds = Bonds.of(self.instance)
-        if bonds:
-            return Tied(self.whole, bonds)
-        if self.instance.resources:
-            return Packed(self.whole)
+        if self.task_rules or self.instance.resources:
+            return ProgramMethod(self.whole, self.task_rules, self.declared())
         return self.whole
+
+    @cached_property
+    def task_rules(self) -> TaskRules:
+        """Gangs, affinities and spreads."""
+        return TaskRules.of(self.instance)
 
     def _prepare(self) -> None:
         _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
@@ -165,7 +175,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def _state(self) -> Statement:
         """``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.statement`."""
         self._refuse_changes()
-        return state_flow(self.instance, self.rules, self.schedule, Bonds.of(self.instance), self.declared())
+        return state_flow(self.instance, self.rules, self.schedule, self.task_rules, self.declared())
 
     def _refuse_changes(self) -> None:
         """Raise `ModelError` for what no certificate of a statement could judge, and for options it does not know."""
@@ -199,7 +209,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The combined network; by phases that of the stage asked for, earlier optima fixed."""
-        return self.way.program(self.stage)
+        return self.way.formulation(self.stage)
 
     def _own_goals(self) -> tuple[AskedGoal, ...]:
         return ask(self.instance, self.chosen_goals)
@@ -230,7 +240,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         instance, views = self.instance, self.schedule.views
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(instance.jobs, self.schedule.shares, strict=True)}
-        waiting = waiting_reasons(instance, self.rules, machine_of, shares, Bonds.of(instance))
+        waiting = waiting_reasons(instance, self.rules, machine_of, shares, self.task_rules)
         if self.as_stated:
             waiting = {t: CHANGED if why in (WORTH_MORE, SHARE_USED) else why for t, why in waiting.items()}
         return replace(

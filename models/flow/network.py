@@ -19,7 +19,6 @@ from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView, task_vie
 from flowlex.models.flow.machine_tree import Blocks
 from flowlex.models.flow.preemption import hold, left
 from flowlex.models.flow.share_claims import job_bounds
-from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files"]
 
@@ -103,9 +102,8 @@ def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot |
     runs, via, offers = _Arcs(), _Arcs(), _Arcs()
     jobs_by_name = {job.name: job for job in instance.jobs}
     held = hold(views, jobs_by_name, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster))
-    bonds = Bonds.of(instance)
     for index, view in enumerate(views):
-        for target, cost in bonds.cut(view.task.name, rules.offers(view, cluster)).items():
+        for target, cost in rules.offers(view, cluster).items():
             if isinstance(target, str):
                 runs.add(index, machine_at[target], 1, cost)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -93,12 +93,18 @@ class Direct:
         return {"shortfall": self.weigh.shortfall, **waiting, "cost": 1}
 
     @property
+    def rows(self) -> Collection[str]:
+        """Names of its nodes and of arcs with bounds of their own."""
+        network = self.schedule.network
+        return {*network.node_blocks, *({"share"} & network.arc_blocks.keys())}
+
+    @property
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the network, which all stages share."""
         network = self.schedule.network
         return {"formulation": "flow network", "nodes": network.node_count, "arcs": network.arc_count}
 
-    def program(self, stage: str | None) -> FlowNetwork:
+    def formulation(self, stage: str | None) -> FlowNetwork:
         """The combined network; by phases that of a stage."""
         if self.method != "weights":
             names = list(self.costs)

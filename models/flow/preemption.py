@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from flowlex.instances.flow import FlowInstance, FlowJob, Machine
-from flowlex.models.base import ModelError
+from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.flow.goals.base import TaskView
 
-__all__ = ["HOUR_S", "hold", "kept_tasks", "left", "refuse_limits"]
+__all__ = ["HOUR_S", "hold", "kept_tasks", "left"]
 
 #: Seconds in which preemptions are counted.
 HOUR_S = 3600.0
@@ -58,13 +57,3 @@ def hold(
             view.held = True
             held[view.job] += 1
     return held
-
-
-def refuse_limits(instance: FlowInstance) -> None:
-    """Raise `ModelError` where a job limits preemptions beside machines with capacities, which are no network."""
-    limited = next((job.name for job in instance.jobs if job.preemptions_per_hour is not None), None)
-    if instance.resources and limited is not None:
-        raise ModelError(
-            f"job {limited!r} limits preemptions, which is kept exactly on slots only; leave preemptions_per_hour "
-            "out (preempt_cost may stay), or the capacities"
-        )

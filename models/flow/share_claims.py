@@ -10,7 +10,7 @@ import numpy as np
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.capacities.dominant import dominant_bounds
+from flowlex.models.flow.dominant_shares import dominant_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.sharing import Claims, Places
 

@@ -12,26 +12,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.arrays import Floats
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.models.answer import ModelError
+from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.goals.base import ClusterView
+from flowlex.models.flow.classes import Classes
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds, Team
+from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 
-__all__ = ["label_levels", "state_flow"]
+__all__ = ["Size", "label_levels", "state_flow", "with_sizes"]
 
-#: Pairs of a task and a machine in one statement.
-_PAIRS = 2_000_000
 #: Larger whole numbers are not exact in double precision.
 _EXACT = 2**53
 _LEVELS = ("task", "machine", "job", "rack")
@@ -54,10 +53,20 @@ def label_levels(machines: Sequence[Machine]) -> dict[str, list[str]]:
 
 
 def state_flow(
-    instance: FlowInstance, rules: Rules, schedule: ScheduleNetwork, bonds: Bonds, declared: Collection[str]
+    instance: FlowInstance,
+    rules: Rules,
+    schedule: ScheduleNetwork,
+    task_rules: TaskRules,
+    declared: Collection[str],
+    classes: Classes | None = None,
 ) -> Statement:
-    """The statement of an instance under its goals."""
-    return _Builder(instance, rules, schedule, bonds, declared).build()
+    """The statement of an instance under its goals.
+
+    With ``classes`` its variables count: tasks of a class on machines of a kind, named by the first of each. Capacities
+    are then left to `with_sizes`.
+    """
+    single = Classes.single(instance, rules, task_rules, schedule.views) if classes is None else classes
+    return _Builder(instance, rules, schedule, task_rules, declared, single).build(counts=classes is not None)
 
 
 @dataclass(eq=False)
@@ -65,95 +74,83 @@ class _Builder:
     instance: FlowInstance
     rules: Rules
     schedule: ScheduleNetwork
-    bonds: Bonds
+    task_rules: TaskRules
     declared: Collection[str]
+    classes: Classes
 
     def __post_init__(self) -> None:
-        instance = self.instance
+        instance, classes = self.instance, self.classes
         needed = {"task": "a task runs on one machine or waits"}
         self.s = Statement.start(instance.name, self.declared, needed)
-        self.machines = [m.name for m in instance.machines]
-        self.tasks = [view.task.name for view in self.schedule.views]
+        self.machines = [instance.machines[m] for m in classes.first_machine.tolist()]
+        self.names = [m.name for m in self.machines]
+        self.views = [self.schedule.views[t] for t in classes.first_task.tolist()]
+        self.tasks = [view.task.name for view in self.views]
         self.job_names = [job.name for job in instance.jobs]
         at = {name: k for k, name in enumerate(self.job_names)}
-        self.job = np.array([at[view.job] for view in self.schedule.views], np.int64)
-        self.position = {name: k for k, name in enumerate(self.tasks)}
-        self.count = np.bincount(self.job, minlength=len(at)).astype(np.int64)
+        self.job = np.array([at[view.job] for view in self.views], np.int64)
+        number = {view.task.name: k for k, view in enumerate(self.schedule.views)}
+        self.class_of = {name: int(classes.task[t]) for name, t in number.items()}
+        self.count = np.array([len(job.tasks) for job in instance.jobs], np.int64)
 
-    def build(self) -> Statement:
+    def build(self, *, counts: bool) -> Statement:
         """Variables and rows, then stages."""
-        s, (task, machine, _) = self.s, self.pairs
-        labels = label_levels(self.instance.machines)
-        racks = [m.rack for m in self.instance.machines]
+        s, c, task, machine = self.s, self.classes, self.classes.pairs.task, self.classes.pairs.machine
+        labels = label_levels(self.machines)
+        racks = [m.rack for m in self.machines]
         index = Index.coded(
-            task=(self.tasks, task), machine=(self.machines, machine), job=(self.job_names, self.job[task])
+            task=(self.tasks, task), machine=(self.names, machine), job=(self.job_names, self.job[task])
         )
         further = {"rack": racks, **labels}
         each = Index.of(**{name: [values[m] for m in machine.tolist()] for name, values in further.items()})
         index = Index({**index.levels, **each.levels}, {**index.codes, **each.codes}, len(task), ("task", "machine"))
-        self.x = s.variables("x", index, upper=1, integer=True)
+        slots = np.array([m.slots for m in self.machines], np.int64) * c.machines
+        most = np.minimum(c.tasks[task], slots[machine]) if counts else 1
+        self.x = s.variables("x", index, upper=most, integer=True)
         jobs = Index.coded(task=(self.tasks, np.arange(len(self.tasks))), job=(self.job_names, self.job))
-        self.waits = s.variables("waits", jobs.named_by("task"), upper=1, integer=True)
-        s.constrain("task", self.x.sum_by(task, len(self.tasks)) + self.waits, "==", 1, Index.of(task=list(self.tasks)))
+        self.waits = s.variables("waits", jobs.named_by("task"), upper=c.tasks, integer=True)
+        run = self.x.sum_by(task, len(self.tasks))
+        s.constrain("task", run + self.waits, "==", c.tasks, Index.of(task=list(self.tasks)))
         self._slots()
         self._jobs()
         self._apart()
-        scale = self._capacities()
+        scale = 1 if counts else self._capacities()
         self._ties()
         return replace(s.with_stages(*self._stages()), scales={"capacity": Fraction(scale)} if scale != 1 else {})
 
-    @cached_property
-    def pairs(self) -> tuple[Integers, Integers, list[int]]:
-        """Task, machine and cost (of all ranks, weighted) of every pair that may run."""
-        cluster, number = ClusterView(), {name: k for k, name in enumerate(self.machines)}
-        for each in self.instance.machines:
-            cluster.add(each)
-        tasks, machines, costs = list[int](), list[int](), list[int]()
-        for k, view in enumerate(self.schedule.views):
-            found = self.rules.everywhere(view, cluster)
-            inside = self.bonds.machines(view.task.name)
-            for name in sorted(found, key=number.__getitem__):
-                if cluster.machines[name].slots and (inside is None or name in inside):
-                    tasks.append(k)
-                    machines.append(number[name])
-                    costs.append(found[name])
-            if len(tasks) > _PAIRS:
-                raise ModelError(
-                    f"{self.instance.name}: a changed model names every task on every machine, here more than "
-                    f"{_PAIRS} pairs; use a smaller instance, or leave the model unchanged"
-                )
-        return np.array(tasks, np.int64), np.array(machines, np.int64), costs
-
     def _slots(self) -> None:
         """Rows ``machine``; where slots have prices, variables by slot."""
-        instance, (_, machine, _) = self.instance, self.pairs
+        machine, times = self.classes.pairs.machine, self.classes.machines
         used = np.unique(machine)
-        index = Index.of(machine=[self.machines[m] for m in used.tolist()])
+        index = Index.of(machine=[self.names[m] for m in used.tolist()])
         inside = self.x.sum_by(np.searchsorted(used, machine), len(used))
         self.slot_costs: list[int] = []
         self.slots: Variables | None = None
-        if not self.rules.prices_slots(instance.machines):
-            self.s.constrain("machine", inside, "<=", [instance.machines[m].slots for m in used.tolist()], index)
+        if not self.rules.prices_slots(self.machines):
+            slots = np.array([self.machines[m].slots for m in used.tolist()], np.int64)
+            self.s.constrain("machine", inside, "<=", slots * times[used], index)
             return
         at, number = list[int](), list[int]()
         for k, m in enumerate(used.tolist()):
-            unit = [c for n, c in self.rules.slot_costs(instance.machines[m]) for _ in range(min(n, len(self.tasks)))]
-            for slot, cost in enumerate(unit[: len(self.tasks)], 1):
+            most = int(self.count.sum())
+            unit = [c for n, c in self.rules.slot_costs(self.machines[m]) for _ in range(min(n, most))]
+            for slot, cost in enumerate(unit[:most], 1):
                 at.append(k)
                 number.append(slot)
                 self.slot_costs.append(cost)
-        names = [self.machines[used[k]] for k in at]
-        racks = [instance.machines[used[k]].rack for k in at]
-        slots = Index.of(machine=names, slot=number, rack=racks).named_by("machine", "slot")
-        self.slots = self.s.variables("slot", slots, upper=1, integer=True)
+        names = [self.names[used[k]] for k in at]
+        racks = [self.machines[used[k]].rack for k in at]
+        labels = Index.of(machine=names, slot=number, rack=racks).named_by("machine", "slot")
+        self.slots = self.s.variables("slot", labels, upper=times[used[np.array(at, np.int64)]], integer=True)
         filled = self.slots.sum_by(np.array(at, np.int64), len(used))
         self.s.constrain("machine", inside - filled, "==", 0, index)
 
     def _jobs(self) -> None:
         """Shares of jobs, and how many of their running tasks may stop."""
-        views, shares = self.schedule.views, self.schedule.shares
+        views, shares = self.views, self.schedule.shares
         waiting = self.waits.sum_by(self.job, len(self.job_names))
-        held = np.bincount(self.job, weights=[view.held for view in views], minlength=len(self.count)).astype(np.int64)
+        stays = self.classes.tasks * np.array([view.held for view in views], np.int64)
+        held = np.bincount(self.job, weights=stays, minlength=len(self.count)).astype(np.int64)
         most = shares[:, 1].copy()
         for j, may in self.schedule.gates.tolist():
             most[j] = max(most[j], int(held[j]) - may)
@@ -186,19 +183,20 @@ class _Builder:
 
     def _apart(self) -> None:
         """Tasks that share ``different_machines`` run on different machines."""
-        task, machine, _ = self.pairs
-        rows: dict[tuple[str, str], int] = {}
+        pairs = self.classes.pairs
+        rows: dict[tuple[str, int], int] = {}
         terms = []
-        for k, (t, m) in enumerate(zip(task.tolist(), machine.tolist(), strict=True)):
-            if rule := self.schedule.views[t].apart:
-                terms.append((rows.setdefault((rule, self.machines[m]), len(rows)), self.x, k))
-        index = Index.of(rule=[rule for rule, _ in rows], machine=[m for _, m in rows])
-        self.s.constrain("apart", self._sum(terms)(len(rows)), "<=", 1, index)
+        for k, (t, m) in enumerate(zip(pairs.task.tolist(), pairs.machine.tolist(), strict=True)):
+            if rule := self.views[t].apart:
+                terms.append((rows.setdefault((rule, m), len(rows)), self.x, k))
+        index = Index.of(rule=[rule for rule, _ in rows], machine=[self.names[m] for _, m in rows])
+        most = self.classes.machines[[m for _, m in rows]]
+        self.s.constrain("apart", self._sum(terms)(len(rows)), "<=", most, index)
 
     def _capacities(self) -> int:
         """Rows ``capacity``, multiplied by the factor that makes them whole, which is returned."""
-        instance, (task, machine, _) = self.instance, self.pairs
-        asked = [[rational(v.task.demands.get(r, 0)) for r in instance.resources] for v in self.schedule.views]
+        instance, task, machine = self.instance, self.classes.pairs.task, self.classes.pairs.machine
+        asked = [[rational(v.task.demands.get(r, 0)) for r in instance.resources] for v in self.views]
         there = [[rational(m.capacity.get(r, 0)) for r in instance.resources] for m in instance.machines]
         scale = math.lcm(1, *(q.denominator for row in (*asked, *there) for q in row))
         if any(q * scale > _EXACT for row in (*asked, *there) for q in row):
@@ -214,7 +212,7 @@ class _Builder:
             parts.append(Expression(row, self.x.column[some], amount[some], np.zeros(len(rows))))
         if parts:
             index = Index.of(
-                machine=[self.machines[m] for m, _ in rows], resource=[instance.resources[r] for _, r in rows]
+                machine=[self.names[m] for m, _ in rows], resource=[instance.resources[r] for _, r in rows]
             )
             sides = [float(there[m][r] * scale) for m, r in rows]
             self.s.constrain("capacity", sum(parts[1:], parts[0]), "<=", sides, index)
@@ -222,36 +220,40 @@ class _Builder:
 
     def _ties(self) -> None:
         """Gangs, affinities and spreads."""
-        s, gangs = self.s, [team for team in self.bonds.teams if team.whole]
+        s, gangs = self.s, [team for team in self.task_rules.teams if team.whole]
         if gangs:
             runs = s.variables("gang", Index.of(gang=[team.name for team in gangs]), upper=1, integer=True)
-            of = [(g, task) for g, team in enumerate(gangs) for task in team.tasks]
-            both = [(k, self.waits, self.position[task]) for k, (_, task) in enumerate(of)]
-            both += [(k, runs, g) for k, (g, _) in enumerate(of)]
-            s.constrain("gang", self._sum(both)(len(of)), "==", 1, Index.of(task=[task for _, task in of]))
+            of = [(g, k) for g, team in enumerate(gangs) for k in self._members(team.tasks)]
+            count = self.classes.tasks[[k for _, k in of]]
+            both = [(row, self.waits, k) for row, (_, k) in enumerate(of)]
+            whole = [(row, runs, g) for row, (g, _) in enumerate(of)]
+            rows = self._sum(both)(len(of)) + self._sum(whole)(len(of)) * count
+            s.constrain("gang", rows, "==", count, Index.of(task=[self.tasks[k] for _, k in of]))
             self._domains([team for team in gangs if team.domains], "gang_within", [runs[g] for g in range(len(gangs))])
-        self._domains([team for team in self.bonds.teams if not team.whole], "within", None)
-        limits = [each for each in self.bonds.limits if each.most < len(each.tasks)]
+        self._domains([team for team in self.task_rules.teams if not team.whole], "within", None)
+        limits = [each for each in self.task_rules.limits if each.most < len(each.tasks)]
         terms = [
-            (k, self.x, place)
-            for k, limit in enumerate(limits)
-            for task in limit.tasks
-            for place in self._inside.get((task, limit.tag), ())
+            (row, self.x, place)
+            for row, limit in enumerate(limits)
+            for k in self._members(limit.tasks)
+            for place in self._inside.get((k, limit.tag), ())
         ]
         index = Index.of(spread=[each.spread for each in limits], domain=[each.tag for each in limits])
         s.constrain("spread", self._sum(terms)(len(limits)), "<=", [each.most for each in limits], index)
 
+    def _members(self, tasks: Sequence[str]) -> list[int]:
+        """Classes of some tasks, each once; a rule is about all tasks of a class or none."""
+        return list(dict.fromkeys(self.class_of[task] for task in tasks))
+
     @cached_property
-    def _inside(self) -> Mapping[tuple[str, str], list[int]]:
-        """Positions in ``x`` of a tied task on the machines with a tag of a domain."""
-        found: dict[tuple[str, str], list[int]] = defaultdict(list)
-        tags = {tag for team in self.bonds.teams for tag in team.domains} | {each.tag for each in self.bonds.limits}
-        on = [sorted(tags & machine.tags) for machine in self.instance.machines]
-        task, machine, _ = self.pairs
-        for k, (t, m) in enumerate(zip(task.tolist(), machine.tolist(), strict=True)):
-            if self.tasks[t] in self.bonds.tasks:
-                for tag in on[m]:
-                    found[self.tasks[t], tag].append(k)
+    def _inside(self) -> Mapping[tuple[int, str], list[int]]:
+        """Positions in ``x`` of a class with rules on the machines with a tag of a domain."""
+        found: dict[tuple[int, str], list[int]] = defaultdict(list)
+        on = [sorted(self.task_rules.tags & machine.tags) for machine in self.machines]
+        tied, pairs = {self.class_of[task] for task in self.task_rules.tasks}, self.classes.pairs
+        for at, (k, m) in enumerate(zip(pairs.task.tolist(), pairs.machine.tolist(), strict=True)):
+            for tag in on[m] if k in tied else ():
+                found[k, tag].append(at)
         return found
 
     def _domains(self, teams: Sequence[Team], name: str, runs: list[Variables] | None) -> None:
@@ -259,33 +261,32 @@ class _Builder:
         if not teams:
             return
         kind, relation = teams[0].kind, "<=" if runs is None else "=="
-        pairs = [(k, tag) for k, team in enumerate(teams) for tag in team.domains]
-        index = Index.of(**{kind: [teams[k].name for k, _ in pairs], "domain": [tag for _, tag in pairs]})
+        pairs = [(g, tag) for g, team in enumerate(teams) for tag in team.domains]
+        index = Index.of(**{kind: [teams[g].name for g, _ in pairs], "domain": [tag for _, tag in pairs]})
         chosen = self.s.variables(f"{kind}_domain", index, upper=1, integer=True)
-        rows = [(p, task) for p, (k, _) in enumerate(pairs) for task in teams[k].tasks]
-        inside = [
-            (r, self.x, at) for r, (p, task) in enumerate(rows) for at in self._inside.get((task, pairs[p][1]), ())
-        ]
-        of = self._sum((r, chosen, p) for r, (p, _) in enumerate(rows))
-        labels = Index.of(domain=[pairs[p][1] for p, _ in rows], task=[task for _, task in rows])
-        self.s.constrain(name, self._sum(inside)(len(rows)) - of(len(rows)), relation, 0, labels)  # type: ignore[arg-type]
-        total = self._sum((k, chosen, p) for p, (k, _) in enumerate(pairs))(len(teams))
+        rows = [(p, k) for p, (g, _) in enumerate(pairs) for k in self._members(teams[g].tasks)]
+        inside = [(r, self.x, at) for r, (p, k) in enumerate(rows) for at in self._inside.get((k, pairs[p][1]), ())]
+        of = self._sum((r, chosen, p) for r, (p, _) in enumerate(rows))(len(rows))
+        labels = Index.of(domain=[pairs[p][1] for p, _ in rows], task=[self.tasks[k] for _, k in rows])
+        most = of * self.classes.tasks[[k for _, k in rows]]
+        self.s.constrain(name, self._sum(inside)(len(rows)) - most, relation, 0, labels)  # type: ignore[arg-type]
+        total = self._sum((g, chosen, p) for p, (g, _) in enumerate(pairs))(len(teams))
         mine = Index.of(**{kind: [team.name for team in teams]})
         if runs is None:
             self.s.constrain(f"{name}_one", total, "<=", 1, mine)
             return
-        at = {team.name: k for k, team in enumerate(team for team in self.bonds.teams if team.whole)}
-        one = self._sum((k, runs[at[team.name]], 0) for k, team in enumerate(teams))
+        at = {team.name: g for g, team in enumerate(team for team in self.task_rules.teams if team.whole)}
+        one = self._sum((g, runs[at[team.name]], 0) for g, team in enumerate(teams))
         self.s.constrain(f"{name}_one", total - one(len(teams)), "==", 0, mine)
 
     def _stages(self) -> list[Stage]:
         """Shortfall of shares, waiting tasks by class, costs by rank."""
         stages = [] if self.short is None else [Stage("shortfall", self.short.sum())]
-        level = np.array([self.rules.level(view.priority) for view in self.schedule.views], np.int64)
+        level = np.array([self.rules.level(view.priority) for view in self.views], np.int64)
         for each in sorted(set(level[level > 0].tolist()), reverse=True):
             stages.append(Stage(f"waiting_{each}", self.waits[level == each].sum()))
-        waiting = [self.rules.waiting(view) for view in self.schedule.views]
-        parts = [(self.x, self._ranks(self.pairs[2])), (self.waits, self._ranks(waiting))]
+        waiting = [self.rules.waiting(view) for view in self.views]
+        parts = [(self.x, self._ranks(self.classes.pairs.cost)), (self.waits, self._ranks(waiting))]
         if self.slots is not None:
             parts.append((self.slots, self._ranks(self.slot_costs)))
         names = ("cost",) if self.rules.order is None else self.rules.order.names
@@ -303,3 +304,37 @@ class _Builder:
                 f"a cost beyond {_EXACT} of 1/{self.rules.scale.factor} cannot be stated; use larger units"
             )
         return found.astype(np.float64)
+
+
+class Size(NamedTuple):
+    """Slots of ``size`` units of a resource on the machines of a kind."""
+
+    machine: int
+    resource: int
+    size: int
+
+
+def with_sizes(statement: Statement, classes: Classes, amounts: Amounts, sizes: Sequence[Size]) -> Statement:
+    """The statement of classes with rows ``size`` for its capacities.
+
+    Of a capacity C, tasks that ask for q take ``floor(q / d)`` of ``floor(C / d)`` slots of size d: a sum of rounded
+    parts is at most the rounded sum. With the unit of the resource as d that is the capacity itself; with the demand of
+    a class as d it says how many such tasks fit. Source: rounding of Chvatal and Gomory; the choice of sizes is ours.
+    """
+    program = statement.program.copy()
+    x, pairs = program.variable("x"), classes.pairs
+    rows, columns, values = [], [], []
+    for row, (m, r, size) in enumerate(sizes):
+        taken = amounts.demand[classes.first_task[pairs.task], r] // size * (pairs.machine == m)
+        some = np.flatnonzero(taken)
+        rows.append(np.full(len(some), row))
+        columns.append(x.column[some])
+        values.append(taken[some].astype(np.float64))
+    there = [int(classes.machines[m] * (amounts.capacity[classes.first_machine[m], r] // d)) for m, r, d in sizes]
+    expression = Expression(np.concatenate(rows), np.concatenate(columns), np.concatenate(values), np.zeros(len(sizes)))
+    names = [statement.columns["x"].levels["machine"][m] for m, _, _ in sizes]
+    texts = [str(size * amounts.units[r]) for _, r, size in sizes]
+    index = Index.of(machine=names, resource=[amounts.names[r] for _, r, _ in sizes], size=texts)
+    found = replace(statement, program=program, rows=dict(statement.rows))
+    found.constrain("size", expression, "<=", there, index)
+    return found

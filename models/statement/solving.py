@@ -19,7 +19,7 @@ from flowlex.models.answer import Dual, ModelError, Solution, plain
 from flowlex.models.statement.labels import nearest
 from flowlex.models.statement.statement import Statement
 
-__all__ = ["StatementRun", "feasible_run", "read_values", "run_statement", "start_values"]
+__all__ = ["StatementRun", "feasible_run", "proof_leaves", "read_values", "run_statement", "start_values"]
 
 #: Multipliers below half of ``1 / _GRAIN`` are left out; the others are stored as small fractions or by ``1 / _FINE``.
 _GRAIN, _FINE = 2**24, 2**44
@@ -96,19 +96,28 @@ def run_statement(
     outcome = Outcome(found.status, "highs", values=found.values, message=found.message, seconds=found.seconds)
     if found.status is Status.INFEASIBLE:
         outcome = _conflict(statement, outcome, options)
-    stages, bounds, proof = {}, {}, {}
+    stages, bounds, proven = {}, {}, 0
     known = True
-    names = _Names(statement)
     for k, (stage, result) in enumerate(zip(statement.stages, found.stages, strict=False)):
         stages[stage.name] = stage.value_of(result.value)
         bounds[stage.name] = stage.value_of(result.bound) if known and np.isfinite(result.bound) else None
-        if known:
-            proof[stage.name] = [names.leaf(leaf, statement.stages[: k + 1]) for leaf in result.leaves]
+        proven = k + 1 if known else proven
         known = known and result.proven
-    document: dict[str, Any] = {"stages": proof} if found.stages else {}
+    document: dict[str, Any] = {"stages": proof_leaves(statement, found, proven)} if found.stages else {}
     if found.status is Status.INFEASIBLE and found.empty:
+        names = _Names(statement)
         document = {"empty": [names.leaf(leaf, ()) for leaf in found.empty]}
     return StatementRun(statement, outcome, stages, bounds, document, found.method, _duals(statement, found, main))
+
+
+def proof_leaves(statement: Statement, found: StagesOutcome, stages: int | None = None) -> dict[str, Any]:
+    """Leaves of the first so many stages (of all when None) as plain data, in names and labels."""
+    names = _Names(statement)
+    each = zip(statement.stages, found.stages[:stages], strict=False)
+    return {
+        stage.name: [names.leaf(leaf, statement.stages[: k + 1]) for leaf in result.leaves]
+        for k, (stage, result) in enumerate(each)
+    }
 
 
 def _conflict(statement: Statement, outcome: Outcome, options: SolveOptions) -> Outcome:

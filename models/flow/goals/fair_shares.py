@@ -25,7 +25,7 @@ class FairShares(Goal):
     ``weighted``: in proportion to weights; ``caps``: only the minimum and maximum of each job. The first two share
     along the tree of queues, and count only places that the tasks may take: see `flowlex.models.flow.sharing`.
     ``dominant``: by the part of the resource that a node takes most of, along the tree of queues and in proportion to
-    weights, where tasks ask for more than a slot: `flowlex.models.flow.capacities.dominant`; not in live schedulers.
+    weights, where tasks ask for more than a slot: `flowlex.models.flow.dominant_shares`; not in live schedulers.
 
     With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most
     A run. As tasks that must keep apart may hold a job below its share, an elastic arc of A units beside it lets

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.formulations.sessions.phased import PhasedSession
-from flowlex.models.flow.capacities.document import NO_ROOM, TOO_LARGE
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.view import View
 from flowlex.models.flow.preemption import HOUR_S
-from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
+from flowlex.models.flow.reasons import NO_ROOM, SHARE_USED, TOO_LARGE, WORTH_MORE
 
 __all__ = ["Explanation", "explain_task"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from flowlex import solve
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Queue
-from flowlex.models.flow.capacities.dominant import dominant_bounds
+from flowlex.models.flow.dominant_shares import dominant_bounds
 from flowlex.models.flow.goals import FairShares, Placement
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import verify

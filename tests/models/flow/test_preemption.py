@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from flowlex import FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
-from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.validation.certificates.contract import verify
 
@@ -90,13 +89,6 @@ def test_bad_jobs_are_refused_with_what_to_do() -> None:
     for wrong in ({"preempt_cost": -1}, {"preemptions_per_hour": -1}, {"preemptions_per_hour": 1.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             old(**wrong)
-
-
-def test_limits_beside_capacities_are_refused() -> None:
-    machines = (Machine(name="m0", slots=4, capacity={"cpu": 4}),)
-    instance = FlowInstance(name="c", machines=machines, jobs=(old(preemptions_per_hour=1),))
-    with pytest.raises(ModelError, match=r"job 'old' limits preemptions.*leave preemptions_per_hour out"):
-        FlowScheduling(instance, goals=(Priority(),)).solve()
 
 
 def best(instance: FlowInstance, wait_cost: int | None, continuity: Continuity | None) -> tuple[int, ...]:

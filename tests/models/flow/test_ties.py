@@ -10,12 +10,12 @@ from flowlex.formulations import LinearProgram, solve
 from flowlex.formulations.outcome import EngineError
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
+from flowlex.models.flow import program_method
 from flowlex.models.flow.goals import FairShares, Priority
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.task_rules import search
-from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds
+from flowlex.models.flow.task_rules import TaskRules
 from flowlex.validation.certificates import CertificateError
-from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
+from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster, with_capacities
 
 
 def cluster(slots=(2, 2, 2, 2), sizes=(4, 4), **rules):
@@ -92,34 +92,39 @@ def test_why_a_gang_waits():
 
 
 def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
-    instance = cluster(gangs=[{"name": "g", "jobs": ["j1"], "within": "rack"}], sizes=(6, 3))
+    instance = cluster(gangs=[{"name": "g", "jobs": ["j1"], "within": "rack"}], sizes=(3, 5))
     model = FlowScheduling(instance)
     program = model.formulation
     assert isinstance(program, LinearProgram) and program.is_mip
-    assert {"gang", "gang_within", "gang_within_one", "cell", "stage"} <= program.constraint_blocks.keys()
-    assert solve(program, "highs").objective == model.solve("highs").objective
+    assert {"gang", "gang_within", "gang_within_one", "stages_before"} <= program.constraint_blocks.keys()
+    assert solve(program, "highs").objective == model.solve("highs").score.cost
     with pytest.raises(EngineError, match="for integer programs use 'pulp' or 'highs'"):
         model.solve("network")
-    with pytest.raises(ModelError, match="gang 'g': rules that tie tasks do not go with method='weights'; drop one"):
-        FlowScheduling(instance, method="weights").solve("highs")
     document = instance.model_dump()
-    document["machines"][0]["capacity"] = {"cpu": 4}
-    with pytest.raises(ModelError, match="do not go with capacities of machines; drop one of the two"):
-        FlowScheduling(FlowInstance.model_validate(document))
-    del document["machines"][0]["capacity"]
     document["jobs"][0]["preemptions_per_hour"] = 1
-    with pytest.raises(ModelError, match="do not go with preemptions_per_hour of job 'j0'; drop one of the two"):
+    with pytest.raises(ModelError, match="gang 'g' does not go with preemptions_per_hour of job 'j0'"):
         FlowScheduling(FlowInstance.model_validate(document))
     assert FlowScheduling(instance, stage="waiting_1001").formulation.objective.count == 1
 
 
 def test_what_the_tree_leaves_open_is_said(monkeypatch):
-    seeds = (3, 5, 8, 13, 17, 21, 29, 41, 48, 60)
-    monkeypatch.setattr(search, "MOST_LEAVES", 1)
-    found = [FlowScheduling(tied_cluster(s), goals=GOALS).solve("highs") for s in seeds]
+    monkeypatch.setattr(program_method, "_LEAVES", (1, 1))
+    monkeypatch.setattr(program_method, "_NODES", 1)
+    found = [FlowScheduling(tied_cluster(s, most_tasks=7), goals=GOALS).solve("highs") for s in range(40)]
     claims = {(str(s.status), s.certificate.claim) for s in found}
     assert claims == {("optimal", "optimal"), ("feasible", "bounded")}
-    assert all("later stages were not looked at" in s.message for s in found if s.status == "feasible")
+    assert all("not proven best" in s.message for s in found if s.status == "feasible")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rules_beside_capacities(seed):
+    """Gangs, spreads and affinities on machines with CPUs: the best of all schedules."""
+    instance = with_capacities(tied_cluster(seed, most_tasks=5), seed)
+    best = best_by_trying(instance)
+    solution = FlowScheduling(instance, goals=GOALS).solve("highs")
+    assert solution.certificate.claim == "optimal"
+    found = (solution.score.shortfall, *(count for _, count in solution.score.waiting), solution.score.cost)
+    assert best is None or found == best
 
 
 def _less_strict(of):
@@ -142,21 +147,20 @@ def _stricter(of):
     return replace(of, limits=tuple(replace(limit, most=max(limit.most - 1, 0)) for limit in of.limits))
 
 
-def _no_teams_run(of):
-    tasks = {task for team in of.teams for task in team.tasks}
-    return replace(of, cells={task: () if task in tasks else cells for task, cells in of.cells.items()})
+def _nowhere(of):
+    return replace(of, inside=dict.fromkeys(of.inside, frozenset()))
 
 
-def _one_cell(of):
-    return replace(of, cells={task: cells[:1] for task, cells in of.cells.items()})
+def _one_machine(of):
+    return replace(of, inside={task: frozenset(sorted(those)[:1]) for task, those in of.inside.items()})
 
 
 @pytest.mark.parametrize(
-    "fault", [_less_strict, _smaller_teams, _gangs_as_affinities, _anywhere, _stricter, _no_teams_run, _one_cell]
+    "fault", [_less_strict, _smaller_teams, _gangs_as_affinities, _anywhere, _stricter, _nowhere, _one_machine]
 )
 def test_faults_in_the_model_are_refused(fault, monkeypatch):
-    real, refused = Bonds.of, 0
-    monkeypatch.setattr(Bonds, "of", classmethod(lambda cls, instance: fault(real(instance))))
+    real, refused = TaskRules.of, 0
+    monkeypatch.setattr(TaskRules, "of", classmethod(lambda cls, instance: fault(real(instance))))
     for seed in range(12):
         instance = tied_cluster(seed, most_tasks=4)
         try:

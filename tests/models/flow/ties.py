@@ -9,7 +9,7 @@ import numpy as np
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
 
-__all__ = ["GOALS", "best_by_trying", "rules_for", "tied_cluster"]
+__all__ = ["GOALS", "best_by_trying", "rules_for", "tied_cluster", "with_capacities"]
 
 GOALS = (FairShares("caps"), Priority(), Placement(), LoadSpread(2), Continuity(3, 0))
 
@@ -87,9 +87,23 @@ def tied_cluster(seed, *, most_tasks=6):
     return FlowInstance.model_validate({"name": f"tied-{seed}", **document})
 
 
+def with_capacities(instance, seed):
+    """The same with CPUs that are short; nothing runs yet."""
+    rng, document = np.random.default_rng(seed), instance.model_dump()
+    for machine in document["machines"]:
+        machine["capacity"] = {"cpu": float(rng.integers(2, 8)) / 2}
+    for task in (task for job in document["jobs"] for task in job["tasks"]):
+        task["demands"], task["running"] = {"cpu": float(rng.integers(1, 5)) / 2}, None
+    return FlowInstance.model_validate(document)
+
+
 def _allowed(instance, at):
-    """Whether an assignment keeps every rule."""
+    """Whether an assignment keeps every rule and capacity."""
     machines = {m.name: m for m in instance.machines}
+    asked = {task.name: task.demands.get("cpu", 0) for task in instance.tasks}
+    for name, machine in machines.items() if instance.resources else ():
+        if sum(asked[task] for task, where in at.items() if where == name) > machine.capacity["cpu"]:
+            return False
     jobs = {j.name: [t.name for t in j.tasks] for j in instance.jobs}
 
     def place(rule, key, task):

@@ -56,12 +56,12 @@ INSTANCE = FlowInstance.model_validate({"name": "tied", "machines": MACHINES, "j
 def true() -> dict[str, Any]:
     """A document that holds, whose proof branches."""
     found: dict[str, Any] = solve(INSTANCE, "highs", goals=(Priority(), LoadSpread(2))).to_dict()
-    assert max(map(len, found["proof"]["trees"].values())) > 1
+    assert max(map(len, found["proof"]["program"]["stages"].values())) > 1
     return found
 
 
 def _branching(document: dict[str, Any]) -> list[dict[str, Any]]:
-    return max(document["proof"]["trees"].values(), key=len)
+    return max(document["proof"]["program"]["stages"].values(), key=len)
 
 
 def _swap(document: dict[str, Any], one: str, other: str) -> None:
@@ -87,52 +87,54 @@ def _crowded(document: dict[str, Any]) -> None:
         _swap(document, next(t for t in document["answer"]["waiting"] if t[1] == "0"), task)
 
 
-def _set(document: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> None:
-    for tree in document["proof"]["trees"].values():
-        for leaf in tree:
-            change(leaf)
-
-
-def _price(leaf: dict[str, Any]) -> None:
-    leaf["machine_price"] = {m: p * 3 + 2**24 for m, p in leaf["machine_price"].items()} or {"m0": 2**30}
-
-
-def _first(document: dict[str, Any]) -> list[Any]:
-    """The first choice of a tree that branches."""
-    found: list[Any] = _branching(document)[0]["fixed"][0]
+def _branch(document: dict[str, Any]) -> dict[str, Any]:
+    """The first branch of a tree that branches."""
+    found: dict[str, Any] = _branching(document)[0]["branches"][0]
     return found
 
 
-def _no_prices(leaf: dict[str, Any]) -> None:
-    leaf.update(machine_price={}, job_price={}, spread_price={})
+def _rows(document: dict[str, Any], change: Callable[[dict[str, Any]], object]) -> None:
+    for leaves in document["proof"]["program"]["stages"].values():
+        for leaf in leaves:
+            change(leaf["rows"])
+
+
+def _all(document: dict[str, Any], row: str, value: int) -> None:
+    """Give all multipliers of some rows one value."""
+    _rows(document, lambda rows: rows.get(row, {}).update(dict.fromkeys(rows.get(row, {}), value)))
 
 
 #: What is changed, and the check that must fail.
-_JUDGED, _PLAIN = "can be judged", "proven by trees, as rules tie tasks together"
+_JUDGED = "can be judged"
 _LIMITS = "spreads keep their limits, inside their domains"
 REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a gang in part": (_split, "gangs run whole or not at all"),
     "a gang in two racks": (_parted, "what keeps together is in one domain"),
     "a spread beyond its limit": (_crowded, _LIMITS),
     "a leaf left out": (lambda d: _branching(d).pop(), _JUDGED),
-    "a tree left out": (lambda d: d["proof"]["trees"].pop("cost"), "status"),
+    "a stage without leaves": (lambda d: d["proof"]["program"]["stages"].pop("cost"), "status"),
     "a leaf twice": (lambda d: _branching(d).append(copy.deepcopy(_branching(d)[0])), _JUDGED),
-    "a choice of nobody": (lambda d: _first(d).__setitem__(1, "x"), _JUDGED),
-    "a choice that is not made": (lambda d: _first(d).__setitem__(2, ["machine:m0"]), _JUDGED),
-    "a choice neither yes nor no": (lambda d: _first(d).__setitem__(3, 2), _JUDGED),
-    "a choice turned round": (lambda d: _first(d).__setitem__(3, 1 - _first(d)[3]), _JUDGED),
-    "prices out of the air": (lambda d: _set(d, _price), "status"),
-    "no prices": (lambda d: _set(d, _no_prices), "status"),
-    "a price of nobody": (lambda d: _set(d, lambda leaf: leaf["machine_price"].update(x=1)), _JUDGED),
-    "a price below 0": (lambda d: _set(d, lambda leaf: leaf["spread_price"].update(s={"rack:r0": -1})), _JUDGED),
-    "a price of no domain": (lambda d: _set(d, lambda leaf: leaf["spread_price"].update(s={"x": 1})), _JUDGED),
-    "a weight below 0": (lambda d: _set(d, lambda leaf: leaf["weights"].update(shortfall=-1)), _JUDGED),
-    "weights of a later stage": (lambda d: d["proof"]["trees"]["shortfall"][0]["weights"].update(cost=1), _JUDGED),
-    "a stage of nobody": (lambda d: d["proof"]["trees"].update(x=[]), "trees of the stages"),
-    "prices beside the trees": (lambda d: d["proof"].update(machine_price={"m0": 1}), _PLAIN),
-    "weights beside the trees": (lambda d: d["proof"].update(weights={"cost": 1}), _PLAIN),
+    "a branch on nobody": (lambda d: _branch(d).update(label="x"), _JUDGED),
+    "a branch turned round": (lambda d: _branch(d).update(side=_branch(d)["side"] + 1), _JUDGED),
+    "machines out of the air": (lambda d: _all(d, "machine", -9), "status"),
+    "no multipliers": (lambda d: _rows(d, dict.clear), "status"),
+    "a multiplier of no machine": (lambda d: _rows(d, lambda rows: rows.update(machine={"x": -1})), _JUDGED),
+    "a multiplier of the wrong sign": (lambda d: _rows(d, lambda r: r.update(spread={"s,rack:r0": 1})), _JUDGED),
+    "a multiplier of no domain": (lambda d: _rows(d, lambda r: r.update(spread={"s,x": -1})), _JUDGED),
+    "a weight of a later stage": (
+        lambda d: d["proof"]["program"]["stages"]["waiting_1001"][0].update(earlier={"cost": -1}),
+        _JUDGED,
+    ),
+    "a stage of nobody": (lambda d: d["proof"]["program"]["stages"].update(x=[]), _JUDGED),
+    "prices beside the leaves": (lambda d: d["proof"].update(machine_price={"m0": 1}), "one kind of proof"),
+    "weights beside the leaves": (lambda d: d["proof"].update(weights={"cost": 1}), "one kind of proof"),
+    "a gang in no class of its own": (lambda d: d["proof"]["program"]["classes"]["t00"].append("t20"), _JUDGED),
+    "racks that are one": (lambda d: d["proof"]["program"].update(machines={"m0": ["m2"]}), _JUDGED),
     "a better objective": (lambda d: d.update(objective=d["objective"] - 2), "objective"),
-    "duals of an integer program": (lambda d: d["duals"].update(machine={"m0": 1}), "duals are the prices"),
+    "duals of an integer program": (
+        lambda d: d["duals"].update(machine={"m0": 1}),
+        "no duals beside the proofs of the stages",
+    ),
     "a bound above": (lambda d: d.update(bound=d["bound"] + 1), "bound"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
@@ -24,12 +25,12 @@ def _limits(change: Any) -> Change:
     return field("limits", lambda limits, *_: tuple(change(limit) for limit in limits))
 
 
-def _leaf(name: str, change: Any) -> Change:
-    return lambda leaf, *_: leaf | {name: change(leaf[name])}
+def _leaves(change: Any) -> Change:
+    return lambda proof, *_: {name: [change(leaf) for leaf in leaves] for name, leaves in proof.items()}
 
 
 FAULTS: dict[str, dict[str, Change]] = {
-    f"{_FLOW}.task_rules.gangs_and_spreads:Bonds.of": {
+    f"{_FLOW}.task_rules:TaskRules.of": {
         "the first team lost": field("teams", lambda teams, *_: teams[1:]),
         "the last team lost": field("teams", lambda teams, *_: teams[:-1]),
         "gangs may run in part": _teams(lambda t: replace(t, whole=False)),
@@ -43,25 +44,32 @@ FAULTS: dict[str, dict[str, Change]] = {
         "one less in each domain": _limits(lambda x: replace(x, most=max(x.most - 1, 0))),
         "a task of each spread lost": _limits(lambda x: replace(x, tasks=x.tasks[1:])),
     },
-    f"{_FLOW}.task_rules.gangs_and_spreads:Bonds._pieces": {
-        "none": lambda *_: iter(()),
-        "one": lambda found, *_: iter(list(found)[:1]),
+    f"{_FLOW}.classes:_prices": {
+        "nowhere": lambda prices, *_: [{} for _ in prices],
+        "one machine less": lambda prices, *_: [dict(list(each.items())[1:]) for each in prices],
+        "dearer on the first": lambda prices, *_: [{m: c + 9 * (m == "m0") for m, c in p.items()} for p in prices],
     },
-    f"{_FLOW}.task_rules.search:stage_program": {
-        "earlier stages forgotten": lambda program, bonded, costs, name, *_: _bare(bonded, costs, name),
+    f"{_FLOW}.classes:_key": {
+        "jobs alike": lambda key, view, *_: view.job,
+        "all tasks alike": lambda *_: 0,
     },
-    f"{_FLOW}.task_rules.search:bond_proof": {
+    f"{_FLOW}.program_method:proof_leaves": {
         "none": lambda *_: {},
-        "the first stage left out": lambda proof, *_: {"trees": dict(list(proof["trees"].items())[1:])},
-        "a leaf left out": lambda proof, *_: {"trees": {name: tree[1:] for name, tree in proof["trees"].items()}},
+        "the first stage left out": lambda proof, *_: dict(list(proof.items())[1:]),
+        "a leaf left out": lambda proof, *_: {name: leaves[1:] for name, leaves in proof.items()},
+        "nothing branched": _leaves(lambda leaf: leaf | {"branches": []}),
+        "machines free": _leaves(
+            lambda leaf: leaf | {"rows": {k: v for k, v in leaf["rows"].items() if k != "machine"}}
+        ),
+        "multipliers of one": _leaves(
+            lambda leaf: leaf | {"rows": {k: dict.fromkeys(v, 1) for k, v in leaf["rows"].items()}}
+        ),
+        "earlier stages forgotten": _leaves(lambda leaf: leaf | {"earlier": {}}),
     },
-    f"{_FLOW}.task_rules.search:_leaf": {
-        "nothing fixed": _leaf("fixed", lambda fixed: []),
-        "fixed the other way": _leaf("fixed", lambda fixed: [[*rest, 1 - value] for *rest, value in fixed]),
-        "machines free": _leaf("machine_price", lambda prices: {}),
-        "waiting dearer": _leaf("job_price", lambda prices: {job: price + 5 for job, price in prices.items()}),
-        "spreads dearer": _leaf("spread_price", lambda p: {s: {t: x + 3 for t, x in d.items()} for s, d in p.items()}),
-        "weights of one": _leaf("weights", lambda weights: dict.fromkeys(weights, 1)),
+    f"{_FLOW}.program:CountedProgram.columns": {
+        "nobody waits": lambda x, program, *_: (
+            x * (np.arange(len(x)) < program.base.program.variable("waits").column[0])
+        ),
     },
     f"{_FLOW}.preemption:left": {
         "one more": lambda n, *_: n + 1,
@@ -77,14 +85,6 @@ FAULTS: dict[str, dict[str, Change]] = {
         "stopping dearer": lambda prices, *_: replace(prices, preempt={j: p + 7 for j, p in prices.preempt.items()}),
     },
 }
-
-
-def _bare(bonded: Any, costs: Any, name: str) -> Any:
-    from flowlex.models.flow.task_rules.search import _rows
-
-    program = bonded.program.copy()
-    program.minimize(_rows([costs[name]]))
-    return program
 
 
 def _limited(limit: int, *past_s: float) -> FlowInstance:
@@ -111,7 +111,7 @@ def test_no_fault_in_rules_gets_a_wrong_schedule_through(thorough: bool) -> None
     engines = [("ties", "highs", models[:6]), ("preemption", "network", models[6:])]
     shown: set[str] = set()
     for family, engine, some in engines:
-        own = [f for f in faults if ("task_rules" in f[1]) == (family == "ties")]
+        own = [f for f in faults if ("preemption" in f[1] or "prices_of" in f[1]) == (family == "preemption")]
         tally = run_faults(family, own, some, lambda s: (s.status, s.score), engine, thorough=thorough)
         print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
         assert not tally.passed, "\n".join(tally.passed)

@@ -18,14 +18,13 @@ from pydantic import Field
 
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.flow.amounts import overfull
 from flowlex.validation.certificates.flow.dominant import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.shares import fairest, unfair
+from flowlex.validation.certificates.flow.side_constraints import Ties, offences, overfull
 from flowlex.validation.certificates.flow.stages import StageProof, proven
-from flowlex.validation.certificates.flow.statement import state_flow
-from flowlex.validation.certificates.flow.task_rules import Ties, TreeLeaf, offences, stage_bound
+from flowlex.validation.certificates.flow.statement import CountedProof, counted_bounds, state_flow
 from flowlex.validation.certificates.numbers import agrees, total, whole, wide
 from flowlex.validation.certificates.options import FlowOptions
 
@@ -44,7 +43,10 @@ class FlowAnswer(Strict):
 
 
 class FlowProof(Strict):
-    """Weights of the stages, and prices in the unit of their sum; those left out are 0. With capacities: by stage."""
+    """Weights of the stages, and prices in the unit of their sum; those left out are 0.
+
+    Of a network that was stopped between its stages: prices by stage. With capacities or task rules: leaves by stage.
+    """
 
     weights: dict[str, int] | None = None
     stages: dict[str, StageProof] = Field(default_factory=dict)
@@ -52,8 +54,7 @@ class FlowProof(Strict):
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
     preempt_price: dict[str, int] = Field(default_factory=dict)
-    trees: dict[str, list[TreeLeaf]] = Field(default_factory=dict)
-    """Where rules tie tasks together, a tree for each stage instead; see `bonds`."""
+    program: CountedProof | None = None
 
 
 class _Schedule:
@@ -152,10 +153,8 @@ def _judge(claimed: Claimed) -> Finding:
     values = schedule.stages()
     checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))
     metrics = _metrics(schedule, values)
-    if schedule.ties or claimed.proof.trees:
-        return _tied(schedule, claimed, values, checks, metrics)
     stages, objective = _objective(document.stages, answer.weights, values)
-    if claimed.proof.stages:
+    if claimed.proof.stages or claimed.proof.program is not None:
         return _by_stage(schedule, claimed, checks, values, Finding("feasible", (), objective, None, stages, metrics))
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, stages=stages, metrics=metrics)
@@ -172,54 +171,35 @@ def _judge(claimed: Claimed) -> Finding:
 def _by_stage(
     schedule: _Schedule, claimed: Claimed, checks: list[Check], values: dict[str, int], found: Finding
 ) -> Finding:
-    """How far from the best every stage is; a stage without a tight bound rests on the word of the solver."""
-    document, least = claimed.document, dict[str, int]()
-    checks.append(_none("no duals beside the prices of the stages", list(document.duals)))
-    proofs = claimed.proof.stages
-    for check, stage, at_least in proven(schedule.problem, proofs, values, schedule.bounds, claimed.budget):
+    """How far from the best every stage is, among schedules that are no worse in the stages before."""
+    document, proof, problem = claimed.document, claimed.proof, schedule.problem
+    checks.append(_none("no duals beside the proofs of the stages", list(document.duals)))
+    one = proof.weights is None and not (proof.machine_price or proof.job_price or proof.apart_price)
+    checks.append(Check("one kind of proof", one and not (proof.stages and proof.program)))
+    if proof.program is None:
+        bounds = proven(problem, proof.stages, values, schedule.bounds, claimed.budget)
+    else:
+        bounds = counted_bounds(problem, proof.program, values, schedule.shares, claimed.budget)
+    shown: dict[str, int] = {}
+    for check, stage, at_least in bounds:
         checks.append(check)
         if at_least is not None:
-            least[stage] = at_least
-    least = {name: least[name] for name in values if name in least}
-    free = [name for name, value in values.items() if value == 0 and name not in schedule.problem.goals.ranks]
+            shown[stage] = at_least
+    least = {name: shown[name] for name in values if name in shown}
+    free = [name for name, value in values.items() if value == 0 and name not in problem.goals.ranks]
     loose = [name for name, value in values.items() if least.get(name) != value and name not in free]
     last = list(document.stages)[-1]
     bound = least.get(last)
-    if document.status == "optimal" and loose:
+    if document.status == "optimal" and loose and claimed.budget.spent:
         for name in loose:
             far = f"says {document.engine}; proven: at least {least.get(name, 'nothing')}, here {values[name]}"
             checks.append(Check(f"{name} is least", True, detail=far, how="quoted"))
         bound = values[last]
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
-    metrics = {**found.metrics, **{f"{name}_at_least": proofs[name].at_least for name in values if name in proofs}}
+    metrics = {**found.metrics, **{f"{name}_at_least": bound for name, bound in least.items()}}
+    if claimed.budget.spent:  # bounds that were not looked at are quoted too
+        metrics |= {name: value for name, value in document.metrics.items() if name.endswith("_at_least")} | metrics
     return replace(found, claim=claim, checks=tuple(checks), bound=bound, metrics=metrics)
-
-
-def _tied(
-    schedule: _Schedule, claimed: Claimed, values: dict[str, int], checks: list[Check], metrics: dict[str, Any]
-) -> Finding:
-    """Judge the trees, stage by stage, up to the first stage that is not proven."""
-    trees, proof = claimed.proof.trees, claimed.proof
-    plain = proof.weights is None and not (proof.machine_price or proof.job_price or proof.apart_price)
-    checks.append(Check("proven by trees, as rules tie tasks together", plain and bool(schedule.ties)))
-    checks.append(_none("trees of the stages", sorted(trees.keys() - values.keys())))
-    checks.append(_none("duals are the prices", sorted(claimed.document.duals)))
-    survey, stage, least = Survey(schedule.problem), "", None
-    for stage, value in values.items():
-        if claimed.budget.spent and stage in trees:
-            checks.append(claimed.budget.quoted(f"bounds from stage {stage} on"))
-            stated = claimed.document.objective or 0
-            here = next((value for value in values.values() if agrees(stated, value)), values[stage])
-            return Finding("feasible", tuple(checks), here, None, values, metrics)
-        least = (
-            stage_bound(schedule.ties, survey, trees[stage], stage, values, schedule.shares) if stage in trees else None
-        )
-        detail = f"{value}, {'no bound shown' if least is None else f'at least {least}'}"
-        checks.append(Check(f"bound of stage {stage}", least is None or least <= value, detail=detail))
-        if least is None or least < value:
-            break
-    claim: Claim = "feasible" if least is None else "bounded" if least < values[stage] else "optimal"
-    return Finding(claim, tuple(checks), values[stage], least, values, metrics)
 
 
 def _objective(

@@ -2,7 +2,7 @@
 
 Of all jobs that may have another task, the next is found by comparing ways down the tree of queues where they part: the
 node whose dominant share would be less with its next task goes first (as in
-`flowlex.models.flow.capacities.dominant`, but that keeps heaps, and here every comparison is made anew).
+`flowlex.models.flow.dominant_shares`, but that keeps heaps, and here every comparison is made anew).
 """
 
 from __future__ import annotations

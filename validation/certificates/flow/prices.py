@@ -13,10 +13,8 @@ preemptions, every schedule has a weighted sum of at least ::
       - sum_j max over w of (q_j w - cost of w waiting)
 
 A task that is held (its job limits preemptions) fits the machine where it runs alone. The sums are over all pairs of
-task and machine, whichever arcs a network had: `Survey`. Where tasks ask for amounts, slots of sizes
-have prices too (see `amounts`): a task pays for those it takes, and all of them together are taken off. The first
-minimum is taken over what a task knows of the cluster (see `goals`), which comes to the same; over true distances it
-bounds the true cost too.
+task and machine, whichever arcs a network had: `Survey`. The first minimum is taken over what a
+task knows of the cluster (see `goals`), which comes to the same; over true distances it bounds the true cost too.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from numpy.typing import NDArray
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.numbers import dot, times, total, whole, wide
 
-__all__ = ["Load", "Prices", "Survey", "bound", "strict", "weighed"]
+__all__ = ["Prices", "Survey", "bound", "strict", "weighed"]
 
 #: Costs and prices in one array stay below this in 64 bits; beyond, they are Python integers.
 _SAFE = 2**60
@@ -42,34 +40,14 @@ _NEVER = 2**256
 _PAIRS = 2**21
 
 
-class Load(NamedTuple):
-    """What tasks pay for what they ask of machines.
-
-    Attributes
-    ----------
-    of
-        (T,) kind of each task's demands.
-    cost, too_much
-        (U, M) what demands of a kind cost on each machine, and whether the machine has less.
-    worth
-        What all that is priced costs in full.
-    """
-
-    of: NDArray[np.int64]
-    cost: NDArray[Any]
-    too_much: NDArray[np.bool_]
-    worth: int
-
-
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Weights of the stages, and prices by position: of machines, of jobs, of (rule, machine), of amounts."""
+    """Weights of the stages, and prices by position: of machines, of jobs, of (rule, machine), of preemptions."""
 
     weights: Mapping[str, int]
     machine: list[int]
     job: list[int]
     apart: dict[str, dict[int, int]] = field(default_factory=dict)
-    load: Load | None = None
     preempt: dict[int, int] = field(default_factory=dict)
 
 
@@ -112,20 +90,19 @@ class Survey:
         if problem.locality is not None:
             self._largest[ranks.rank("DataLocality")] += int(problem.locality.far.max(initial=0))
 
-    def least(self, prices: Prices, *, true: bool = False, without: NDArray[np.bool_] | None = None) -> int:
-        """Sum over the tasks (but those ``without``) of their cheapest way to run or wait."""
+    def least(self, prices: Prices, *, true: bool = False) -> int:
+        """Sum over the tasks of their cheapest way to run or wait."""
         problem = self.problem
         wait = wide(whole(prices.job)[problem.job]) + wide(weighed(problem.waiting, prices.weights, len(problem.tasks)))
-        slow = problem.explicit | (prices.load is not None)
+        slow = problem.explicit
         if prices.preempt:
             gate = whole(prices.preempt.get(j, 0) for j in range(len(problem.instance.jobs)))
             wait = wide(wait) + np.where(problem.held, wide(gate)[problem.job], 0)
         if prices.apart:
             slow = slow | np.array([bool(prices.apart.get(task.apart)) for task in problem.tasks], dtype=bool)
-        counted = np.ones(len(wait), bool) if without is None else ~without
-        found = total(wait[counted])
-        for tasks, low, _ in self._ways(prices, slow & counted, true=true):
-            found -= total(np.maximum(wide(wait[tasks]) - wide(low), 0)[counted[tasks]])
+        found = total(wait)
+        for tasks, low, _ in self._ways(prices, slow, true=true):
+            found -= total(np.maximum(wide(wait[tasks]) - wide(low), 0))
         return found
 
     def costs(self, tasks: NDArray[np.int64], prices: Prices) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -169,7 +146,6 @@ class Survey:
         problem, weights = self.problem, prices.weights
         apart = (p for more in prices.apart.values() for p in more.values())
         size = self._size(weights) + max(map(abs, prices.machine), default=0) + max(apart, default=0)
-        size += 0 if prices.load is None else int(prices.load.cost.max(initial=0))
         kind = np.int64 if size < _SAFE else object
         bare = whole(prices.machine).astype(kind)
         for wishes, tasks in problem.classes:
@@ -245,9 +221,6 @@ class Survey:
         stay = times(problem.credit[tasks[at]], weights.get(ranks.rank("Continuity"), 0))
         keep = times(problem.keep[tasks[at]], first)
         cost[at, problem.own[tasks[at]]] -= stay.astype(kind) + keep.astype(kind)
-        if prices.load is not None:
-            cost += prices.load.cost[prices.load.of[tasks]].astype(kind)
-            cost[prices.load.too_much[prices.load.of[tasks]]] = _SAFE if kind.kind == "i" else _NEVER
         return cost
 
 
@@ -266,14 +239,12 @@ def bound(
     shares: list[tuple[int, int]],
     *,
     true: bool,
-    without: NDArray[np.bool_] | None = None,
 ) -> int:
-    """No schedule has a smaller weighted sum (see the module), what the tasks ``without`` pay by themselves left out.
+    """No schedule has a smaller weighted sum (see the module).
 
     ``shares`` are least and most tasks by job.
     """
-    found = survey.least(prices, true=true, without=without) - sum(sum(more.values()) for more in prices.apart.values())
-    found -= 0 if prices.load is None else prices.load.worth
+    found = survey.least(prices, true=true) - sum(sum(more.values()) for more in prices.apart.values())
     found -= sum(price * problem.gates[j][1] for j, price in prices.preempt.items())
     machine, _, slots = problem.slot_costs
     price = wide(whole(prices.machine))

@@ -1,9 +1,8 @@
-"""How far from the best a schedule is whose tasks ask for amounts: a bound for each stage, proven by prices.
+"""How far from the best a schedule is, for which the network was stopped between its stages: a bound for each stage.
 
-With capacities the problem is no network, and prices alone seldom prove an optimum. Of a stage they prove that no
-schedule that costs no more in the stages before costs less than so much: for weights w of the stages (that of the
-stage itself is the unit of its prices) every schedule has a weighted, priced sum of at least B (see `prices`), so the
-stage costs at least ``(B - sum of w times what the earlier stages came to) / unit``, rounded up.
+For weights w of the stages (that of the stage itself is the unit of its prices) every schedule has a weighted, priced
+sum of at least B (see `prices`). So no schedule that costs no more in the stages before costs less in the stage than
+``(B - sum of w times what the earlier stages came to) / unit``, rounded up.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pydantic import Field
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.flow.amounts import SizePrice, loads
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound
 
@@ -33,7 +31,6 @@ class StageProof(Strict):
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
     preempt_price: dict[str, int] = Field(default_factory=dict)
-    size_price: list[SizePrice] = Field(default_factory=list)
 
 
 def proven(
@@ -59,7 +56,6 @@ def proven(
             [proof.machine_price.get(name, 0) for name in problem.machine],
             [proof.job_price.get(job.name, 0) for job in jobs],
             {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
-            loads(problem, proof.size_price),
             {j: proof.preempt_price[job.name] for j, job in enumerate(jobs) if job.name in proof.preempt_price},
         )
         least = bound(problem, survey, prices, shares, true=False)
@@ -79,11 +75,9 @@ def _strange(problem: Problem, stage: str, proof: StageProof, values: Mapping[st
     late = proof.weights.keys() - set(names[: names.index(stage) + 1])
     jobs = {job.name for job in problem.instance.jobs}
     machines = {*proof.machine_price, *(m for more in proof.apart_price.values() for m in more)}
-    machines |= {m for size in proof.size_price for m in size.machines}
     strange = sorted(late | (machines - problem.machine.keys()) | (proof.job_price.keys() - jobs))
     strange += sorted(proof.preempt_price.keys() - jobs)
     strange += [job for job, price in proof.preempt_price.items() if price < 0]
     strange += sorted(proof.apart_price.keys() - {task.apart for task in problem.tasks if task.apart})
-    strange += [each.resource for each in proof.size_price if each.resource not in problem.instance.resources]
     strange += [r for r, more in proof.apart_price.items() if min(more.values(), default=0) < 0]
     return f"prices or weights of {', '.join(strange[:3])}" if strange else ""

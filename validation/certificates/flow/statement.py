@@ -1,25 +1,32 @@
-"""Flow scheduling stated from the instance, for answers of changed models: every pair of a task and a machine."""
+"""Flow scheduling stated from the instance: every pair of a task and a machine, or counts of those that are alike."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance
+from flowlex.validation.certificates.budget import Budget
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.flow.fair_shares import stated_shares
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.goals import Problem
+from flowlex.validation.certificates.flow.groups import Groups
 from flowlex.validation.certificates.flow.prices import Prices, Survey
-from flowlex.validation.certificates.flow.task_rules import Ties
-from flowlex.validation.certificates.statement.program import ExactStatement
+from flowlex.validation.certificates.flow.side_constraints import Ties
+from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
+from flowlex.validation.certificates.statement.proof import Bounded, StatedLeaf, least
 
-__all__ = ["state_flow"]
+__all__ = ["CountedProof", "counted_bounds", "state_flow"]
 
 _REAL_FIELDS = ("rack_cost", "cluster_cost", "base", "rate", "step")
 
@@ -30,7 +37,57 @@ def state_flow(instance: FlowInstance, options: Mapping[str, Any]) -> ExactState
     if goals.foreign:
         raise ValueError(f"{goals.foreign}: no file holds what it costs, so a changed model with it cannot be judged")
     problem = Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
-    return _Stated(problem).statement
+    return _Stated(problem, stated_shares(problem)).statement
+
+
+class StatedSize(Strict):
+    """Slots of a size of a resource, on machines of a kind."""
+
+    machine: str
+    resource: str
+    size: str
+
+
+class CountedProof(Strict):
+    """Leaves of each stage over the statement in counts; of each class and kind the members but the first."""
+
+    classes: dict[str, list[str]] = Field(default_factory=dict)
+    machines: dict[str, list[str]] = Field(default_factory=dict)
+    sizes: list[StatedSize] = Field(default_factory=list)
+    stages: dict[str, list[StatedLeaf]] = Field(default_factory=dict)
+
+
+def counted_bounds(
+    problem: Problem,
+    proof: CountedProof,
+    values: Mapping[str, int],
+    shares: Sequence[tuple[int, int]],
+    budget: Budget,
+) -> Iterator[tuple[Check, str, int | None]]:
+    """Of every stage with leaves: the check of its bound, and the bound; None once the budget is spent.
+
+    Raises
+    ------
+    ValueError
+        Tasks or machines that are said to be alike differ, or leaves speak of what does not exist.
+    """
+    stated = _Stated(problem, shares, Groups.of(problem, proof.classes, proof.machines))
+    for each in proof.sizes:
+        stated.size(each.machine, each.resource, each.size)
+    bounded, before = Bounded(stated.statement), dict[str, tuple[Stage, Number]]()
+    known = [stage.name for stage in stated.statement.stages]
+    if strange := sorted(proof.stages.keys() - set(known)):
+        raise ValueError(f"leaves of stage {strange[0]!r}, which does not exist")
+    for stage in stated.statement.stages:
+        if budget.spent:
+            yield budget.quoted(f"bound of {stage.name}"), stage.name, None
+        elif stage.name in proof.stages:
+            found = least(bounded, proof.stages[stage.name], stage, before)
+            value, text = values[stage.name], "nothing" if found is None else str(found)
+            ok = found is None or found <= value
+            low = None if found is None else math.ceil(found)
+            yield Check(f"bound of {stage.name}", ok, detail=f"at least {text}, here {value}"), stage.name, low
+        before[stage.name] = stage, values[stage.name]
 
 
 def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> int:
@@ -46,13 +103,22 @@ def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> 
 
 
 class _Stated:
-    """The statement in the making; columns of pairs by (task, machine)."""
+    """The statement in the making; columns of pairs by (task, machine).
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.ties = problem, Ties(problem)
+    With ``groups`` columns count tasks of a class on machines of a kind, under the first of each.
+    """
+
+    def __init__(self, problem: Problem, shares: Sequence[tuple[int, int]], groups: Groups | None = None) -> None:
+        self.problem, self.ties, self.shares = problem, Ties(problem), shares
         instance = problem.instance
+        self.counting = groups is not None
+        self.groups = groups or Groups.single(problem)
+        firsts = set(self.groups.tasks)
         at = {task.task.name: t for t, task in enumerate(problem.tasks)}
-        self.order = [at[task.name] for task in instance.tasks]  # the instance's own order
+        self.order = [t for task in instance.tasks if (t := at[task.name]) in firsts]  # the instance's own order
+        self.count = {t: len(members) for t, members in self.groups.tasks.items()}
+        self.times = {m: len(members) for m, members in self.groups.machines.items()}
+        self.first_of = {t: first for first, members in self.groups.tasks.items() for t in members}
         self.statement = ExactStatement(problem.goals.ranks[-1], needed=frozenset({"task"}))
         self._declare()
         self._rows()
@@ -64,64 +130,110 @@ class _Stated:
         problem, s = self.problem, self.statement
         machines, jobs = problem.instance.machines, problem.instance.jobs
         levels = [{"rack": m.rack, **labels} for m, labels in zip(machines, _labels(problem.instance), strict=True)]
-        tasks = np.arange(len(problem.tasks))
+        tasks = np.array(self.order, np.int64)
         none = Prices(dict.fromkeys(problem.goals.ranks, 0), [0] * len(machines), [])
         survey = Survey(problem)
         _, fits = survey.costs(tasks, none)
-        for t, mask in self.ties.inside.items():
-            fits[t] &= mask
-        for t in np.flatnonzero(problem.held).tolist():
-            only = np.zeros(len(machines), bool)
-            only[problem.own[t]] = True
-            fits[t] &= only
-        self.pairs = [(t, m) for t in self.order for m in np.flatnonzero(fits[t]).tolist()]
+        for row, t in enumerate(self.order):
+            if t in self.ties.inside:
+                fits[row] &= self.ties.inside[t]
+            if problem.held[t]:
+                fits[row] &= np.arange(len(machines)) == problem.own[t]
+        self.cost = {}
+        for rank in problem.goals.ranks:
+            one = Prices(dict.fromkeys(problem.goals.ranks, 0) | {rank: 1}, [0] * len(machines), [])
+            self.cost[rank] = survey.costs(tasks, one)[0]
+        if self.counting:
+            self._require_alike(fits)
+            for row, t in enumerate(self.order):
+                asked = {name: rational(amount) for name, amount in problem.tasks[t].task.demands.items()}
+                for m in np.flatnonzero(fits[row]).tolist():
+                    has = machines[m].capacity
+                    fits[row, m] = all(asked.get(r, 0) <= rational(has.get(r, 0)) for r in problem.instance.resources)
+        fits &= np.isin(np.arange(len(machines)), list(self.times))
+        self.row_of = {t: row for row, t in enumerate(self.order)}
+        self.pairs = [(t, m) for row, t in enumerate(self.order) for m in np.flatnonzero(fits[row]).tolist()]
         names = [task.task.name for task in problem.tasks]
         labels = [
             {"task": names[t], "machine": machines[m].name, "job": jobs[problem.tasks[t].job].name, **levels[m]}
             for t, m in self.pairs
         ]
-        s.variables("x", labels, keys=("task", "machine"))
+        most = [min(self.count[t], int(problem.slots[m]) * self.times[m]) for t, m in self.pairs]
+        s.variables("x", labels, keys=("task", "machine"), upper=most)
         self.x = {pair: k for k, pair in enumerate(self.pairs)}
         waits = [{"task": names[t], "job": jobs[problem.tasks[t].job].name} for t in self.order]
-        start = s.variables("waits", waits, keys=("task",)).start
+        start = s.variables("waits", waits, keys=("task",), upper=[self.count[t] for t in self.order]).start
         self.waits = {t: start + k for k, t in enumerate(self.order)}
         self.names = names
-        self.cost = {}
-        for rank in problem.goals.ranks:
-            one = Prices(dict.fromkeys(problem.goals.ranks, 0) | {rank: 1}, [0] * len(machines), [])
-            self.cost[rank] = survey.costs(tasks, one)[0]
+
+    def _require_alike(self, fits: NDArray[np.bool_]) -> None:
+        """Raise `ValueError` where machines of a kind differ."""
+        problem = self.problem
+        machine, _, prices = problem.slot_costs
+        for first, members in self.groups.machines.items():
+            for m in members:
+                here, there = (problem.instance.machines[k] for k in (first, m))
+                same = here.capacity == there.capacity and here.slots == there.slots
+                same = same and bool((fits[:, m] == fits[:, first]).all())
+                each = (cost[fits[:, first]] for cost in self.cost.values())
+                same = same and all(bool((cost[:, m] == cost[:, first]).all()) for cost in each)
+                masks = [mask for team in self.ties.teams for _, mask in team.domains]
+                masks += [mask for spread in self.ties.spreads for mask, _ in spread.domains.values()]
+                same = same and all(mask[m] == mask[first] for mask in masks)
+                slots = ([each[machine == k].tolist() for each in prices.values()] for k in (first, m))
+                if not same or next(slots) != next(slots):
+                    raise ValueError(f"machines {here.name!r} and {there.name!r} are not alike")
 
     def _rows(self) -> None:
         problem, s = self.problem, self.statement
         machines = problem.instance.machines
-        inside: dict[int, dict[int, int]] = defaultdict(dict)
+        self.inside: dict[int, dict[int, int]] = defaultdict(dict)
         for t in self.order:
-            s.row("task", self.names[t], {self.waits[t]: 1, **{k: 1 for k in self._of(t).values()}}, "==", 1)
+            terms = {self.waits[t]: 1, **{k: 1 for k in self._of(t).values()}}
+            s.row("task", self.names[t], terms, "==", self.count[t])
         for (_, m), column in self.x.items():
-            inside[m][column] = 1
+            self.inside[m][column] = 1
         self.slots: dict[tuple[int, int], int] = {}
         machine, number, prices = problem.slot_costs
         if prices:
-            slots = [(m, k) for m, k in zip(machine.tolist(), number.tolist(), strict=True) if m in inside]
+            slots = [(m, k) for m, k in zip(machine.tolist(), number.tolist(), strict=True) if m in self.inside]
             labels = [{"machine": machines[m].name, "slot": k + 1, "rack": machines[m].rack} for m, k in slots]
-            start = s.variables("slot", labels, keys=("machine", "slot")).start
+            times = [self.times[m] for m, _ in slots]
+            start = s.variables("slot", labels, keys=("machine", "slot"), upper=times).start
             self.slots = {slot: start + k for k, slot in enumerate(slots)}
         filled: dict[int, dict[int, int]] = defaultdict(dict)
         for (m, _), column in self.slots.items():
             filled[m][column] = -1
-        for m, terms in sorted(inside.items()):
+        for m, terms in sorted(self.inside.items()):
             if prices:
                 s.row("machine", machines[m].name, {**terms, **filled[m]}, "==", 0)
             else:
-                s.row("machine", machines[m].name, terms, "<=", machines[m].slots)
-            for resource in problem.instance.resources:
-                self._capacity(m, resource, inside[m])
+                s.row("machine", machines[m].name, terms, "<=", machines[m].slots * self.times[m])
+            for resource in () if self.counting else problem.instance.resources:
+                there = {k: self._asked(k, resource) for k in terms}
+                s.row("capacity", f"{machines[m].name},{resource}", there, "<=", self._has(m, resource))
         apart: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
         for (t, m), column in self.x.items():
             if problem.tasks[t].apart:
                 apart[problem.tasks[t].apart, m][column] = 1
         for (rule, m), terms in apart.items():
-            s.row("apart", f"{rule},{machines[m].name}", terms, "<=", 1)
+            s.row("apart", f"{rule},{machines[m].name}", terms, "<=", self.times[m])
+
+    def _asked(self, column: int, resource: str) -> Fraction:
+        return rational(self.problem.tasks[self.pairs[column][0]].task.demands.get(resource, 0))
+
+    def _has(self, m: int, resource: str) -> Fraction:
+        return rational(self.problem.instance.machines[m].capacity.get(resource, 0))
+
+    def size(self, machine: str, resource: str, size: str) -> None:
+        """Add a row of slots of a size: a sum of rounded parts is at most the rounded sum."""
+        m, unit = self.problem.machine[machine], rational(size)
+        if unit <= 0 or resource not in self.problem.instance.resources or m not in self.times:
+            raise ValueError(f"slots of {size} {resource} on {machine!r}")
+        terms = {k: self._asked(k, resource) // unit for k in self.inside[m]}
+        self.statement.row(
+            "size", f"{machine},{resource},{size}", terms, "<=", self._has(m, resource) // unit * self.times[m]
+        )
 
     def _of(self, t: int) -> dict[int, int]:
         """Columns of a task by machine."""
@@ -131,35 +243,32 @@ class _Stated:
                 self._by_task[each][m] = column
         return self._by_task[t]
 
-    def _capacity(self, m: int, resource: str, columns: Mapping[int, int]) -> None:
-        machine = self.problem.instance.machines[m]
-        terms = {k: rational(self.problem.tasks[self.pairs[k][0]].task.demands.get(resource, 0)) for k in columns}
-        there: Fraction = rational(machine.capacity.get(resource, 0))
-        self.statement.row("capacity", f"{machine.name},{resource}", terms, "<=", there)
-
     def _shares(self) -> None:
         problem, s, jobs = self.problem, self.statement, self.problem.instance.jobs
         of: dict[int, list[int]] = defaultdict(list)
         for t in self.order:
             of[problem.tasks[t].job].append(t)
-        shares = stated_shares(problem)
-        claiming = [j for j, (least, _) in enumerate(shares) if least > 0]
+        claiming = [j for j, (least, _) in enumerate(self.shares) if least > 0]
         self.short: list[int] = []
         if claiming:
-            upper = [shares[j][0] for j in claiming]
+            upper = [self.shares[j][0] for j in claiming]
             block = s.variables("short", [{"job": jobs[j].name} for j in claiming], upper=upper)
             self.short = [block.start + k for k in range(len(claiming))]
         for j, column in zip(claiming, self.short, strict=True):
             terms = {self.waits[t]: 1 for t in of[j]} | {column: -1}
-            s.row("unscheduled", jobs[j].name, terms, "<=", len(of[j]) - shares[j][0])
-        for j, (_, most) in enumerate(shares):
+            s.row("unscheduled", jobs[j].name, terms, "<=", len(jobs[j].tasks) - self.shares[j][0])
+        for j, (_, most) in enumerate(self.shares):
             held, may = problem.gates[j]
-            most = max(most, held - may) if held else most
-            if most < len(of[j]):
-                s.row("share", jobs[j].name, {self.waits[t]: 1 for t in of[j]}, ">=", len(of[j]) - most)
+            most, count = max(most, held - may) if held else most, len(jobs[j].tasks)
+            if most < count:
+                s.row("share", jobs[j].name, {self.waits[t]: 1 for t in of[j]}, ">=", count - most)
             if held:
                 stops = {self.waits[t]: 1 for t in of[j] if problem.held[t]}
                 s.row("preempted", jobs[j].name, stops, "<=", may)
+
+    def _members(self, tasks: Sequence[int]) -> list[int]:
+        """First tasks of the classes of some tasks."""
+        return list(dict.fromkeys(self.first_of[t] for t in tasks))
 
     def _teams(self) -> None:
         s = self.statement
@@ -170,8 +279,9 @@ class _Stated:
                 start = s.variables("gang", [{"gang": team.name} for team in teams]).start
                 runs = {team.name: start + k for k, team in enumerate(teams)}
                 for team in teams:
-                    for t in team.tasks:
-                        s.row("gang", self.names[t], {self.waits[t]: 1, runs[team.name]: 1}, "==", 1)
+                    for t in self._members(team.tasks):
+                        terms = {self.waits[t]: 1, runs[team.name]: self.count[t]}
+                        s.row("gang", self.names[t], terms, "==", self.count[t])
             pairs = [(team, tag, mask) for team in teams for tag, mask in team.domains if tag]
             if not pairs:
                 continue
@@ -180,9 +290,9 @@ class _Stated:
             relation, one = ("==" if runs else "<="), defaultdict[str, dict[int, int]](dict)
             for k, (team, tag, mask) in enumerate(pairs):
                 one[team.name][start + k] = 1
-                for t in team.tasks:
+                for t in self._members(team.tasks):
                     here = {column: 1 for m, column in self._of(t).items() if mask[m]}
-                    s.row(name, f"{tag},{self.names[t]}", {**here, start + k: -1}, relation, 0)
+                    s.row(name, f"{tag},{self.names[t]}", {**here, start + k: -self.count[t]}, relation, 0)
             for team_name, terms in one.items():
                 if runs:
                     s.row(f"{name}_one", team_name, {**terms, runs[team_name]: -1}, "==", 0)
@@ -191,7 +301,8 @@ class _Stated:
         for spread in self.ties.spreads:
             for tag, (mask, most) in spread.domains.items():
                 if most is not None and most < len(spread.tasks):
-                    terms = {c: 1 for t in spread.tasks for m, c in self._of(t).items() if mask[m]}
+                    members = self._members(spread.tasks)
+                    terms = {c: 1 for t in members for m, c in self._of(t).items() if mask[m]}
                     s.row("spread", f"{spread.name},{tag}", terms, "<=", most)
 
     def _stages(self) -> None:
@@ -204,7 +315,7 @@ class _Stated:
         machine, number, prices = problem.slot_costs
         slots = list(zip(machine.tolist(), number.tolist(), strict=True))
         for rank in problem.goals.ranks:
-            terms = {column: int(self.cost[rank][pair]) for pair, column in self.x.items()}
+            terms = {column: int(self.cost[rank][self.row_of[t], m]) for (t, m), column in self.x.items()}
             waiting = problem.waiting.get(rank)
             if waiting is not None:
                 terms |= {column: int(waiting[t]) for t, column in self.waits.items()}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, TaskView
-from flowlex.models.flow.task_rules.gangs_and_spreads import Bonds, Limit, Team
+from flowlex.models.flow.task_rules import Limit, TaskRules, Team
 
-__all__ = ["BondReasons"]
+__all__ = ["RuleReasons"]
 
 
 @dataclass(frozen=True)
-class BondReasons:
+class RuleReasons:
     """The schedule in which tasks wait, and what is asked of it.
 
     Attributes
@@ -23,7 +23,7 @@ class BondReasons:
         (least, most) running tasks by job.
     """
 
-    bonds: Bonds
+    task_rules: TaskRules
     rules: Rules
     cluster: ClusterView
     views: Mapping[str, TaskView]
@@ -32,9 +32,9 @@ class BondReasons:
 
     def reason(self, task: str) -> str | None:
         """Which rule keeps a waiting task out; None when no rule does."""
-        if task not in self.bonds.tasks:
+        if task not in self.task_rules.tasks:
             return None
-        team = next((team for team in self.bonds.teams if task in team.tasks), None)
+        team = next((team for team in self.task_rules.teams if task in team.tasks), None)
         found = None if team is None else self._gang(team) if team.whole else self._affinity(team)
         return found or self._spread(task)
 
@@ -71,11 +71,10 @@ class BondReasons:
         return sum(self.cluster.machines[m].slots - (held or {}).get(m, 0) for m in reach)
 
     def _machines(self, task: str) -> set[str]:
-        """Machines that placement and cells leave to a task."""
-        found: set[str] = set()
-        for target in self.bonds.cut(task, self.rules.offers(self.views[task], self.cluster)):
-            found |= {target} if isinstance(target, str) else set(self.cluster.members(target))
-        return {m for m in found if self.cluster.machines[m].slots}
+        """Machines that placement and domains leave to a task."""
+        inside = self.task_rules.inside.get(task)
+        found = self.rules.everywhere(self.views[task], self.cluster)
+        return {m for m in found if self.cluster.machines[m].slots and (inside is None or m in inside)}
 
     def _affinity(self, team: Team) -> str | None:
         there = [self.machine_of[task] for task in team.tasks if task in self.machine_of]
@@ -85,7 +84,7 @@ class BondReasons:
         return f"affinity {team.name!r} keeps it with the others on {tag}, where no slot is worth more to it"
 
     def _spread(self, task: str) -> str | None:
-        mine = [limit for limit in self.bonds.limits if task in limit.tasks]
+        mine = [limit for limit in self.task_rules.limits if task in limit.tasks]
         full = {limit.tag: limit for limit in mine if self._used(limit) >= limit.most}
         closed: dict[str, Limit] = {}
         for machine in self._machines(task):

@@ -1,0 +1,333 @@
+"""Capacities and task rules by one integer program over counts, stage by stage, with a proof of each stage.
+
+1. The network, which knows slots only, is solved. If its schedule keeps all rows, it is the best one.
+2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
+   rows for these are added (see `flowlex.models.flow.statement.with_sizes`).
+3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.stages`). Counts are dealt to tasks
+   and machines; where capacities keep them from fitting, the kinds concerned are told apart, machine by machine.
+
+Where the program is large or stops at its limit, the schedule and the proven bound of a stage differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.engines import solve
+from flowlex.formulations.lexicographic.leaves import StagesOutcome
+from flowlex.formulations.lexicographic.stages import solve_stages
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.models.flow.amounts import Amounts
+from flowlex.models.flow.greedy import Greedy
+from flowlex.models.flow.methods import FlowRun, chosen_stage
+from flowlex.models.flow.network_method import Direct
+from flowlex.models.flow.program import CountedProgram
+from flowlex.models.flow.solution import Score
+from flowlex.models.flow.statement import Size
+from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.statement.solving import proof_leaves
+from flowlex.models.statement.statement import Statement
+
+__all__ = ["ProgramMethod", "ProgramRun"]
+
+#: Unless options limit the work: columns beyond which only relaxations are solved, and nodes of a stage.
+_COLUMNS, _NODES = 8_000, 500
+#: Leaves of a stage: this many columns of linear programs, within limits.
+_WORK, _LEAVES = 400_000, (200, 3000)
+#: Rounds of added slot sizes, and sizes added in a round.
+_ROUNDS, _ADDED = 20, 400
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramMethod:
+    """An instance whose machines have capacities, or whose tasks have rules that a network does not hold."""
+
+    whole: Direct
+    task_rules: TaskRules
+    declared: Collection[str]
+
+    @cached_property
+    def amounts(self) -> Amounts | None:
+        """What tasks ask for and machines have; None without capacities."""
+        return Amounts.of(self.whole.instance) if self.whole.instance.resources else None
+
+    @cached_property
+    def program(self) -> CountedProgram:
+        """The integer program in counts."""
+        whole = self.whole
+        return CountedProgram.of(whole.instance, whole.rules, whole.schedule, self.task_rules, self.declared)
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The program with every capacity that tasks could overfill."""
+        return self.program.with_sizes(self.program.capacities)
+
+    @property
+    def rows(self) -> Collection[str]:
+        """Names of its rows."""
+        return self.statement.rows.keys()
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the program."""
+        program = self.statement.program
+        return {"formulation": "integer program", "columns": program.column_count, "rows": program.row_count}
+
+    @property
+    def why(self) -> str:
+        """Why it is no network."""
+        rules = self.task_rules
+        parts = {
+            "capacities": bool(self.whole.instance.resources),
+            "gangs": any(team.whole for team in rules.teams),
+            "affinities": any(not team.whole for team in rules.teams),
+            "spreads": bool(rules.limits),
+        }
+        kinds = (
+            f"{len(self.program.classes.tasks)} classes of tasks on {len(self.program.classes.machines)} of machines"
+        )
+        return f"integer program, stage by stage: {', '.join(n for n, there in parts.items() if there)}; {kinds}"
+
+    def formulation(self, stage: str | None) -> LinearProgram:
+        """The program of a stage, the stages before it kept at what they came to."""
+        names = [each.name for each in self.statement.stages]
+        wanted = chosen_stage(stage, names)
+        before = names[: names.index(wanted)]
+        known = self.program.columns(self.run("highs", SolveOptions()).machine) if before else np.zeros(0)
+        stages = self.statement.stages[: len(before)]
+        kept = {stage.name: stage.value_of(float(stage.cost(len(known)) @ known)) for stage in stages}
+        return self.statement.stage_program(wanted, kept)
+
+    def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
+        """The network's schedule where it keeps all rows, else that of the program."""
+        proposal = self.whole.run("network", SolveOptions(time_limit_s=options.time_limit_s))
+        if proposal.outcome.status is Status.OPTIMAL and self.keeps(proposal.machine):
+            return proposal
+        if engine == "network":
+            raise EngineError("engine 'network' solves flow networks only; for integer programs use 'pulp' or 'highs'")
+        if options.solver is not None:
+            raise EngineError(
+                "capacities and task rules are solved stage by stage by HiGHS; hand model.compile(stage=...) to your "
+                "solver, and what it solved to model.interpret()"
+            )
+        return _Search(self, engine, options).run(proposal.machine)
+
+    def keeps(self, at: Integers) -> bool:
+        """Whether (T,) machines of tasks keep capacities and task rules."""
+        tasks, machines = self.whole.instance.tasks, self.whole.instance.machines
+        placed = {task.name: machines[m] for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
+        return self.task_rules.keeps(placed) and (self.amounts is None or not len(self.amounts.over(at)))
+
+
+@dataclass(eq=False)
+class _Search:
+    method: ProgramMethod
+    engine: EngineName
+    options: SolveOptions
+    machines: dict[bytes, Integers] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        limit = self.options.time_limit_s
+        self.limited = limit is not None or self.options.max_steps is not None
+        self.until = inf if limit is None else time.process_time() + limit
+
+    def run(self, proposal: Integers) -> ProgramRun:
+        """Search with kinds of machines; where capacities leave a stage open, machine by machine too."""
+        program = self.method.program
+        found = [self._solved(program, self._first(program, proposal))]
+        if found[0].outcome.status is Status.OPTIMAL or program.amounts is None:
+            return found[0]
+        single = program.with_machines_apart(self.method.declared)
+        if not self._large(single):
+            found.append(self._solved(single, found[0].at, every=True, known=found[0].bounds))
+            if found[1].outcome.status is not Status.OPTIMAL:
+                found.append(self._solved(program, found[1].at, nodes=0))  # kinds often bound better than machines do
+        return min(found, key=lambda each: (list(each.values.values()), [-bound for bound in each.bounds.values()]))
+
+    def _large(self, program: CountedProgram) -> bool:
+        return program.amounts is not None and program.base.program.column_count > _COLUMNS and not self.limited
+
+    def _solved(
+        self,
+        program: CountedProgram,
+        at: Integers,
+        *,
+        every: bool = False,
+        nodes: int | None = None,
+        known: Mapping[str, int] | None = None,
+    ) -> ProgramRun:
+        """Minimise the stages from a schedule, with ``every`` capacity or those that the relaxation overfills."""
+        self.machines = {}
+        start = self._known(program, at)
+        sizes = self._overfull(program, start, program.capacities if every else ())
+        statement, options = program.with_sizes(sizes), self.options
+        exact = program.amounts is None or every
+        left = None if self.until == inf else max(self.until - time.process_time(), 0.1)
+        columns, large = statement.program.column_count, self._large(program)
+        leaves = options.max_steps or int(np.clip(_WORK // max(columns, 1), *_LEAVES))
+        found = solve_stages(
+            statement.program.arrays(),
+            [stage.cost(columns) for stage in statement.stages],
+            replace(options, time_limit_s=left, max_steps=leaves if exact and not large else 1, offer=None),
+            start=start,
+            accept=lambda values: self._dealt(program, values),
+            nodes=0 if large else (options.max_steps or _NODES) if nodes is None else nodes,
+            known=None if known is None else [float(bound) for bound in known.values()],
+        )
+        assert found.values is not None
+        return self._left(program, statement, sizes, found, self.machines[found.values.tobytes()])
+
+    def _first(self, program: CountedProgram, proposal: Integers) -> Integers:
+        """The best of some greedy schedules."""
+        top = int(program.level.max(initial=0))
+        lowest = int(program.level.min(initial=top))
+        nothing = np.full_like(proposal, -1)
+        ways = ((proposal, False, top + 1), (proposal, True, 0), (nothing, True, 0), (nothing, True, lowest + 1))
+        made = [Greedy(program, tight=tight).schedule(near, large=large) for near, tight, large in ways]
+        return min(made, key=lambda at: self._values(program, at))
+
+    @staticmethod
+    def _values(program: CountedProgram, at: Integers) -> tuple[float, ...]:
+        columns = program.columns(at)
+        return tuple(float(stage.cost(len(columns)) @ columns) for stage in program.base.stages)
+
+    def _known(self, program: CountedProgram, at: Integers) -> Floats:
+        """The columns of a schedule, which is remembered."""
+        columns = program.columns(at)
+        self.machines.setdefault(columns.tobytes(), at)
+        return columns
+
+    def _dealt(self, program: CountedProgram, values: Floats) -> Floats:
+        """Columns of a schedule near an answer in counts, the same where it fits."""
+        counts, greedy = program.counts(values), Greedy(program, tight=True)
+        dealt = greedy.deal(counts)
+        runs = dealt >= 0
+        fits = np.zeros_like(counts)
+        np.add.at(fits, (program.classes.task[runs], program.classes.machine[dealt[runs]]), 1)
+        if (counts > fits).any():
+            top = int(program.level.max(initial=0))
+            dealt = greedy.schedule(dealt, large=0 if top else 1)
+        return self._known(program, dealt)
+
+    def _overfull(self, program: CountedProgram, start: Floats, sizes_known: Sequence[Size]) -> list[Size]:
+        """Sizes that the relaxation of some stage overfills, the stages before as in the schedule to start from."""
+        sizes = dict.fromkeys(sizes_known)
+        values = dict[str, Any]()
+        if program.amounts is None:
+            return []
+        for stage in program.base.stages:
+            for _ in range(_ROUNDS):
+                statement = program.with_sizes(list(sizes))
+                lp = statement.stage_program(stage.name, values).with_integer()
+                outcome = solve(lp, "highs")
+                if outcome.status is not Status.OPTIMAL or outcome.values is None:
+                    break
+                fresh = program.sizes_overfull(outcome.values, sizes, _ADDED)
+                if not fresh:
+                    break
+                sizes |= dict.fromkeys(fresh)
+            values[stage.name] = stage.value_of(float(stage.cost(len(start)) @ start))
+        return list(sizes)
+
+    def _left(
+        self, program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome, at: Integers
+    ) -> ProgramRun:
+        each = list(zip(statement.stages, found.stages, strict=True))
+        values = {stage.name: int(stage.value_of(result.value)) for stage, result in each}
+        bounds = {stage.name: int(stage.value_of(result.bound)) for stage, result in each}
+        open_ = [f"{name} {value} (at least {bounds[name]})" for name, value in values.items() if bounds[name] < value]
+        columns = self.method.program.base.program.column_count
+        limit = (
+            f"; no integer program is tried beyond {_COLUMNS} columns ({columns}) without a limit of its work; give "
+            "time_limit_s or max_steps"
+        )
+        last = list(values)[-1]
+        outcome = Outcome(
+            Status.FEASIBLE if open_ else Status.OPTIMAL,
+            self.engine,
+            objective=values[last],
+            bound=bounds[last],
+            message=f"not proven best: {', '.join(open_)}{limit if self._large(program) else ''}" if open_ else "",
+        )
+        return ProgramRun(outcome, self.method.why, program, statement, sizes, found, at, values, bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramRun(FlowRun):
+    """A schedule that keeps capacities and task rules."""
+
+    program: CountedProgram
+    statement: Statement
+    sizes: list[Size]
+    found: StagesOutcome
+    at: Integers
+    stages: Mapping[str, int]
+    bounds: Mapping[str, int]
+
+    @property
+    def machine(self) -> Integers:
+        """(T,) machines."""
+        return self.at
+
+    @property
+    def values(self) -> Mapping[str, int]:
+        """Of every stage."""
+        return self.stages
+
+    def told(self, machine_of: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Any]:
+        """The leaves that prove each stage."""
+        return {
+            "waiting": waiting,
+            "score": self._score(),
+            "proof": {"program": self._proof()},
+            "bounds": dict(self.bounds),
+        }
+
+    def _score(self) -> Score:
+        program, rules = self.program, self.program.rules
+        strict = rules.priority is not None and rules.priority.mode == "strict"
+        waiting: dict[int, int] = {}
+        for view, m in zip(program.views, self.at.tolist(), strict=True):
+            level = view.priority if strict else 0
+            waiting[level] = waiting.get(level, 0) + (m < 0)
+        names = ("cost",) if rules.order is None else rules.order.names
+        by_goal = () if rules.order is None else tuple((name, self.stages[name]) for name in names)
+        total = sum(self.stages[name] for name in names)
+        return Score(self.stages.get("shortfall", 0), tuple(sorted(waiting.items())), by_goal, total)
+
+    def _proof(self) -> dict[str, Any]:
+        """Classes and kinds by their first member, sizes, and the leaves of each stage."""
+        program, instance, c = self.program, self.program.instance, self.program.classes
+        names = [machine.name for machine in instance.machines]
+        amounts = program.amounts
+        sizes = (
+            []
+            if amounts is None
+            else [
+                {"machine": names[c.first_machine[m]], "resource": amounts.names[r], "size": str(d * amounts.units[r])}
+                for m, r, d in self.sizes
+            ]
+        )
+        return {
+            "classes": _groups(c.task, [view.task.name for view in program.views]),
+            "machines": _groups(c.machine, names),
+            "sizes": sizes,
+            "stages": proof_leaves(self.statement, self.found),
+        }
+
+
+def _groups(of: Integers, names: list[str]) -> dict[str, list[str]]:
+    """Members of each group but the first, which names it; those alone are left out."""
+    found: dict[int, list[str]] = {}
+    for name, group in zip(names, of.tolist(), strict=True):
+        found.setdefault(group, []).append(name)
+    return {members[0]: members[1:] for members in found.values() if len(members) > 1}

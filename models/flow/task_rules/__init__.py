@@ -1,1 +1,0 @@
-"""Rules that tie tasks together (gangs, spreads, affinities): an integer program of the choices and its proof."""

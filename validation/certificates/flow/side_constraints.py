@@ -1,0 +1,115 @@
+"""Gangs, affinities, spreads and capacities of machines, and whether a schedule keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.exact import rational
+from flowlex.instances.flow_rules import domain_tags, members_of
+from flowlex.validation.certificates.flow.goals import Problem
+
+__all__ = ["Ties", "offences", "overfull"]
+
+
+@dataclass(frozen=True)
+class _Team:
+    """Tasks of a gang or an affinity by position, and the domains (tag, machines) of which it keeps to one."""
+
+    kind: str
+    name: str
+    tasks: list[int]
+    domains: list[tuple[str, NDArray[np.bool_]]]
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Tasks of a spread by position; machines and limit of each domain by tag, no limit as None."""
+
+    name: str
+    tasks: list[int]
+    domains: dict[str, tuple[NDArray[np.bool_], int | None]]
+
+
+class Ties:
+    """The rules of an instance over its tasks by position."""
+
+    def __init__(self, problem: Problem) -> None:
+        instance, self.problem = problem.instance, problem
+        rules = (*instance.gangs, *instance.affinities, *instance.spreads)
+        at = {task.task.name: t for t, task in enumerate(problem.tasks if rules else ())}
+        jobs = {job.name: [task.name for task in job.tasks] for job in (instance.jobs if rules else ())}
+        self.teams: list[_Team] = []
+        self.spreads: list[_Spread] = []
+        self.inside: dict[int, NDArray[np.bool_]] = {}  # machines in a domain of every rule of a task
+        everywhere = np.ones(len(problem.slots), bool)
+        for rule in rules:
+            tasks = [at[name] for name in members_of(rule, jobs)]
+            tags = {} if rule.key is None else domain_tags(instance.machines, rule.key)
+            masks = {tag: np.zeros(len(problem.slots), bool) for tag in tags.values()}
+            for machine, tag in tags.items():
+                masks[tag][problem.machine[machine]] = True
+            reach = everywhere if rule.key is None else np.any([*masks.values(), ~everywhere], axis=0)
+            for t in tasks:
+                self.inside[t] = self.inside.get(t, everywhere) & reach
+            if rule in instance.spreads:
+                self.spreads.append(_Spread(rule.name, tasks, {t: (m, rule.limit(t)) for t, m in masks.items()}))
+                continue
+            kind = "gang" if rule in instance.gangs else "affinity"
+            domains = [("", everywhere)] if rule.key is None else list(masks.items())
+            self.teams.append(_Team(kind, rule.name, tasks, domains))
+
+    def __bool__(self) -> bool:
+        return bool(self.inside)
+
+    def of_task(self) -> dict[int, tuple[str, ...]]:
+        """Names of the rules of each task, with their kinds."""
+        found: dict[int, tuple[str, ...]] = {}
+        for team in self.teams:
+            for t in team.tasks:
+                found[t] = (*found.get(t, ()), f"{team.kind} {team.name}")
+        for spread in self.spreads:
+            for t in spread.tasks:
+                found[t] = (*found.get(t, ()), f"spread {spread.name}")
+        return found
+
+
+def offences(ties: Ties, at: list[int]) -> Iterator[tuple[str, list[str]]]:
+    """What is checked of a schedule (machine by task, -1 where it waits), with the offenders."""
+    split, parted = [], []
+    for team in ties.teams:
+        here = [at[t] for t in team.tasks if at[t] >= 0]
+        if team.kind == "gang" and 0 < len(here) < len(team.tasks):
+            split.append(f"{len(here)} of {len(team.tasks)} tasks of {team.name}")
+        if here and not any(mask[here].all() for _, mask in team.domains):
+            parted.append(f"{team.kind} {team.name}")
+    yield "gangs run whole or not at all", split
+    yield "what keeps together is in one domain", parted
+    over = []
+    for spread in ties.spreads:
+        for tag, (mask, most) in spread.domains.items():
+            held = sum(bool(mask[at[t]]) for t in spread.tasks if at[t] >= 0)
+            if most is not None and held > most:
+                over.append(f"{held} of {spread.name} on {tag}")
+    names = ties.problem.tasks
+    over += [names[t].task.name for t, mask in ties.inside.items() if at[t] >= 0 and not mask[at[t]]]
+    yield "spreads keep their limits, inside their domains", over
+
+
+def overfull(problem: Problem, at: Iterable[int]) -> Iterator[str]:
+    """Machines whose tasks, on the machines ``at`` (-1 for none), ask for more than there is."""
+    used: dict[tuple[int, str], Fraction] = {}
+    names = problem.instance.resources
+    for task, m in zip(problem.tasks, at, strict=True):
+        for name in names if m >= 0 else ():
+            amount = rational(task.task.demands.get(name, 0))
+            if amount:
+                used[m, name] = used.get((m, name), Fraction(0)) + amount
+    for (m, name), amount in used.items():
+        machine = problem.instance.machines[m]
+        if amount > rational(machine.capacity.get(name, 0)):
+            yield f"{name} of {machine.name}"
