@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flowlex.cli.limits import refuse_changed
 from flowlex.cli.pool import Finished, PoolError, SingleWorker
 from flowlex.cli.record import blank
-from flowlex.instances.storage import MAX_UNPACKED
+from flowlex.instances.errors import InstanceError
+from flowlex.instances.storage import MAX_UNPACKED, read_packed
 
 __all__ = ["TRIES", "PackedTask", "pack", "perform", "workers_died"]
 
@@ -88,31 +90,22 @@ def pack(task: dict[str, Any], inputs: Sequence[Path], **identity: Any) -> Packe
     Raises
     ------
     InstanceError
-        A file cannot be read.
+        A file cannot be read, or changed while it was read.
     """
     names = [Path(os.path.normpath(Path.cwd() / str(path))) for path in inputs]  # URLs too: only differences matter
     base = os.path.commonpath([name.parent for name in names]) if names else ""
     places = [str("in" / name.relative_to(base)) for name in names]
     contents = {place: _read(path) for place, path in zip(places, inputs, strict=True)}
+    refuse_changed(task)
     return PackedTask(
         task, contents, {str(path): place for path, place in zip(inputs, places, strict=True)}, **identity
     )
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a file, not decompressed."""
-    from flowlex.instances.base import InstanceError
-
-    try:
-        with path.open("rb") as stream:
-            data: bytes = stream.read(MAX_UNPACKED + 1)
-    except OSError as error:
-        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except Exception as error:  # fsspec's stores raise exceptions of their client libraries
-        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
-    if len(data) > MAX_UNPACKED:
+    if path.is_file() and path.stat().st_size > MAX_UNPACKED:
         raise InstanceError(f"is larger than {MAX_UNPACKED >> 20} MB, too large to send to a worker", path=path)
-    return data
+    return read_packed(path)
 
 
 def perform(packed: PackedTask) -> Finished:

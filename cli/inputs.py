@@ -8,6 +8,7 @@ solution files (``*.solution.json``) and whatever is no regular file are left ou
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
@@ -25,6 +26,8 @@ __all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "land
 
 _SUFFIXES = (".json", ".min", ".dimacs", ".net")
 SOLUTION_SUFFIX = ".solution.json"
+#: Bytes of 255 that the ending, a number, and the name of the unfinished file leave.
+_LONGEST_STEM = 210
 _DIMACS = re.compile(rb"\s*(c[^\n]*\n\s*)*p\s+min\s")
 
 
@@ -111,10 +114,11 @@ def save_standard_input(context: typer.Context, output: Path | None) -> Path:
 
 
 def solution_name(path: Path, taken: set[str]) -> str:
-    """Name of an instance's solution file, not one of those taken."""
+    """Name of an instance's solution file, not one of those taken; a name too long for a file is cut."""
     stem = path.name.removesuffix(".gz")
     for suffix in _SUFFIXES:
         stem = stem.removesuffix(suffix)
+    stem = os.fsdecode(os.fsencode(stem)[:_LONGEST_STEM])
     name, count = f"{stem}{SOLUTION_SUFFIX}", 1
     while name in taken:
         count += 1
@@ -126,7 +130,7 @@ def _never_an_instance(path: Path) -> bool:
     name = path.name.lower()
     ours = name == "results.jsonl" or name == "results.previous.jsonl"
     unfinished = name.startswith(".") or name.endswith((".part", SOLUTION_SUFFIX, f"{SOLUTION_SUFFIX}.gz"))
-    return ours or unfinished or path.is_dir()
+    return ours or unfinished or (path.is_dir() and not has_instance_name(path))
 
 
 def _begins_like_dimacs(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The memory that a task may take, and what is said of the error that ended it."""
+"""The memory that a task may take, files that change under it, and what is said of the error that ended it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import contextlib
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["explained", "memory_limit"]
+from flowlex.instances.errors import InstanceError
+from flowlex.instances.locations import is_url, seen
+
+__all__ = ["explained", "memory_limit", "refuse_changed"]
 
 
 @contextlib.contextmanager
@@ -24,6 +28,24 @@ def memory_limit(limit_mb: int | None) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def refuse_changed(task: dict[str, Any]) -> None:
+    """Refuse a file that changed since the batch looked at it: its result would be of another file than its line says.
+
+    Raises
+    ------
+    InstanceError
+        Size or time of change differ from those in the task's ``mark``.
+    """
+    path, mark = Path(task["path"]), task.get("mark")
+    sent = "job" in task or task["path"] != task["instance"]  # a copy on another machine; the client compared
+    if mark is None or sent or is_url(path) or not path.is_file():
+        return
+    size, mtime_ns = seen(path)
+    if (size, mtime_ns) != (mark["size"], mark["mtime_ns"]):
+        sizes = f"{mark['size']} bytes before, {size} now"
+        raise InstanceError(f"changed after the batch began ({sizes}); solve it again with --resume", path=path)
 
 
 def explained(error: Exception) -> str:

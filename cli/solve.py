@@ -150,7 +150,8 @@ def find_files(
     except FileNotFoundError as error:
         raise typer.BadParameter(str(error), param_hint="PATH") from error
     if inputs.left_out:
-        names = ", ".join(path.name for path in inputs.left_out[:5]) + (", ..." if len(inputs.left_out) > 5 else "")
+        few = [f"{path.name}{'' if path.is_file() else ' (no regular file)'}" for path in inputs.left_out[:5]]
+        names = ", ".join(few + ["..."] * (len(inputs.left_out) > 5))
         note(f"left out {len(inputs.left_out)} files that are no instance files by name or beginning: {names}")
     if not inputs.files:
         raise typer.BadParameter(f"no instance files in {', '.join(map(str, paths))}", param_hint="PATH")

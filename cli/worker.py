@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.channel import Channel
-from flowlex.cli.limits import explained, memory_limit
+from flowlex.cli.limits import explained, memory_limit, refuse_changed
 from flowlex.cli.record import blank, cut_off, fill
 from flowlex.formulations.pauses import watch
 from flowlex.instances.storage import json_value, read_head
@@ -134,7 +134,10 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     record = reply["record"]
     channel.send("stage", stage="reading", record=record)
     started = time.perf_counter()
-    instance = read_instance(task["path"])
+    try:
+        instance = read_instance(task["path"])
+    finally:  # a file that changes while it is read is rarely an instance
+        refuse_changed(task)
     loaded = time.perf_counter()
     record |= {"name": instance.name, "kind": instance.kind}
     record["seconds"]["load"] = loaded - started

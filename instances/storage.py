@@ -17,7 +17,16 @@ from typing import Any, BinaryIO, cast
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.locations import location
 
-__all__ = ["MAX_UNPACKED", "json_value", "opened", "read_bytes", "read_head", "read_most", "write_atomically"]
+__all__ = [
+    "MAX_UNPACKED",
+    "json_value",
+    "opened",
+    "read_bytes",
+    "read_head",
+    "read_most",
+    "read_packed",
+    "write_atomically",
+]
 
 #: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
 MAX_UNPACKED = 1 << 30
@@ -30,17 +39,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
     path = location(path)
-    try:
-        with path.open("rb") as stream:  # a device or pipe need not end
-            data = stream.read() if path.is_file() else read_most(stream, most + 1)
-    except OSError as error:
-        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except Exception as error:  # a store raises what its client library raises: no access, no such host
-        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
+    data = read_packed(path, most)
     if not data:
         raise InstanceError("the file is empty", path=path)
-    if len(data) > most and not path.is_file():
-        raise InstanceError(f"gives more than {most >> 20} MB; save what it gives in a file first", path=path)
     if data[:2] != _GZIP_MAGIC:
         if path.suffix == ".gz":
             raise InstanceError("the name ends in .gz but the content is not gzip; rename or recompress it", path=path)
@@ -57,6 +58,50 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     if not data:
         raise InstanceError("the gzip file holds nothing", path=path)
     return data
+
+
+def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:
+    """The bytes as they are stored: a file up to the memory of this machine, a pipe or device to at most ``most``.
+
+    Raises
+    ------
+    InstanceError
+        It cannot be read, is too large, or is a pipe to which nobody writes.
+    """
+    try:
+        if path.is_file():
+            size, memory = path.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            if size > memory:
+                fix = "split it, or use a larger machine"
+                raise InstanceError(f"has {size >> 20} MB, this machine only {memory >> 20} MB; {fix}", path=path)
+            with path.open("rb") as stream:
+                return stream.read()
+        if path.is_fifo():
+            data = _read_pipe(path, most + 1)
+        else:
+            with path.open("rb") as stream:
+                data = read_most(stream, most + 1)
+    except (InstanceError, MemoryError):
+        raise
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except Exception as error:  # a store raises what its client library raises: no access, no such host
+        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
+    if len(data) > most:
+        raise InstanceError(f"gives more than {most >> 20} MB; save what it gives in a file first", path=path)
+    return data
+
+
+def _read_pipe(path: Path, most: int) -> bytes:
+    """Read a pipe to its end; one to which nobody writes would never have one."""
+    descriptor, first = os.open(path, os.O_RDONLY | os.O_NONBLOCK), None
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        with contextlib.suppress(BlockingIOError):  # somebody will write
+            first = os.read(descriptor, min(most, _CHUNK))
+        if first == b"":
+            raise OSError(0, "nobody writes to this pipe; start the writer first, or give '-' and standard input")
+        os.set_blocking(descriptor, True)
+        return (first or b"") + read_most(stream, most - len(first or b""))
 
 
 @contextlib.contextmanager
@@ -80,13 +125,12 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
 
 
-def read_most(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes:
-    """The stream's bytes, to at most ``most``; takes no more memory than twice what there is."""
-    parts = []
+def read_most(stream: BinaryIO | io.FileIO | gzip.GzipFile, most: int) -> bytes:
+    """The stream's bytes, to at most ``most``; takes an eighth more memory than what there is."""
+    found = io.BytesIO()
     while most > 0 and (part := stream.read(min(most, _CHUNK))):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)
+        most -= found.write(part)
+    return found.getvalue()
 
 
 def read_head(path: Path, most: int = 65_536) -> bytes:

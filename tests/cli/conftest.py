@@ -66,6 +66,21 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def silent_pipe(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Make a named pipe whose writer writes nothing: reading it never ends."""
+    writers: list[int] = []
+
+    def make(name: str) -> Path:
+        os.mkfifo(tmp_path / name)
+        writers.append(os.open(tmp_path / name, os.O_RDWR))
+        return tmp_path / name
+
+    yield make
+    for writer in writers:
+        os.close(writer)
+
+
+@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start the command line as a process of its own; what still runs at the end is killed."""
     started: list[subprocess.Popen[str]] = []

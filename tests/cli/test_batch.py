@@ -1,6 +1,6 @@
 """Batches that are killed, hang, or lose a worker: nothing is lost, nothing is there twice.
 
-A named pipe that nobody writes to is the instance that hangs: reading it never ends.
+A named pipe whose writer says nothing is the instance that hangs: reading it never ends.
 """
 
 from __future__ import annotations
@@ -20,21 +20,17 @@ from flowlex.cli.journal import Fingerprint, Journal, JournalError, encode
 OPTIONS = {"engine": "pulp"}
 
 
-def _reader_waits(pipe: Path) -> int | None:
-    """Return a writing end of the pipe once somebody wants to read it; open it, and the reader goes on waiting."""
-    try:
-        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
+def _reads(worker: int, pipe: Path) -> bool:
+    """Whether a process has the pipe open."""
+    return str(pipe) in {os.path.realpath(link) for link in Path(f"/proc/{worker}/fd").iterdir()}
 
 
 def test_a_killed_batch_resumes_without_loss_or_double_entry(
-    start, run, write, wait_for, children, alive, read_results, tmp_path
+    start, run, write, silent_pipe, wait_for, children, alive, read_results, tmp_path
 ):
     before = [write(f"{number}.json", units=number) for number in range(1, 4)]
     after = [write(f"{number}.json", units=number) for number in range(5, 8)]
-    hanging = tmp_path / "4.json"
-    os.mkfifo(hanging)
+    hanging = silent_pipe("4.json")
     out = tmp_path / "out"
     arguments = ["solve", *before, hanging, *after, "-o", out, "--json"]
     process = start(*arguments)
@@ -69,9 +65,8 @@ def test_a_killed_batch_resumes_without_loss_or_double_entry(
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, tmp_path, jobs):
-    os.mkfifo(tmp_path / "b.json")
-    paths = [write("a.json"), tmp_path / "b.json", write("c.json", units=3)]
+def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, silent_pipe, jobs):
+    paths = [write("a.json"), silent_pipe("b.json"), write("c.json", units=3)]
     result = run("solve", *paths, "--time-limit", "5", "--jobs", jobs, "--json", "-o", "out")
     assert result.exit_code == 1
     records = {Path(record["instance"]).name: record for record in map(json.loads, result.stdout.splitlines())}
@@ -88,16 +83,13 @@ def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, tmp
     assert again.exit_code == 1
 
 
-def test_a_worker_that_dies_is_an_error_line(start, write, wait_for, children, alive, read_results, tmp_path):
-    os.mkfifo(tmp_path / "b.json")
-    paths = [write("a.json"), tmp_path / "b.json", write("c.json", units=3)]
+def test_a_worker_that_dies_is_an_error_line(start, write, silent_pipe, wait_for, children, read_results, tmp_path):
+    paths = [write("a.json"), silent_pipe("b.json"), write("c.json", units=3)]
     out = tmp_path / "out"
     process = start("solve", *paths, "-o", out)
-    writer = wait_for(lambda: _reader_waits(tmp_path / "b.json"))
-    (worker,) = children(process.pid)
+    (worker,) = wait_for(lambda: children(process.pid))
+    wait_for(lambda: _reads(worker, paths[1]))
     os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: not alive(worker))
-    os.close(writer)
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 1
     assert [record["status"] for record in read_results(out)] == ["optimal", "error", "optimal"]
@@ -114,14 +106,13 @@ def test_workers_that_cannot_start_end_the_run(run, write, monkeypatch):
     assert "worker processes end before they begin" in result.stderr
 
 
-def test_an_interrupted_run_says_how_to_go_on(start, write, wait_for, children, alive, tmp_path):
-    os.mkfifo(tmp_path / "a.json")
-    process = start("solve", tmp_path / "a.json", "-o", "out")
-    writer = wait_for(lambda: _reader_waits(tmp_path / "a.json"))
-    (worker,) = children(process.pid)
+def test_an_interrupted_run_says_how_to_go_on(start, silent_pipe, wait_for, children, alive):
+    pipe = silent_pipe("a.json")
+    process = start("solve", pipe, "-o", "out")
+    (worker,) = wait_for(lambda: children(process.pid))
+    wait_for(lambda: _reads(worker, pipe))
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=120)
-    os.close(writer)
     assert process.returncode == 130
     assert "interrupted; go on with --resume" in stderr
     assert "Traceback" not in stderr

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
+import re
 import subprocess
 import sys
+import threading
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from flowlex.cli.journal import Journal
 from flowlex.instances import generate, write_instance
 from flowlex.instances.base import InstanceError
 from flowlex.instances.storage import read_bytes
@@ -70,6 +75,64 @@ def test_a_memory_limit_ends_one_instance(run, write, tmp_path):
     assert big["status"] == "error"
     assert "memory limit of 60 MB" in big["message"]
     assert small["status"] == "optimal"
+
+
+@pytest.mark.parametrize("jobs", [("--jobs", 1), ("--scheduler", "local:1")], ids=["here", "dask"])
+def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results, jobs):
+    """Without a time limit: none may be waited for."""
+    long = "é" * 120 + "n" * 10 + ".json"  # 255 bytes
+    for name in ("good.json", long, "in/x.json/inner.json"):
+        write(name)
+    for name in ("sparse.json", "sparse.json.gz"):
+        with Path(name).open("wb") as stream:
+            stream.truncate(8 << 40)  # more than any memory
+    os.mkfifo("pipe.json")
+    result = run("solve", "good.json", long, "sparse.json", "sparse.json.gz", "pipe.json", "in", *jobs, "-o", "out")
+    assert result.exit_code == 1
+    records = {record["instance"]: record for record in read_results(Path("out"))}
+    assert {name: record["status"] for name, record in records.items()} == {
+        "good.json": "optimal",
+        long: "optimal",
+        "sparse.json": "error",
+        "sparse.json.gz": "error",
+        "pipe.json": "error",
+    }
+    for name in ("sparse.json", "sparse.json.gz"):
+        assert re.match(rf"{name}: (has 8388608 MB, this machine only|is larger than)", records[name]["message"])
+    assert records["pipe.json"]["message"].startswith("pipe.json: cannot be read: nobody writes to this pipe")
+    assert "left out 1 files that are no instance files by name or beginning: x.json (no regular file)" in result.stderr
+    assert (Path("out") / records[long]["solution"]).is_file()
+
+
+def test_a_pipe_with_a_writer_is_read_to_its_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    content = b"x" * 3_000_000
+    writer = threading.Thread(target=(tmp_path / "pipe.json").write_bytes, args=[content])
+    writer.start()
+    while True:  # the writer may not be there yet
+        with contextlib.suppress(InstanceError):
+            assert read_bytes(tmp_path / "pipe.json") == content
+            break
+    writer.join()
+
+
+@pytest.mark.parametrize("jobs", [("--jobs", 1), ("--scheduler", "local:1")], ids=["here", "dask"])
+def test_a_file_that_changes_after_the_batch_began_is_an_error_line(run, write, monkeypatch, read_results, jobs):
+    path, begin = write("a.json"), Journal.begin
+
+    def changing(journal: Journal, forget: set[str]) -> bool:
+        path.write_text(path.read_text() + "\n")
+        return begin(journal, forget)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "begin", changing)
+        assert run("solve", "a.json", *jobs, "-o", "out").exit_code == 1
+    (record,) = read_results(Path("out"))
+    size = path.stat().st_size
+    assert record["message"] == (
+        f"a.json: changed after the batch began ({size - 1} bytes before, {size} now); solve it again with --resume"
+    )
+    assert run("solve", "a.json", *jobs, "-o", "out", "--resume").exit_code == 0
 
 
 def test_a_memory_limit_leaves_room_for_small_packed_files(run, write, tmp_path):

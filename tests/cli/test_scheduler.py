@@ -179,9 +179,8 @@ def test_a_file_of_a_web_server_is_solved_here(run, write, tmp_path):
     assert "b.json does not exist" in missing.stderr
 
 
-def test_a_file_that_cannot_be_read_in_time_is_a_line(run, write, address, tmp_path):
-    os.mkfifo(tmp_path / "slow.json")
-    paths = [tmp_path / "slow.json", write("a.json")]
+def test_a_file_that_cannot_be_read_in_time_is_a_line(run, write, silent_pipe, address):
+    paths = [silent_pipe("slow.json"), write("a.json")]
     result = run("solve", *paths, "--scheduler", address, "--time-limit", "2", "--json")
     records = {Path(record["instance"]).stem: record for record in map(json.loads, result.stdout.splitlines())}
     assert records["slow"]["message"] == "stopped while reading it: limit 2 s"
@@ -246,10 +245,9 @@ def test_a_scheduler_without_workers_is_refused(run, write, monkeypatch):
     assert "has no workers after 0.5 s; start one: dask worker" in result.stderr
 
 
-def test_a_task_that_nobody_wants_is_stopped(tmp_path, children, wait_for):
-    os.mkfifo(tmp_path / "a.json")
+def test_a_task_that_nobody_wants_is_stopped(silent_pipe, children, wait_for):
     limits = {"time_limit_s": None, "gap": 0.0, "settings": {}, "compare": False, "display": False}
-    task = {"instance": "a", "path": str(tmp_path / "a.json"), "engine": "network", "log": False, "solution": None}
+    task = {"instance": "a", "path": str(silent_pipe("a.json")), "engine": "network", "log": False, "solution": None}
     asked = iter([True] * 8)
     with pytest.raises(Cancelled):
         SingleWorker().perform({**task, **limits, "spare_threads": True}, lambda: next(asked, False))
