@@ -83,7 +83,16 @@ def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
     groups = grid.groups(load)
     tables, parts = [], []
     for group in groups:
+        alone = np.bincount(group)[group] == 1  # one transfer is spread over its window
+        if widened:
+            alone &= grid.stop <= grid.due
+        at = np.flatnonzero(alone)
+        window, units = (grid.start[at], grid.stop[at]), grid.units[at]
+        tables.append((group[at], *window, -(-units // (window[1] - window[0])) - 1))
+        if len(groups) == 1:
+            parts.append((at, *window, units))
         order = np.argsort(group, kind="stable")
+        order = order[~alone[order]]
         cuts = np.flatnonzero(np.diff(group[order])) + 1
         for members in np.split(order, cuts) if len(order) else []:
             also = grid.widened_slots(members) if widened else None
