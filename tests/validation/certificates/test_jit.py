@@ -14,7 +14,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates.contract import Claimed, read_document
-from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule
+from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule, level_counts
 from flowlex.validation.certificates.jit.document import Answer, Proof, schedule_of
 
 Fault = Callable[[JitSchedule], JitSchedule]
@@ -168,3 +168,23 @@ def test_blocks_that_their_slots_do_not_divide(loads: str) -> None:
     assert not blocks((0, 0, 2, 1), (1, 2, 4, 1), loads=loads)
     assert uneven in blocks((0, 2, 5, 1), (1, 0, 1, 1), loads=loads)  # late in one of three slots, or not
     assert "total lateness is as stated" in blocks((0, 2, 5, 3), (1, 0, 1, 1), loads=loads)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_proofs_of_the_least_loads_prove_no_other_schedule(seed: int) -> None:
+    """Many units a slot, so that most levels have no proof of their own; lateness is the same, loads are not."""
+    made = generate(
+        "jit-random", seed=seed, machines=4, jobs=3, transfers=3, slots=5, capacity=50, largest=150, deadlines=True
+    )
+    assert isinstance(made, JitInstance)
+    least = stated(made, load="port")
+    assert certify_schedule(made, least).claim == "optimal"
+    counts, refused = level_counts(made, least), 0
+    for other in (stated(made, load="sender"), stated(made, load="receiver"), stated(made, load="pair")):
+        runs = {name: getattr(other, name) for name in ("transfer", "begin", "end", "amount", "lateness")}
+        instead = replace(least, **runs)
+        if level_counts(made, instead) != counts:
+            assert other.lateness == least.lateness
+            refused += 1
+            assert failed(made, instead)
+    assert refused
