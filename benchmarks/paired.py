@@ -165,13 +165,13 @@ def _flow_cases(quick: bool) -> dict[str, str]:
         *((1000, "quincy", engine, {}) for engine in ("highs", "pulp")),
         (10_000, "quincy", "network", {}),
         *(
-            (machines, preset, "network", {"method": "phases"})
+            (machines, preset, "network", {"order": "phases"})
             for machines, preset in product((300, 1000), presets[:2])
         ),
         (300, "borg", "network", {"lexicographic": True}),
     ]
     if quick:
-        chosen = [(50, "quincy", "network", {}), (50, "quincy", "network", {"method": "phases"})]
+        chosen = [(50, "quincy", "network", {}), (50, "quincy", "network", {"order": "phases"})]
     return {
         ", ".join([f"flow, {machines} machines, {preset}", *map(str, options.values()), engine]).replace(
             "True", "strict order"

@@ -50,6 +50,10 @@ class Way(Protocol):
     """One way to solve an instance."""
 
     @property
+    def why(self) -> str:
+        """Which method this is, and why it is used."""
+
+    @property
     def rows(self) -> Collection[str]:
         """Names of its rows."""
 
@@ -68,7 +72,7 @@ def chosen_stage(stage: str | None, names: Iterable[str]) -> str:
     """The stage asked for, the last when none is."""
     known = list(names)
     if not known:
-        raise ModelError("the goals are one weighted sum; a stage exists with method='phases' only")
+        raise ModelError("the goals are one weighted sum; a stage exists with order='phases' only")
     if stage is not None and stage not in known:
         raise ModelError(f"there is no stage {stage!r}; the stages are: {', '.join(known)}")
     return known[-1] if stage is None else stage

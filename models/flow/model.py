@@ -66,7 +66,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         A cost model by name: quincy, borg, alsched, load_spread, random, none.
     wait_cost
         Cost of a waiting task; None (the default) makes running come before every other cost.
-    method
+    order
         How strict orders are solved: by one provably large ``weights``, by ``phases``, or (``auto``) by weights
         unless they would leave exact integers, which `FlowSolution.method` then says.
     lexicographic
@@ -82,7 +82,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     goals: tuple[InstanceOf[Goal], ...] | None = None
     preset: Preset = "borg"
     wait_cost: int | float | None = None
-    method: Literal["auto", "weights", "phases"] = "auto"
+    order: Literal["auto", "weights", "phases"] = "auto"
     lexicographic: bool = False
     scale: int | None = None
     stage: str | None = None
@@ -147,7 +147,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @cached_property
     def whole(self) -> Direct:
         """The instance as one network, on which every way rests."""
-        return Direct(self.instance, self.rules, self.schedule, self.method)
+        return Direct(self.instance, self.rules, self.schedule, self.order)
 
     @cached_property
     def way(self) -> Way:
@@ -160,6 +160,11 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def task_rules(self) -> TaskRules:
         """Gangs, affinities and spreads."""
         return TaskRules.of(self.instance)
+
+    @property
+    def method(self) -> str:
+        """Which method solves the model, and why."""
+        return super().method if self.as_stated else self.way.why
 
     def _prepare(self) -> None:
         _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
@@ -186,14 +191,14 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
         reasons = {
             f"goal {type(own).__name__} of another package, which no file holds": own is not None,
-            "method='weights', as their stages are solved one after the other": self.method == "weights",
+            "order='weights', as their stages are solved one after the other": self.order == "weights",
             "fair shares of queues beside rules of placement": placed and self.rules.shares is not None,
         }
         if reason := next((text for text, there in reasons.items() if there), None):
             raise ModelError(f"changes do not go with {reason}; drop one of the two")
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> FlowSolution:
-        base = FlowSolution(**facts, method="phases: the statement, stage by stage", scale=self.rules.scale.factor)
+        base = FlowSolution(**facts, method=self.method, scale=self.rules.scale.factor)
         if values is None:
             return base
         index = self.unchanged_statement.columns["x"]

@@ -75,13 +75,13 @@ class Direct:
         """``weights``, or ``phases`` and why."""
         if self.rules.order is not None:
             if self.asked == "weights":
-                raise ModelError("goals in strict order are solved by phases; drop method='weights' or lexicographic")
+                raise ModelError("goals in strict order are solved by phases; drop order='weights' or lexicographic")
             return "phases: the goals are in strict order"
         if self.asked == "phases" or self.exact_sum:
             return "phases" if self.asked == "phases" else "weights"
         why = f"the strict order would need a weight of {self._largest}, beyond exact 64-bit sums"
         if self.asked == "weights":
-            raise ModelError(f"{why}; use method='phases'")
+            raise ModelError(f"{why}; use order='phases'")
         return f"phases: {why}"
 
     @cached_property
@@ -91,6 +91,11 @@ class Direct:
             return None
         waiting = {f"waiting_{level}": self.weigh.level * level for level in waiting_levels(self.schedule)}
         return {"shortfall": self.weigh.shortfall, **waiting, "cost": 1}
+
+    @property
+    def why(self) -> str:
+        """How the network is solved, and why."""
+        return f"minimum-cost flow, by {self.method}"
 
     @property
     def rows(self) -> Collection[str]:

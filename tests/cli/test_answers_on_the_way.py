@@ -25,7 +25,7 @@ from flowlex.models import model_for
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import verify
 
-OPTIONS = {"engine": "network", "settings": {"method": "phases"}, "gap": 0.0, "compare": False, "time_limit_s": None}
+OPTIONS = {"engine": "network", "settings": {"order": "phases"}, "gap": 0.0, "compare": False, "time_limit_s": None}
 
 
 class Listener:
@@ -83,7 +83,7 @@ def test_an_answer_on_the_way_to_a_defect_is_none(tmp_path, monkeypatch):
 
 def test_a_killed_instance_leaves_its_best_answer_and_is_solved_again(start, run, tmp_path):
     write_instance(generate("flow-scale", machines=1500, tasks=3000), tmp_path / "big.json")
-    words = ("solve", "big.json", "-o", "out", "--engine", "network", "--set", "method=phases")
+    words = ("solve", "big.json", "-o", "out", "--engine", "network", "--set", "order=phases")
     process, found = start(*words, "--json"), tmp_path / "out" / "big.solution.json"
     while not found.exists() and process.poll() is None:
         time.sleep(0.02)
@@ -112,7 +112,7 @@ def _raised(document: dict[str, Any], stage: str) -> dict[str, Any]:
 
 
 def test_a_time_limit_between_stages_leaves_the_stages_before(monkeypatch):
-    model = FlowScheduling(generate("flow-random", seed=3), method="phases")
+    model = FlowScheduling(generate("flow-random", seed=3), order="phases")
     full, met = model.solve("network"), list[Any]()
     assert full.status is Status.OPTIMAL and len(full.stages) == 5
     model.solve("network", report=met.append)

@@ -70,7 +70,7 @@ def test_a_pipe_gets_plain_lines_now_and_then(monkeypatch, capsys) -> None:
 
 
 def test_a_solve_in_python_tells_its_answers_on_one_line(capsys) -> None:
-    solution = model_for(generate("flow-testbed"), method="phases").solve("network", report=show_progress)
+    solution = model_for(generate("flow-testbed"), order="phases").solve("network", report=show_progress)
     told = capsys.readouterr().out
     assert re.fullmatch(r"(\r +[\d.]+ s: best -?\d+(, bound -?\d+, gap [\d.]+ %)? +)+", told)
     assert told.count("\r") < len(solution.stages)

@@ -32,7 +32,7 @@ def least_cost(network: Any, supply: np.ndarray) -> float:
         ("network-random", {"nodes": 8, "arcs": 24}, {}),
         ("inference-cluster", {}, {}),
         ("inference-cluster", {}, {"objective": "makespan", "level": "item"}),
-        ("flow-random", {"seed": 3}, {"preset": "quincy", "method": "weights"}),
+        ("flow-random", {"seed": 3}, {"preset": "quincy", "order": "weights"}),
     ],
 )
 def test_prices_of_nodes_are_subgradients(generator: str, settings: dict, options: dict) -> None:

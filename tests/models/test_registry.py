@@ -169,10 +169,10 @@ def test_options_are_read_as_their_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("jit-figure4", {}), ("flow-random", {}), ("flow-random", {"method": "phases"})]
+    ("name", "options"), [("jit-figure4", {}), ("flow-random", {}), ("flow-random", {"order": "phases"})]
 )
 def test_a_stage_that_is_none_is_refused_by_solving_too(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ModelError, match=r"stage 'P9'; the stages are|a stage exists with method='phases' only"):
+    with pytest.raises(ModelError, match=r"stage 'P9'; the stages are|a stage exists with order='phases' only"):
         solve(generate(name), stage="P9", **options)
 
 
@@ -190,7 +190,7 @@ def test_a_dual_answers_by_label_and_is_an_array() -> None:
 
 
 STAGED = [
-    ("flow-testbed", {"method": "phases"}),
+    ("flow-testbed", {"order": "phases"}),
     ("flow-random", {"lexicographic": True, "preset": "quincy"}),
     ("jit-figure4", {"share": 1.0, "load": "port"}),
     ("jit-random", {"share": 1.0, "horizon": "intervals"}),

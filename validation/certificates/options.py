@@ -106,7 +106,7 @@ class FlowOptions(Strict):
     goals: list[dict[str, Any] | str] | None = None
     preset: Literal["quincy", "borg", "alsched", "load_spread", "random", "none"] = "borg"
     wait_cost: Numeric | None = None
-    method: Literal["auto", "weights", "phases"] = "auto"
+    order: Literal["auto", "weights", "phases"] = "auto"
     lexicographic: bool = False
     scale: int | None = None
     stage: str | None = None

@@ -352,7 +352,7 @@ class Mine(Goal):
         (lambda m: bool(0 <= m.variables["x"].sum() <= 2), "neither true nor false"),
         (lambda m: m.with_bounds(m.variables["x"].sel(task="J1"), lower=2), "lower bound 2 above its upper 1"),
         (lambda m: FlowScheduling(hand(), goals=(Mine(),)).variables, "goal Mine of another package"),
-        (lambda m: FlowScheduling(hand(), method="weights").variables, "method='weights'"),
+        (lambda m: FlowScheduling(hand(), order="weights").variables, "order='weights'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_changed_says_so(change, says):

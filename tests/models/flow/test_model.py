@@ -87,7 +87,7 @@ def test_priorities_of_the_paper(mode):
 @pytest.mark.parametrize("method", ["weights", "phases"])
 def test_strict_priority_is_strict_where_the_papers_weight_is_not(method):
     instance = counter_example()
-    strict = FlowScheduling(instance, goals=(Priority(), Placement()), method=method).solve("network")
+    strict = FlowScheduling(instance, goals=(Priority(), Placement()), order=method).solve("network")
     assert strict.machine_of == {"H": "M0", "A1": "M1", "A2": "M2"}
     assert set(strict.waiting) == {"L"}
     weighted = FlowScheduling(instance, goals=(Priority(mode="weighted", omega=10), Placement())).solve("network")
@@ -133,7 +133,7 @@ def test_strict_answer_equals_class_by_class_brute_force(seed):
     instance = generate("flow-random", seed=seed, machines=3, jobs=3, most_tasks=2, most_slots=2)
     goals = (Priority(), Placement(), DataLocality(), LoadSpread(step=2))
     for method in ("weights", "phases"):
-        model = FlowScheduling(instance, goals=goals, method=method)
+        model = FlowScheduling(instance, goals=goals, order=method)
         solution = model.solve("network")
         assert (solution.score.waiting, solution.score.cost) == brute_force(instance, model.rules), method
 
@@ -144,15 +144,15 @@ def test_weights_that_would_overflow_switch_to_phases_and_say_so():
     solution = FlowScheduling(instance, goals=(Priority(), Placement())).solve("network")
     assert solution.method.startswith("phases: the strict order would need a weight of")
     assert solution.machine_of == {"u": "M0"}
-    with pytest.raises(ModelError, match="use method='phases'"):
-        FlowScheduling(instance, goals=(Priority(), Placement()), method="weights").solve("network")
+    with pytest.raises(ModelError, match="use order='phases'"):
+        FlowScheduling(instance, goals=(Priority(), Placement()), order="weights").solve("network")
     assert FlowScheduling(instance, goals=(Priority(), Placement())).solve("highs").machine_of == {"u": "M0"}
     with pytest.raises(EngineError, match="not exact in floating point"):
         dear = instance.model_copy(update={"jobs": (job("a", Task(name="t", costs={"M0": 2**54}), priority=1),)})
         FlowScheduling(dear, goals=(Priority(), Placement())).solve("highs")
 
 
-@pytest.mark.parametrize("options", [{"method": "phases"}, {"lexicographic": True, "preset": "quincy"}])
+@pytest.mark.parametrize("options", [{"order": "phases"}, {"lexicographic": True, "preset": "quincy"}])
 def test_strict_orders_are_proven_by_every_engine(options):
     instance = generate("flow-random", seed=1)
     found = [FlowScheduling(instance, **options).solve(engine) for engine in ("network", "highs", "pulp")]

@@ -25,7 +25,7 @@ _RULES = {"j0": (Constraint(kind="avoided", resources=("ssd",), utility=0.5),)}
 GOALS: dict[str, dict[str, Any]] = {
     "quincy": {"preset": "quincy"},
     "borg": {"preset": "borg"},
-    "borg by phases": {"preset": "borg", "method": "phases"},
+    "borg by phases": {"preset": "borg", "order": "phases"},
     "random": {"preset": "random"},
     "none": {"preset": "none"},
     "shares and decimals": {

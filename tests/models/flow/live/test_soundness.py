@@ -182,7 +182,7 @@ def test_guarantees_beyond_the_slots_are_scaled_down_live_and_static(kind: str) 
 def test_whole_costs_of_any_size_stay_whole() -> None:
     task = FlowTask(name="t", costs={"m0": 36028797018963969})
     instance = FlowInstance(name="x", machines=machines(1), jobs=(FlowJob(name="a", tasks=(task,)),))
-    solution = FlowScheduling(instance, preset="none", method="phases").solve("network")
+    solution = FlowScheduling(instance, preset="none", order="phases").solve("network")
     assert solution.score.cost == 36028797018963969
     dear = FlowJob(name="a", tasks=(FlowTask(name="t", costs={"m0": 1e22}),))
     huge = instance.model_copy(update={"jobs": (dear,)})
