@@ -29,8 +29,9 @@ from flowlex.models.pods.problem.program import PlacementProgram, stays
 
 __all__ = ["most_by_patterns"]
 
-#: Steps of all enumerations for one level.
-_STEPS = 20_000_000
+#: Steps of all enumerations for one level, and of one of them: little first, which mostly gives the patterns of an
+#: optimum, then more, for the bound.
+_STEPS = (20_000_000, 1_000_000), (150_000_000, 20_000_000)
 
 
 class _Worths(Columns):
@@ -91,13 +92,20 @@ def most_by_patterns(
         centre=0.0,
         scale=1.0,
         tolerance=1e-4,
-        steps=_STEPS,
+        steps=0,
         until=None,
     )
     columns.worth = np.where(loose & (of == level), levels.worth[demand.pod], 0).astype(np.float64)
     columns.learn(np.where(levels.of > level, -1, node))
-    proof = columns.prove(-np.inf, np.inf, -float(enough) - 0.99)
-    chosen = columns.whole(0.0, np.inf, 0.0) if -proof.bound >= enough + 1 else None
+    chosen, value = None, float(enough)
+    for columns.steps, columns.pricing_steps in _STEPS:
+        proof = columns.prove(-np.inf, np.inf, -value - 0.99)
+        better = columns.whole(0.0, np.inf, 0.0) if -proof.bound >= value + 1 else None
+        found_value = 0.0 if better is None else float(sum(columns.worth @ sum(each) for each in better.values()))
+        if found_value > value:
+            chosen, value = better, found_value
+        if -proof.bound < value + 1:
+            break
     fixed = stays(instance.arrays, builder.move_budget)
     found = None if chosen is None else filled(instance.arrays, demand.assign(chosen, fixed), cards=builder.cards)
     if not np.isfinite(proof.bound):

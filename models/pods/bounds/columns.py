@@ -94,6 +94,11 @@ class PodPrices:
 class Columns:
     """Patterns of one balance problem and the programs over them.
 
+    Attributes
+    ----------
+    pricing_steps
+        Steps of the enumeration of patterns of one class at one set of prices.
+
     Parameters
     ----------
     centre, scale
@@ -103,6 +108,8 @@ class Columns:
     steps
         Steps of the enumeration of patterns in all; solving a master program counts as `_MASTER`.
     """
+
+    pricing_steps: int = 1_000_000
 
     def __init__(
         self,
@@ -310,7 +317,8 @@ class Columns:
         found = []
         for kind, pricing in enumerate(self.pricing):
             prices, load = self.priced(np.append(y, np.zeros(len(counts))), kind)
-            least, pattern = pricing.best(prices, -load, tolerance=tolerance, limit=max(1_000, self.steps))
+            limit = max(1_000, min(self.steps, self.pricing_steps))
+            least, pattern = pricing.best(prices, -load, tolerance=tolerance, limit=limit)
             self.steps -= pricing.steps
             bound += float(counts[kind]) * least
             if pattern is not None:

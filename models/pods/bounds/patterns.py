@@ -23,8 +23,6 @@ __all__ = ["Pattern", "Pricing"]
 
 #: Rounding of sums of shares of a node.
 EPSILON = 1e-9
-#: Steps of the enumeration, which is given up then.
-_STEPS = 1_000_000
 #: So many patterns that were the best for a while are handed on.
 _KEPT = 24
 
@@ -136,7 +134,7 @@ class Pricing:
             np.argsort(-gain, kind="stable"),
             np.array(self.law(slope)),
             tolerance,
-            min(limit, _STEPS),
+            limit,
             met,
         )
         self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]

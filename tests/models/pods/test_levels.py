@@ -14,8 +14,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
 from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
-from flowlex.validation.certificates.pods.exhaustion import all_ways, best_of_all
-from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.certificates.pods.exhaustion import all_ways
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
@@ -25,8 +24,8 @@ NODES = (
 
 def solved(instance: PodInstance, **options: Any) -> Any:
     solution = PodPlacement(instance, **options).solve("highs")
-    tried, compiled = all_ways(instance, options), best_of_all(Population(instance, options))
-    assert tried is not None and compiled is not None and compiled == (tried[0], pytest.approx(tried[1], abs=1e-9))
+    tried = all_ways(instance, options)
+    assert tried is not None
     assert solution.certificate is not None and solution.certificate.ok
     assert [round(float(found), 9) for found, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
     assert solution.objective == pytest.approx(tried[1], abs=1e-6)

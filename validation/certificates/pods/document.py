@@ -25,7 +25,7 @@ from flowlex.validation.certificates.options import PodOptions
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.compute import compute_checks
-from flowlex.validation.certificates.pods.exhaustion import best_of_all
+from flowlex.validation.certificates.pods.exhaustion import all_ways
 from flowlex.validation.certificates.pods.gang_bounds import Wholes
 from flowlex.validation.certificates.pods.placement import check_placement, could_be_added, loads_at
 from flowlex.validation.certificates.pods.price_bound import Population
@@ -40,6 +40,10 @@ from flowlex.validation.certificates.pods.statement import judge_pods, state_pod
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
+
+
+#: Steps of trying all ways to place few pods on few nodes.
+_STEPS = 40_000
 
 
 class PlacementProof(Strict):
@@ -101,7 +105,7 @@ def judge_placement(
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
     checks.append(could_be_added(instance, where, on, options))
     people = Population(instance, options)
-    tried = None if budget.spent else best_of_all(people, where.tolist())
+    tried = None if budget.spent else all_ways(instance, options, where.tolist(), _STEPS)
     admission, proven = _check_admission(people, where, answer, proof, tried, budget)
     checks += admission
     placed = count_levels(instance, where, options)[0]

@@ -1,4 +1,4 @@
-"""Small instances, tried in all ways: compiled, and by a plain recursion that is its oracle in tests."""
+"""Small instances, tried in all ways by a plain recursion in exact numbers."""
 
 from __future__ import annotations
 
@@ -8,117 +8,29 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from flowlex.instances.pods import Pod, PodInstance, fits_wishes
-from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, loads_of, need_of, size_of
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
-__all__ = ["all_ways", "best_of_all"]
+__all__ = ["all_ways"]
 
 
-#: Placements before anything is excluded, and steps, beyond which not all is tried.
-_PLACEMENTS, _STEPS = 1e10, 30_000_000
-#: Cards of a node beyond which there are too many ways to choose some.
-_CARDS = 8
-
-
-def best_of_all(people: Population, where: Sequence[int] = ()) -> tuple[list[Fraction], float] | None:
-    """The lexicographically most by level and then the least balance, by trying all; None when that is too long.
-
-    Rules, compute and fair shares (which ``where`` is for) are judged by `all_ways` alone.
-    """
-    instance = people.instance
-    ruled = RuleBook(instance) or any(pod.gpu_compute for pod in instance.pods)
-    if ruled or people.options.get("admission") == "fair":
-        return all_ways(instance, people.options, where)
-    cards = max(node.cards for node in instance.nodes) if people.cards else 1
-    if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(_PLACEMENTS) or cards > _CARDS:
-        return None
-    from flowlex.validation.certificates.pods.trying import choices_of_cards, try_all
-
-    found = levels_of(instance, people.options)
-    keys = [key for _, key in sorted({(each.rank, each.key) for each in found if each is not None})]
-    level = [-1 if each is None else keys.index(each.key) for each in found]
-    kinds = [repr(kind_of(pod)) for pod in instance.pods]
-    order = sorted(range(len(level)), key=lambda p: (level[p], kinds[p]))
-    sizes = _sizes(people, [instance.pods[p] for p in order], cards)
-    if sizes is None:
-        return None
-    size, need, many, may, cost, load, room, card, budget = sizes
-    own = _own_cards(people, [instance.pods[p] for p in order])
-    distinct = own.any(axis=0)
-    units = [0 if (each := found[p]) is None else int(each.worth / people.unit[each.key]) for p in order]
-    levels, worth = np.array([level[p] for p in order], np.int64), np.array(units, np.int64)
-    like = np.array([k > 0 and kinds[p] == kinds[order[k - 1]] for k, p in enumerate(order)], np.bool_)
-    mode = ("deviation", "mean_absolute", "max_load").index(str(people.options.get("balance", "deviation")))
-    ways = choices_of_cards(cards)
-    ranked = (levels < 0, levels, worth, like, load, room, card)
-    best, value, whole = try_all(size, need, many, may, own, distinct, cost, *ranked, *ways, budget, mode, _STEPS)
-    if not whole or not math.isfinite(value):
-        return None
-    return [int(n) * people.unit[key] for n, key in zip(best, keys, strict=True)], float(value)
-
-
-def _own_cards(people: Population, pods: list[Pod]) -> NDArray[np.int64]:
-    """(P, N) the cards that a pod has to use on a node, as bits; 0: any."""
-    node = {each.name: n for n, each in enumerate(people.instance.nodes)}
-    own = np.zeros((len(pods), len(node)), np.int64)
-    for p, pod in enumerate(pods):
-        if people.cards and pod.node is not None and pod.node_cards:
-            own[p, node[pod.node]] = sum(1 << card for card in pod.node_cards)
-    return own
-
-
-def _sizes(people: Population, pods: list[Pod], cards: int) -> tuple[Any, ...] | None:
-    """What `try_all` takes of sizes, in whole units; None where 60 bits do not hold them."""
-    nodes, shape = people.instance.nodes, (len(pods), len(people.instance.nodes))
-    cpu, cpu_room = _units([size_of(pod.cpu_cores) for pod in pods], [size_of(node.cpu_cores) for node in nodes])
-    gb, gb_room = _units([size_of(pod.memory_gb) for pod in pods], [size_of(node.memory_gb) for node in nodes])
-    needs = [people.need(pod, node) if pod.wants_gpu else Fraction(0) for pod in pods for node in nodes]
-    need, card = _units(needs, [people.whole(node) for node in nodes])
-    cost, budget = _units([size_of(pod.move_cost or 0.0) for pod in pods], [size_of(people.budget)])
-    if max([0, *cpu, *cpu_room, *gb, *gb_room, *need, *card, *cost, *budget]) >= 2**60:
-        return None
-    moves = [pod.node is not None and pod.node != node.name for pod in pods for node in nodes]
-    away = np.array(moves, np.bool_).reshape(shape)
-    fits = np.array([people.fits(pod, node) for pod in pods for node in nodes], np.bool_).reshape(shape)
-    pinned = np.array([people.pinned(pod) for pod in pods], np.bool_)
-    count = [node.cards if people.cards else min(1, node.cards) for node in nodes]
-    free = [[one if k < many else -1 for k in range(max(1, cards))] for one, many in zip(card, count, strict=True)]
-    return (
-        np.array([cpu, gb], np.int64).T.copy(),
-        np.array(need, np.int64).reshape(shape),
-        np.array([(pod.gpu_cards if people.cards else 1) if pod.wants_gpu else 0 for pod in pods], np.int64),
-        fits & ~(away & pinned[:, None]),
-        np.array(cost, np.int64)[:, None] * away,
-        np.array([people.load(pod, node) for pod in pods for node in nodes], np.float64).reshape(shape),
-        np.array([cpu_room, gb_room], np.int64).T.copy(),
-        np.array(free, np.int64),
-        budget[0],
-    )
-
-
-def _units(*parts: list[Fraction]) -> list[list[int]]:
-    """Numbers in their largest common whole unit."""
-    unit = math.lcm(*{value.denominator for part in parts for value in part})
-    return [[int(value * unit) for value in part] for part in parts]
+#: Placements before anything is excluded, beyond which nothing is tried.
+_PLACEMENTS = 2e7
 
 
 def all_ways(
-    instance: PodInstance, options: Mapping[str, Any], where: Sequence[int] = (), most: int = 60_000
+    instance: PodInstance, options: Mapping[str, Any], where: Sequence[int] = (), steps: int = 240_000
 ) -> tuple[list[Fraction], float] | None:
     """The lexicographically most by level and then the least balance, by trying all; None when that is too long.
 
     Fair admission goes by the sorted shares of queues; where these are those of the placement ``where``, the balance is
     that of its own numbers by level.
     """
-    if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(most):
+    if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(_PLACEMENTS):
         return None
-    search = _AllWays(instance, options, where, 4 * most)
+    search = _AllWays(instance, options, where, steps)
     search.go(0, [Fraction(0)] * len(search.ranks), Fraction(0))
     if search.steps > search.limit or search.value == math.inf:
         return None
@@ -146,33 +58,53 @@ class _AllWays:
         for level, n in zip(self.levels, given, strict=False):
             if level is not None and n >= 0:
                 self.own[self.ranks.index(level.rank)] += level.worth
+        # The most important first, equal pods together: what cannot reach the best is left out, and equal pods that
+        # change places are tried once.
+        kinds = [repr(kind_of(pod)) for pod in instance.pods]
+        rank = [(0, 0) if each is None else each.rank for each in self.levels]
+        self.order = sorted(range(len(kinds)), key=lambda p: (self.levels[p] is not None, rank[p], kinds[p]))
+        self.alike = [k > 0 and kinds[p] == kinds[self.order[k - 1]] for k, p in enumerate(self.order)]
+        self.left = [[Fraction(0)] * len(self.ranks)]
+        for p in reversed(self.order):
+            rest, level = list(self.left[0]), self.levels[p]
+            if level is not None:
+                rest[self.ranks.index(level.rank)] += level.worth
+            self.left.insert(0, rest)
         self.best, self.value, self.counts = [Fraction(-1)] * len(self.ranks), math.inf, list[Fraction]()
         self.steps, self.limit = 0, limit
 
-    def go(self, p: int, counts: list[Fraction], spent: Fraction) -> None:
-        """All ways for the pods from one on, with what the levels have and what moves have cost before."""
+    def go(self, k: int, counts: list[Fraction], spent: Fraction) -> None:
+        """All ways for the pods from the k-th on, with what the levels have and what moves have cost before."""
         self.steps += 1
-        if self.steps > self.limit:
+        if self.steps > self.limit or self._hopeless(k, counts):
             return
-        if p == len(self.instance.pods):
+        if k == len(self.order):
             self._offer(counts)
             return
+        p = self.order[k]
         pod, level = self.instance.pods[p], self.levels[p]
+        before = self.where[self.order[k - 1]] if self.alike[k] else 0
         for n, node in enumerate(self.instance.nodes):
             moved = pod.node is not None and node.name != pod.node
             more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
-            if (moved and pod.move_cost is None) or more > self.budget or not fits_wishes(pod, node):
+            if n < before or before < 0 or more > self.budget:
+                continue
+            if (moved and pod.move_cost is None) or not fits_wishes(pod, node):
                 continue
             for on in self._ways(p, n):
                 self._take(p, n, on, 1)
                 new, self.where[p] = list(counts), n
                 if level is not None:
                     new[self.ranks.index(level.rank)] += level.worth
-                self.go(p + 1, new, more)
+                self.go(k + 1, new, more)
                 self._take(p, n, on, -1)
         self.where[p] = -1
         if level is not None:
-            self.go(p + 1, counts, spent)
+            self.go(k + 1, counts, spent)
+
+    def _hopeless(self, k: int, counts: list[Fraction]) -> bool:
+        """Whether even with all that is left, less is placed than in the best."""
+        return not self.fair and [a + b for a, b in zip(counts, self.left[k], strict=True)] < self.best
 
     def _offer(self, counts: list[Fraction]) -> None:
         """Take a placement that admits more, or as much and more evenly."""
