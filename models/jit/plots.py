@@ -75,14 +75,19 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     axes.hlines(rows, naive, use[order], color=GREY, linewidth=1, alpha=0.6, label="wait if sent at once")
     axes.plot(naive, rows, "x", color=GREY, markersize=5, label="arrival if sent at once")
     axes.plot(arrival[order], rows, ">", color=ORANGE, markersize=5, label="arrival")
-    axes.plot(grid.latest.latest_s[grid.transfer][order], rows, "|", color=RED, markersize=10, label="due")
     axes.plot(use[order], rows, "d", color=GREEN, markersize=4, label="computation starts")
     real = seconds[order] > 0
     label = f"computation ({int(real.sum())} of {len(order)}; others take 0 s)"
     bars: dict[str, Any] = {"height": 0.25, "color": GREEN, "alpha": 0.4}
     axes.barh(rows[real], seconds[order][real], left=use[order][real], label=label, **bars)
+    due = grid.latest.latest_s[grid.transfer]
+    late = solution.finish > grid.due
+    axes.plot(due[order], rows, "|", color=RED, markersize=10, label="due")
+    marked: dict[str, Any] = {"color": RED, "markersize": 12, "fillstyle": "none", "label": "late"}
+    axes.plot(arrival[order][late[order]], rows[late[order]], "o", **marked)
     count = part(len(order), grid.count, "transfers", "the largest")
-    axes.set(xlabel=f"time (s), slots of {slot:g} s", title=f"{solution.instance}: {count}")
+    said = f"{count}, {int(late.sum())} late"
+    axes.set(xlabel=f"time (s), slots of {slot:g} s", title=f"{solution.instance}: {said}")
     axes.set_yticks(rows, [grid.name(k) for k in order.tolist()], fontsize=7 if len(order) > 15 else 9)
     axes.invert_yaxis()
     return legend(axes)

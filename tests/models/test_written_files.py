@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flowlex.cli.record import plain
+from flowlex.instances.storage import json_value
 from flowlex.formulations.lexicographic.weighted import PrecisionError
 from flowlex.formulations.outcome import EngineError, EngineName
 from flowlex.instances import InstanceError, generate
@@ -113,7 +113,7 @@ def outcome(generator: str, seed: int) -> str:
     if solution.certificate is None:
         return "nothing claimed"
     document = solution.to_dict()
-    written = json.loads(json.dumps(plain(document), allow_nan=False))
+    written = json.loads(json.dumps(json_value(document), allow_nan=False))
     assert not changed(document, written), f"{generator} {seed} {options} {engine}: {changed(document, written)}"
     certificate = verify(written, instance)
     assert certificate.ok, f"{generator} {seed} {options} {engine}: {certificate}"
