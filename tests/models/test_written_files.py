@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.storage import json_value
 from flowlex.formulations.lexicographic.weighted import PrecisionError
 from flowlex.formulations.outcome import EngineError, EngineName
 from flowlex.instances import InstanceError, generate
 from flowlex.instances.base import Instance
 from flowlex.instances.files import instance_from_document
+from flowlex.instances.storage import json_value
 from flowlex.models.base import ModelError
 from flowlex.models.options import option_types
 from flowlex.models.registry import model_class, model_for
