@@ -171,13 +171,7 @@ def gpu(
         files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
         pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None, max_events)
-        listening: dict[str, Any] = {
-            "host": host,
-            "port": port,
-            "per_address": per_address,
-            "access_log": access_log,
-            **files,
-        }
+        listening: dict[str, Any] = {"host": host, "port": port, "per_address": per_address, **files}
         _serve(context, state, loader, pace, auth, access_log=access_log, **listening)
 
 

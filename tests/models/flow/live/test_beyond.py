@@ -212,7 +212,6 @@ def test_rules_that_make_no_sense_change_nothing():
             Affinity(name="f", tasks=("a-1",)),
             "task 'a-1' is in gang 'g' and affinity 'f'; it may be in one of them only",
         ),
-        (TaskSpread(name="s", jobs=("a",), over="room", most=1), "no machine has a label 'room=...'"),
     ):
         with pytest.raises(EventError, match=message.split(";")[0].replace(".", r"\.")):
             s.tie(rule)
