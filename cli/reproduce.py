@@ -25,7 +25,7 @@ from flowlex.cli.solve import with_progress
 from flowlex.instances.storage import write_atomically
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.base import Experiment
-from flowlex.simulation.report import Measured, rows_of, variants, write_report
+from flowlex.simulation.report import Measured, rows_of, write_report
 
 __all__ = ["reproduce"]
 
@@ -49,7 +49,7 @@ def reproduce(
     """Measure again what the papers state, and put it beside theirs.
 
     DIR gets report.html (self-contained), report.md, report.csv (a row per statement), measured.csv (all numbers) and a
-    SVG per experiment. Each statement has a verdict by the rule of its experiment: reproduced, direction only, not
+    SVG per picture. Each statement has a verdict by the rule of its experiment: reproduced, direction only, not
     reproduced. Without --quick, what a paper leaves open is swept. With --scheduler, measurements of time stay here,
     one after the other: those of other machines would not compare.
 
@@ -175,9 +175,9 @@ def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: b
     """What there is to measure; runs that take long begin first, so that several processes end together."""
     for each in sorted(chosen, key=lambda each: -each.takes_s):
         most = seeds if seeds is not None else each.quick_seeds if quick else each.seeds
-        for given in variants(each)[: None if sweep else 1]:
+        for given in each.variants()[: None if sweep or each.joint else 1]:
             for seed in range(min(most, each.sweep_seeds) if given else most):
-                yield _One(each, seed, given)
+                yield _One(each, each.first_seed + seed, given)
 
 
 class _Measurements(Work):

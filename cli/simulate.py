@@ -47,6 +47,10 @@ def simulate(
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="A field of every scenario, such as parameters.round_s=2."),
     ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("--policy", metavar="NAME", help="Run these policies instead: names, or FILE.py:CLASS."),
+    ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     scheduler: SchedulerOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip runs that DIR already holds.")] = False,
@@ -54,7 +58,7 @@ def simulate(
     time_limit: Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Of each run.")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per run on standard output.")] = False,
 ) -> None:
-    """Run scenarios: each policy with each seed.
+    """Run scenarios: each policy with each seed. A policy of your own is a class in a file: --policy my_policy.py:Mine.
 
     With -o, every run leaves its log (NAME-POLICY-SEED.run.jsonl.gz) and one line in results.jsonl; runs.csv and, where
     pyarrow is installed, runs.parquet hold the figures. Each run also leaves what `flowlex replay` feeds to a live
@@ -65,7 +69,8 @@ def simulate(
     if output is None and (resume or plot):
         raise typer.BadParameter("needs -o DIR", param_hint="--resume" if resume else "--pictures")
     check_scheduler(scheduler, jobs)
-    runs = _runs(paths, seeds, parse_settings(settings), shipped=scheduler is not None)
+    instead: dict[str, Any] = {"policies": policies} if policies else {}
+    runs = _runs(paths, seeds, {**parse_settings(settings), **instead}, shipped=scheduler is not None)
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import runpy
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -114,16 +115,16 @@ def policies(of: str) -> tuple[str, ...]:
 
 
 def make_policy(of: str, choice: PolicyChoice) -> Any:
-    """Make a policy from its name and parameters.
+    """Make a policy from its name and parameters; ``my_policy.py:Mine`` names a class (or function) of a file.
 
     Raises
     ------
     InstanceError
-        Unknown name or parameter, or values that the policy does not take.
+        Unknown name, file or parameter, or values that the policy does not take.
     """
     simulator(of)
     name = choice.name
-    factory = _POLICIES[of].get(name) or added(f"flowlex.policies.{of}", name)
+    factory = _of_file(name) or _POLICIES[of].get(name) or added(f"flowlex.policies.{of}", name)
     if factory is None:
         known = policies(of)
         near = difflib.get_close_matches(name, known, 1, 0.5)
@@ -135,6 +136,22 @@ def make_policy(of: str, choice: PolicyChoice) -> Any:
         return factory(**values)
     except ValueError as error:  # what the policy itself refuses, such as two values that contradict each other
         raise InstanceError(str(error), place=f"policy {name!r}") from error
+
+
+def _of_file(name: str) -> Callable[..., Any] | None:
+    """Load ``FILE.py:CLASS``; None for a name of another form."""
+    file, colon, inside = name.rpartition(":")
+    if not (colon and file.endswith(".py")):
+        return None
+    try:
+        found = runpy.run_path(file).get(inside)
+    except OSError as error:
+        raise InstanceError(f"{file} cannot be read: {error.strerror}", place="policies") from error
+    except Exception as error:  # whatever the file does when it is run
+        raise InstanceError(f"{file} fails: {type(error).__name__}: {error}", place="policies") from error
+    if not callable(found):
+        raise InstanceError(f"{file} has no class or function {inside!r}", place="policies")
+    return cast(Callable[..., Any], found)
 
 
 def checked(factory: Callable[..., Any], given: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -1,23 +1,24 @@
-"""The report of the reproduction: theirs, ours, verdict, reason, sweep; as Markdown, HTML, CSV and SVG."""
+"""The report of the reproduction: pictures, verdicts by paper, every statement; as Markdown, HTML, CSV and SVG."""
 
 from __future__ import annotations
 
 import html
-import io
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowlex.instances.storage import write_atomically
-from flowlex.simulation.experiments.base import PROVEN, Curves, Experiment, Statement, Table, Verdict
+from flowlex.simulation.experiments.base import PROVEN, Experiment, Statement, Table, Verdict
+from flowlex.simulation.report_pictures import picture_svg
 from flowlex.simulation.statistics import Estimate
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["Measured", "Row", "rows_of", "write_report"]
 
-__all__ = ["Measured", "Row", "figure_svg", "rows_of", "variants", "write_report"]
+#: A table of the report: its caption (empty: none), head and lines.
+Lines = tuple[str, Sequence[str], list[list[str]]]
 
 
 @dataclass(frozen=True)
@@ -36,126 +37,105 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """One statement: what is printed, what we measured, what became of it; ``ours`` is None when nothing was."""
+    """One statement: what is printed, what we measured, what became of it.
+
+    Attributes
+    ----------
+    ours
+        At the defaults; None when nothing was measured.
+    swept
+        Least and largest mean over the sweep; None without a sweep.
+    """
 
     experiment: Experiment
     statement: Statement
     ours: Estimate | None
+    swept: tuple[float, float] | None = None
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """By the rule that was fixed before."""
-        if self.statement.rule is None:
-            return "shown"
-        return "not measured" if self.ours is None else str(self.statement.rule.judge(self.ours))
+        if self.statement.rule is None or self.experiment.joint:
+            return Verdict.SHOWN
+        return Verdict.UNMEASURED if self.ours is None else self.statement.rule.judge(self.ours)
+
+    @property
+    def reason(self) -> str:
+        """Why ours may differ; of what is not reproduced, first which kind of reason."""
+        cause = f"{_CAUSES[self.statement.cause]}: " if self.verdict is Verdict.NOT and self.statement.cause else ""
+        return cause + self.statement.because
 
 
-def variants(experiment: Experiment) -> list[dict[str, Any]]:
-    """The default, then each open parameter at each of its other values, then what is swept together."""
-    single = ({name: value} for name, values in experiment.open.items() for value in values[1:])
-    return [{}, *single, *map(dict, experiment.also)]
+_CAUSES = {
+    "left out": "the paper leaves out what decides it",
+    "contradicts itself": "the paper contradicts itself",
+    "believed wrong": "we believe it wrong",
+}
 
 
-def _estimate(found: Iterable[Measured], figure: str, given: Mapping[str, Any]) -> Estimate | None:
-    values = [one.numbers[figure] for one in found if one.given == given and one.numbers.get(figure) is not None]
-    return Estimate.of(values) if values else None
+def _numbers(found: Iterable[Measured], given: Mapping[str, Any]) -> list[Mapping[str, float]]:
+    return [one.numbers for one in found if one.given == given]
 
 
 def rows_of(experiment: Experiment, found: Sequence[Measured]) -> list[Row]:
-    """A row per statement, at the defaults."""
-    return [Row(experiment, each, _estimate(found, each.figure, {})) for each in experiment.statements]
+    """A row per statement, at the defaults, with its range over the sweep."""
+    rows = []
+    for each in experiment.statements:
+        means = [each.estimate(_numbers(found, given)) for given in experiment.variants()]
+        known = [one.mean for one in means if one is not None]
+        swept = (min(known), max(known)) if len(known) > 1 else None
+        rows.append(Row(experiment, each, each.estimate(_numbers(found, {}), exact=experiment.exact), swept))
+    return rows
 
 
-def _sweep(experiment: Experiment, found: Sequence[Measured]) -> list[list[str]]:
-    """A line per variant that was measured: its name, and each statement's figure."""
-    lines = []
-    for given in variants(experiment):
-        ours = [_estimate(found, each.figure, given) for each in experiment.statements]
-        if any(ours):
-            name = ", ".join(f"{key} = {value}" for key, value in given.items()) or _default(experiment)
-            lines.append([name, *("-" if one is None else str(one) for one in ours)])
-    return lines
-
-
-def _side_by_side(table: Table, found: Sequence[Measured]) -> list[list[str]]:
-    """A line per policy: its numbers at the defaults, and what is printed in brackets."""
+def _side_by_side(table: Table, runs: Sequence[Mapping[str, float]]) -> Lines:
+    """A line per policy: its numbers at the defaults."""
 
     def cell(name: str) -> str:
-        one, theirs = _estimate(found, name, {}), table.theirs.get(name)
-        return ("-" if one is None else str(one)) + (f" ({theirs})" if theirs else "")
+        values = [numbers[name] for numbers in runs if name in numbers]
+        return str(Estimate.of(values)) if values else "-"
 
-    return [[label, *(cell(column.format(row)) for column in table.columns)] for row, label in table.rows.items()]
-
-
-def _default(experiment: Experiment) -> str:
-    inner = ", ".join(f"{name} = {values[0]}" for name, values in experiment.open.items())
-    return f"default ({inner})" if inner else "default"
+    lines = [[label, *(cell(column.format(row)) for column in table.columns)] for row, label in table.rows.items()]
+    return table.title, ("", *table.columns.values()), lines
 
 
-def figure_svg(experiment: Experiment, found: Sequence[Measured]) -> str:
-    """One panel per statement (a dot with its interval per variant; shaded: reproduced), then the curves.
-
-    Empty when nothing was measured at the defaults and there are no curves.
-    """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams |= {"svg.hashsalt": "flowlex", "svg.fonttype": "none"}  # same numbers, same bytes; text as text
-    import matplotlib.pyplot as plt
-
-    shown = [each for each in experiment.statements if _estimate(found, each.figure, {}) is not None]
-    chosen = [given for given in variants(experiment) if any(one.given == given for one in found)]
-    names = [", ".join(f"{k}={v}" for k, v in given.items()) or "default" for given in chosen]
-    heights = [0.6 + 0.28 * len(chosen)] * len(shown) + [3.2] * len(experiment.curves)
-    if not heights:
-        return ""
-    figure, axes = plt.subplots(
-        len(heights), 1, figsize=(8, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
-    )
-    for ax, each in zip(axes[:, 0], shown, strict=False):
-        ax.set_yticks(range(len(chosen)), names, fontsize=6)
-        _dots(ax, each, [_estimate(found, each.figure, given) for given in chosen])
-    for ax, curves in zip(axes[len(shown) :, 0], experiment.curves, strict=True):
-        _lines(ax, curves, [one.numbers for one in found if not one.given])
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    plt.close(figure)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
-def _dots(ax: Axes, each: Statement, ours: Sequence[Estimate | None]) -> None:
-    for k, one in enumerate(ours):
-        if one is not None:
-            half = one.half if one.runs > 1 else 0.0
-            ax.errorbar(one.mean, k, xerr=half, fmt="o", color="C7" if k else "C0", capsize=2)
-    if each.rule is not None and each.rule.size is not None:
-        low, high = (min(max(end, -1e300), 1e300) for end in each.rule.size)
-        left, right = ax.get_xlim()
-        if low < right and high > left:
-            ax.axvspan(max(low, left), min(high, right), color="C2", alpha=0.15)
-        ax.set_xlim(left, right)
-    ax.invert_yaxis()
-    unit = f" ({each.unit})" if each.unit else ""
-    ax.set_title(f"{each.says}{unit}; theirs: {each.theirs}", fontsize=7, loc="left")
-    ax.tick_params(axis="x", labelsize=6)
+def _levers(experiment: Experiment, found: Sequence[Measured]) -> list[Lines]:
+    """Of a search: mean of every figure at each level of each lever; and where each printed figure is nearest."""
+    shown = [each for each in experiment.statements if each.values]
+    lines = []
+    for lever in dict.fromkeys(name for one in found for name in one.given):
+        for level in dict.fromkeys(one.given[lever] for one in found if lever in one.given):
+            runs = [one.numbers for one in found if one.given.get(lever) == level]
+            means = [[x for numbers in runs if (x := each.of(numbers)) is not None] for each in shown]
+            lines.append([f"{lever} = {level}", *(f"{sum(m) / len(m):.3g}" if m else "-" for m in means)])
+    nearest = []
+    for each in shown:
+        points = [(x, one.given) for one in found if (x := each.of(one.numbers)) is not None]
+        if points:
+            best, where = min(points, key=lambda point: abs(point[0] - each.values[0]))
+            place = ", ".join(f"{key} = {value}" for key, value in where.items())
+            low, high = min(x for x, _ in points), max(x for x, _ in points)
+            nearest.append([each.says, each.theirs, f"{low:.3g} to {high:.3g}", f"{best:.3g}", place])
+    closest = sorted(found, key=lambda one: _distance(shown, one.numbers))[:5]
+    best_lines = [
+        [", ".join(f"{k} = {v}" for k, v in one.given.items()), str(one.seed), f"{_distance(shown, one.numbers):.3f}"]
+        for one in closest
+    ]
+    return [
+        ("What each lever contributes: means over all points at a level", ("", *(each.says for each in shown)), lines),
+        ("Where each printed figure is nearest", ("figure", "theirs", "range", "nearest", "where"), nearest),
+        (
+            "The joint settings that come closest to all printed figures at once (mean of |log(ours / theirs)|)",
+            ("setting", "seed", "distance"),
+            best_lines,
+        ),
+    ]
 
 
-def _lines(ax: Axes, curves: Curves, runs: Sequence[Mapping[str, float]]) -> None:
-    """Each line's mean over the seeds that have the point, and its interval."""
-    for prefix, label in curves.lines.items():
-        points = [curves.points(prefix, numbers) for numbers in runs]
-        xs = sorted({x for one in points for x in one})
-        ours = [Estimate.of([one[x] for one in points if x in one]) for x in xs]
-        means, halves = [one.mean for one in ours], [one.half if one.runs > 1 else 0.0 for one in ours]
-        (line,) = ax.plot(xs, means, marker="." if len(xs) < 20 else "", label=label)
-        low, high = ([m + sign * h for m, h in zip(means, halves, strict=True)] for sign in (-1, 1))
-        ax.fill_between(xs, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-    ax.set_xlabel(curves.x, fontsize=7)
-    ax.set_ylabel(curves.y, fontsize=7)
-    ax.set_title(curves.title, fontsize=7, loc="left")
-    ax.tick_params(labelsize=6)
-    ax.legend(fontsize=6)
+def _distance(shown: Sequence[Statement], numbers: Mapping[str, float]) -> float:
+    """Mean absolute logarithm of ours over theirs."""
+    ratios = [x / each.values[0] for each in shown if (x := each.of(numbers)) is not None and x > 0]
+    return sum(abs(math.log(ratio)) for ratio in ratios) / len(ratios) if ratios else math.inf
 
 
 def write_report(
@@ -165,7 +145,7 @@ def write_report(
     quick: bool,
     effort: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
-    """Write report.md, report.html, report.csv (a row per statement), measured.csv (a row per seed), a SVG each.
+    """Write report.md, report.html, report.csv (a row per statement), measured.csv (a row per number), the pictures.
 
     Parameters
     ----------
@@ -184,59 +164,98 @@ def write_report(
         How many statements have which verdict.
     """
     rows = {experiment: rows_of(experiment, found) for experiment, found in results.items()}
-    counts = Counter(row.verdict for mine in rows.values() for row in mine)
-    intro = [*_intro(counts, quick), _took(results, effort)]
-    markdown = ["# What the papers state, measured again", *intro]
-    page = [f"<h1>{_html(markdown[0][2:])}</h1>", *(f"<p>{_html(text)}</p>" for text in intro)]
+    counts = Counter(str(row.verdict) for mine in rows.values() for row in mine)
+    drawn = {
+        picture.name: picture_svg(picture, _numbers(results[each], {})) for each in rows for picture in each.pictures
+    }
+    out = _Pages({name: svg for name, svg in drawn.items() if svg})
+    for name, svg in out.drawn.items():
+        write_atomically(folder / f"{name}.svg", svg.encode())
+    out.heading(1, "What the papers state, measured again")
+    for text in [*_intro(counts, quick), _took(results, effort)]:
+        out.paragraph(text)
+    out.pictures(picture.name for each in rows for picture in each.pictures if picture.front)
+    out.table(_verdicts(rows))
     for experiment, mine in rows.items():
-        found, svg = results[experiment], figure_svg(experiment, results[experiment])
-        if svg:
-            write_atomically(folder / f"{experiment.name}.svg", svg.encode())
-        title = f"{experiment.paper}: {experiment.title}"
-        first, *more = _tables(experiment, mine, found)
-        markdown += [f"## {title}", _markdown(*first[1:])]
-        markdown += [f"![{experiment.name}]({experiment.name}.svg)"] if svg else []
-        page += [f"<h2>{_html(title)}</h2>", _table(*first[1:]), svg]
-        for caption, head, lines in more:
-            markdown += [f"{caption}:", _markdown(head, lines)]
-            page += [f"<p>{_html(caption)}:</p>", _table(head, lines)]
-    took = ("experiment", "runs", "processor (s)", "longest (s)"), [_line(each, results[each]) for each in results]
-    markdown += ["## What measuring took", _markdown(*took)]
-    page += ["<h2>What measuring took</h2>", _table(*took)]
+        found = results[experiment]
+        out.heading(2, f"{experiment.paper}: {experiment.title}")
+        out.table(("", _HEAD, [_cells(row) for row in mine]))
+        out.pictures(picture.name for picture in experiment.pictures)
+        for table in experiment.tables:
+            out.table(_side_by_side(table, _numbers(found, {})))
+        for lines in _levers(experiment, found) if experiment.joint else ():
+            out.table(lines)
+    out.heading(2, "What measuring took")
+    took = ("experiment", "runs", "processor (s)", "longest (s)")
+    out.table(("", took, [_line(each, results[each]) for each in results]))
     _write_csv(folder, rows, results)
-    write_atomically(folder / "report.md", ("\n\n".join(markdown) + "\n").encode())
-    write_atomically(folder / "report.html", (_PAGE.format(body="\n".join(page))).encode())
+    write_atomically(folder / "report.md", ("\n\n".join(out.markdown) + "\n").encode())
+    write_atomically(folder / "report.html", (_PAGE.format(body="\n".join(out.page))).encode())
     return dict(counts)
+
+
+class _Pages:
+    """The report as Markdown and as HTML, written side by side, and the pictures that there are by name."""
+
+    def __init__(self, drawn: Mapping[str, str]) -> None:
+        self.drawn = drawn
+        self.markdown: list[str] = []
+        self.page: list[str] = []
+
+    def heading(self, level: int, text: str) -> None:
+        self.markdown.append(f"{'#' * level} {text}")
+        self.page.append(f"<h{level}>{_html(text)}</h{level}>")
+
+    def paragraph(self, text: str) -> None:
+        self.markdown.append(text)
+        self.page.append(f"<p>{_html(text)}</p>")
+
+    def table(self, lines: Lines) -> None:
+        caption, head, body = lines
+        if caption:
+            self.paragraph(f"{caption}:")
+        self.markdown.append(_markdown(head, body))
+        self.page.append(_table(head, body))
+
+    def pictures(self, wanted: Iterable[str]) -> None:
+        """Two beside each other."""
+        shown = [f"![{name}]({name}.svg)" for name in wanted if name in self.drawn]
+        if shown:
+            pairs = [[*shown[k : k + 2], ""][:2] for k in range(0, len(shown), 2)]
+            self.markdown.append(_markdown(["", ""], pairs))
+            figures = "".join(self.drawn[text[2 : text.index("]")]] for text in shown)
+            self.page.append(f"<div class=pictures>{figures}</div>")
 
 
 def _intro(counts: Counter[str], quick: bool) -> list[str]:
     """What the verdicts say and how they were found."""
     texts = [
         f"{sum(counts.values())} statements: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()),
-        "Ours: mean and 95 % confidence interval over seeds. Each verdict follows a rule that stands with its "
-        "experiment; some rules were stated more precisely after a first look, no parameter was set to meet a figure. "
-        f"*{Verdict.REPRODUCED}*: direction and size hold; *{Verdict.DIRECTION}*: the whole interval lies on their "
-        f"side, the mean not near theirs; *{Verdict.NOT}* otherwise. *Shown*: nothing is printed to compare with.",
-        "n: seeds that were measured; `flowlex reproduce` takes ten of most experiments, and all sweeps. Of the optima "
-        f"and rates in these runs every {PROVEN}th is certified: a certificate costs more than it takes to find them.",
+        "Ours: mean and 95 % confidence interval over seeds (n). Each rule stands in statements.csv with its place in "
+        "the paper; its tolerance is the paper's own precision. *Reproduced*: the interval lies in the range that the "
+        "paper states, or holds its figure and lies wholly on its side of no effect. *Direction only*: wholly on "
+        "their side, the figure is another. *Undecided*: the interval holds both sides, or comes from one run. "
+        "*Not reproduced*: wholly outside; the reason says whether the paper leaves out what decides it (with the "
+        "range over that), contradicts itself, or is believed wrong. *Shown*: nothing is printed to compare with, or a "
+        "printed figure set a parameter.",
+        "A trend over several figures is one row: the correlation of ours with theirs. Of the optima and rates in "
+        f"these runs every {PROVEN}th is certified.",
     ]
     if quick:
-        texts.append("**Quick report**: few seeds, small sizes; it shows that everything runs, not what holds.")
+        texts.append(
+            "**Quick report**: few seeds, small sizes; it shows that everything runs. One seed is too small to say "
+            "anything: such rows are undecided."
+        )
     return texts
 
 
-def _tables(
-    experiment: Experiment, rows: Sequence[Row], found: Sequence[Measured]
-) -> list[tuple[str, Sequence[str], list[list[str]]]]:
-    """Caption, head and lines: the statements (without a caption), policies side by side, the sweep if there is one."""
-    head = ("statement", "theirs", "ours", "verdict", "why they may differ")
-    tables: list[tuple[str, Sequence[str], list[list[str]]]] = [("", head, [_cells(row) for row in rows])]
-    tables += [(each.title, ("", *each.columns.values()), _side_by_side(each, found)) for each in experiment.tables]
-    swept = _sweep(experiment, found)
-    if len(swept) > 1:
-        names = ("parameters", *(each.figure for each in experiment.statements))
-        tables.append(("Sweep over what the paper leaves open", names, swept))
-    return tables
+def _verdicts(rows: Mapping[Experiment, Sequence[Row]]) -> Lines:
+    """How many statements of each paper have which verdict."""
+    count: dict[str, Counter[str]] = {}
+    for experiment, mine in rows.items():
+        count.setdefault(experiment.paper, Counter()).update(str(row.verdict) for row in mine)
+    head = ("paper", *map(str, Verdict))
+    return "Verdicts by paper", head, [[paper, *(str(n[str(v)]) for v in Verdict)] for paper, n in count.items()]
 
 
 def _took(results: Mapping[Experiment, Sequence[Measured]], effort: Mapping[str, Any] | None) -> str:
@@ -256,10 +275,16 @@ def _line(experiment: Experiment, found: Sequence[Measured]) -> list[str]:
     return [experiment.name, str(len(found)), *([f"{sum(known):.1f}", f"{max(known):.1f}"] if known else ["-", "-"])]
 
 
+_HEAD = ("statement", "source", "theirs", "ours", "verdict", "over the sweep", "why they may differ")
+
+
 def _cells(row: Row) -> list[str]:
-    unit = f" {row.statement.unit}" if row.statement.unit else ""
-    ours = "-" if row.ours is None else f"{row.ours}{unit} (n = {row.ours.runs})"
-    return [row.statement.says, row.statement.theirs, ours, row.verdict, row.statement.reason]
+    each = row.statement
+    unit = f" {each.unit}" if each.unit else ""
+    what = "correlation with theirs " if each.trend else ""
+    ours = "-" if row.ours is None else f"{what}{row.ours}{unit} (n = {row.ours.runs})"
+    swept = "-" if row.swept is None else f"{row.swept[0]:.3g} to {row.swept[1]:.3g}"
+    return [each.says, each.source, each.theirs, ours, str(row.verdict), swept, row.reason]
 
 
 def _write_csv(
@@ -271,15 +296,20 @@ def _write_csv(
         {
             "paper": row.experiment.paper,
             "experiment": row.experiment.name,
-            "figure": row.statement.figure,
+            "figure": row.statement.name,
             "statement": row.statement.says,
+            "source": row.statement.source,
             "theirs": row.statement.theirs,
             "ours": None if row.ours is None else row.ours.mean,
             "half_width": None if row.ours is None or row.ours.runs < 2 else row.ours.half,
             "seeds": 0 if row.ours is None else row.ours.runs,
             "unit": row.statement.unit,
-            "verdict": row.verdict,
-            "reason": row.statement.reason,
+            "verdict": str(row.verdict),
+            "least": None if row.swept is None else row.swept[0],
+            "largest": None if row.swept is None else row.swept[1],
+            "tolerance": row.statement.tolerance,
+            "cause": row.statement.cause,
+            "reason": row.statement.because,
         }
         for mine in rows.values()
         for row in mine
@@ -317,6 +347,7 @@ body {{ font: 15px/1.45 sans-serif; max-width: 76em; margin: 2em auto; padding: 
 table {{ border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }}
 th, td {{ border: 1px solid #bbb; padding: 0.25em 0.5em; text-align: left; vertical-align: top; }}
 svg {{ max-width: 100%; height: auto; }}
+.pictures svg {{ width: 48%; }}
 </style></head><body>
 {body}
 </body></html>

@@ -54,6 +54,8 @@ def jit_cluster(
     batch: int = 32,
     gflops: float = 50.0,
     placement: Literal["scatter", "worker"] = "scatter",
+    phase: Literal["iteration", "forward"] = "iteration",
+    computing: float | None = None,
     scale_to_table: bool = False,
 ) -> JitInstance:
     """Training iterations of five networks on a cluster, arriving at random, with background copies.
@@ -79,6 +81,11 @@ def jit_cluster(
     placement
         ``scatter``: a random sender and receiver for every transfer (the paper's words). ``worker``: one random
         receiver per job, a random sender per transfer (a parameter-server job).
+    phase
+        ``iteration``: forward and backward pass and updates. ``forward``: the forward pass alone, which is what waits
+        for the parameters.
+    computing
+        Seconds that a job computes, over those in which one port sends its transfers; then ``gflops`` has no effect.
     scale_to_table
         Scale the tensors of a network so that their total is the one printed in the paper's table.
 
@@ -93,6 +100,7 @@ def jit_cluster(
         ("slot_s", slot_s),
         ("batch", batch),
         ("gflops", gflops),
+        ("computing", 1.0 if computing is None else computing),
     ):
         _require(0 < value < np.inf, f"{what} must be positive and finite (got {value})")
     networks = _mix(mix)
@@ -109,6 +117,8 @@ def jit_cluster(
             rng=rng,
             seconds_per_flop=batch / (gflops * 1e9),
             placement=placement,
+            phase=phase,
+            computing_s_per_mb=None if computing is None else computing * 8 / rate_mbps,
             scale_to_table=scale_to_table,
         )
         for k in range(jobs)
@@ -133,6 +143,8 @@ def network_job(
     rng: np.random.Generator,
     seconds_per_flop: float,
     placement: str = "scatter",
+    phase: str = "iteration",
+    computing_s_per_mb: float | None = None,
     scale_to_table: bool = False,
 ) -> Job:
     """One training iteration of a network as a job; every parameter tensor is a transfer.
@@ -141,6 +153,10 @@ def network_job(
     ----------
     seconds_per_flop
         Seconds per floating-point operation of one sample (batch size over machine speed).
+    computing_s_per_mb
+        All seconds of computing over all MB of transfers; where given, it decides instead of ``seconds_per_flop``.
+
+    Other parameters are those of `jit_cluster`.
     """
     tensors = [(o.name, tensor, floats) for o in forward(network) for tensor, floats in o.tensors]
     scale = PAPER_TABLE[network].mebibytes / table(network).mebibytes if scale_to_table else 1.0
@@ -148,6 +164,13 @@ def network_job(
     if placement == "worker":
         receiver[:] = receiver[0]
     sender = (receiver + rng.integers(1, len(machines), size=len(tensors))) % len(machines)
+    steps = iteration(network)
+    if phase == "forward":
+        passed = {operation.name for operation in forward(network)}
+        steps = tuple(step for step in steps if step.name in passed)
+    if computing_s_per_mb is not None:
+        volume = sum(floats for _, _, floats in tensors) * 4 / 1e6 * scale
+        seconds_per_flop = computing_s_per_mb * volume / sum(step.flops for step in steps)
     home = {operation: machines[receiver[k]] for k, (operation, _, _) in enumerate(tensors)}
     computations = tuple(
         Computation(
@@ -156,7 +179,7 @@ def network_job(
             after=step.after,
             machine=home.get(step.name),
         )
-        for step in iteration(network)
+        for step in steps
     )
     transfers = tuple(
         Transfer(

@@ -116,7 +116,7 @@ def parse_coflow_trace(
         machines = (Machine(name=f"p{k}", out_mbps=rate_mbps, in_mbps=rate_mbps) for k in range(base, ports + base))
         return JitInstance(
             name=name,
-            comment="coflow trace; transfers within a port are left out",
+            comment=_left_out(coflows[:first], jobs),
             machines=tuple(machines),
             jobs=jobs,
             slot_s=slot_s,
@@ -244,6 +244,17 @@ def _job(coflow: _Coflow, ports: int, base: int, mb_per_s: float, slack: float, 
         arrival_s=coflow.arrival_s,
         computations=(Computation(name="shuffled", seconds=0.0),),
         transfers=tuple(transfers.values()),
+    )
+
+
+def _left_out(coflows: list[_Coflow], jobs: tuple[Job, ...]) -> str:
+    """What the network never sees of a trace."""
+    volume = sum(mb for coflow in coflows for _, mb in coflow.reducers)
+    sent = sum(transfer.size_mb for job in jobs for transfer in job.transfers)
+    empty = sum(not job.transfers for job in jobs)
+    return (
+        f"coflow trace; {volume - sent:.6g} of {volume:.6g} MB stay within a port and are left out; "
+        f"{empty} of {len(jobs)} coflows have nothing else and count 0 s"
     )
 
 

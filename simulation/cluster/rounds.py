@@ -159,6 +159,7 @@ class Rounds:
             stopped[task] = None
             self._count(freed, task.place, task, 1)
         started: set[LiveTask] = set()
+        judged: set[LivePlace] = set()
         for start in starts:
             task, place = start.task, start.place
             if task in started:
@@ -167,6 +168,9 @@ class Rounds:
                 raise self._refuse(f"it starts task {task.name!r}, which {self._condition(task, stopped)}")
             if not place.node.up:
                 raise self._refuse(f"it starts task {task.name!r} on {place.name!r}, whose node is down")
+            if place not in judged:
+                self._refuse_booked(place)
+                judged.add(place)
             self._count(freed, place, task, -1)
             for name in task.task.demand:
                 if place.free.get(name, 0) + freed[place][name] < 0:
@@ -175,6 +179,14 @@ class Rounds:
                     raise self._refuse(f"{reason} (held by {held}, and by what this answer starts there)")
             started.add(task)
         return [*stops, *starts]
+
+    def _refuse_booked(self, place: LivePlace) -> None:
+        """A policy that wrote into a place's books by hand would start more, or less, than fits."""
+        for name, truly in place.unheld().items():
+            says = place.free.get(name, 0)
+            if says != truly:
+                reason = f"it booked {place.name!r} by hand: {says} {name} are noted as free, its tasks leave {truly}"
+                raise self._refuse(f"{reason}; leave place.hold and place.free alone, state.start does both")
 
     @staticmethod
     def _count(freed: dict[LivePlace, dict[str, int]], place: LivePlace, task: LiveTask, sign: int) -> None:

@@ -1,8 +1,7 @@
 """Transfers that share disks, links, uplinks and the aggregation, max-min fairly.
 
-A transfer uses a few *resources*, each with a rate that its transfers share. Rates are max-min fair: none can grow
-without taking from one that has no more. Found by filling: all rates rise together until a resource is full, its
-transfers stop there, the rest goes on (Bertsekas and Gallager, Data Networks, section 6.5).
+A transfer uses a few *resources*, each with a rate that its transfers share (`flowlex.simulation.max_min`). Between two
+changes of rates nothing is computed: what a transfer has left follows from its rate and the time since.
 """
 
 from __future__ import annotations
@@ -10,71 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flowlex.formulations.loops import njit
 from flowlex.simulation.decision import EveryNth
 from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.max_min import Floats, Integers, max_min_rates
 
-__all__ = ["Floats", "Integers", "Transfer", "Transfers", "max_min_rates", "require_max_min"]
+__all__ = ["Transfer", "Transfers", "require_max_min"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: Resources that a transfer may use at most.
 WIDEST = 8
+#: What ends within a nanosecond ends together.
+TOGETHER_S = 1e-9
 _SLACK = 1e-9
-
-
-@njit(cache=True)
-def _fill(paths: Integers, capacity: Floats) -> Floats:
-    flows, width = paths.shape
-    left = capacity.copy()
-    users = np.zeros(len(capacity), np.int64)
-    for f in range(flows):
-        for k in range(width):
-            if paths[f, k] >= 0:
-                users[paths[f, k]] += 1
-    rate = np.full(flows, -1.0)
-    open_flows = flows
-    while open_flows:
-        level, full = np.inf, -1
-        for r in range(len(capacity)):
-            if users[r] and left[r] / users[r] < level:
-                level, full = left[r] / users[r], r
-        for f in range(flows):
-            if rate[f] >= 0.0:
-                continue
-            stops = False
-            for k in range(width):
-                stops |= paths[f, k] == full
-            if stops:
-                rate[f] = max(level, 0.0)
-                open_flows -= 1
-                for k in range(width):
-                    r = paths[f, k]
-                    if r >= 0:
-                        left[r] = max(left[r] - level, 0.0)
-                        users[r] -= 1
-    return rate
-
-
-def max_min_rates(paths: Integers, capacity: Floats) -> Floats:
-    """Fair rates.
-
-    Parameters
-    ----------
-    paths
-        (F, K) resources of each transfer, -1 where it has fewer than K; at least one each, none twice.
-    capacity
-        (R,) rate of each resource.
-
-    Returns
-    -------
-    ndarray
-        (F,) rates.
-    """
-    rates: Floats = _fill(np.ascontiguousarray(paths, np.int64), np.ascontiguousarray(capacity, np.float64))
-    return rates
 
 
 def require_max_min(paths: Integers, capacity: Floats, rates: Floats, at_s: float) -> None:
@@ -109,20 +55,19 @@ class Transfer:
     Attributes
     ----------
     size_mb, left_mb
-        In all, and still to come.
+        In all, and still to come; the latter is brought up to date when the transfer ends or is stopped.
     path
         Resources it uses.
     done
         Called when the last byte has come.
     """
 
-    __slots__ = ("done", "left_mb", "path", "size_mb")
+    __slots__ = ("done", "left_mb", "path", "row", "size_mb")
 
     def __init__(self, size_mb: float, path: Sequence[int], done: Callable[[], None]) -> None:
         self.size_mb = self.left_mb = size_mb
-        self.path: Integers = np.full(WIDEST, -1, np.int64)
-        self.path[: len(path)] = path
-        self.done = done
+        self.path, self.done = path, done
+        self.row = -1
 
     @property
     def moved_mb(self) -> float:
@@ -131,7 +76,7 @@ class Transfer:
 
 
 class Transfers:
-    """All transfers that are on their way, and their rates.
+    """All transfers that are on their way, and their rates: a row of arrays for each.
 
     Parameters
     ----------
@@ -144,43 +89,76 @@ class Transfers:
     def __init__(self, capacity: Floats, *, certify: int = 1) -> None:
         self.capacity = capacity
         self.turn: EveryNth = EveryNth(certify)
-        self.active: dict[Transfer, None] = {}
-        self._rates: Floats = np.empty(0)
-        self._rated: list[Transfer] = []
-        self._since_s = 0.0
+        self._at: list[Transfer | None] = []  # by row
+        self._started: Integers = np.empty(0, np.int64)  # by row, how many had started before; -1: unused
+        self._count = 0
+        self._unused: list[int] = []
+        self._path: Integers = np.empty((0, WIDEST), np.int64)
+        self._left: Floats = np.empty(0)
+        self._rate: Floats = np.empty(0)
+        self._since_s = self._now_s = 0.0
+        self._next_s = float("inf")
 
     def start(self, transfer: Transfer) -> None:
         """Add a transfer; it moves from the next `share` on."""
-        self.active[transfer] = None
+        if not self._unused:
+            old, new = len(self._left), max(2 * len(self._left), 64)
+            self._unused = list(range(new - 1, old - 1, -1))
+            self._path = np.vstack([self._path, np.full((new - old, WIDEST), -1)])
+            self._left, self._rate = (np.append(a, np.zeros(new - old)) for a in (self._left, self._rate))
+            self._started = np.append(self._started, np.full(new - old, -1))
+            self._at += [None] * (new - old)
+        row = transfer.row = self._unused.pop()
+        self._at[row], self._started[row] = transfer, self._count
+        self._count += 1
+        self._path[row, : len(transfer.path)] = transfer.path
+        self._left[row] = transfer.left_mb
 
     def stop(self, transfer: Transfer) -> None:
         """Take a transfer away; call `advance` first."""
-        self.active.pop(transfer, None)
+        row = transfer.row
+        if row >= 0:
+            transfer.left_mb = float(self._left[row] - self._rate[row] * (self._now_s - self._since_s))
+            self._drop(row)
+
+    def _drop(self, row: int) -> Transfer:
+        transfer = self._at[row]
+        assert transfer is not None
+        transfer.row, self._at[row] = -1, None
+        self._started[row], self._path[row], self._rate[row] = -1, -1, 0.0
+        self._unused.append(row)
+        return transfer
 
     def advance(self, now_s: float) -> list[Transfer]:
         """Let time pass at the present rates; return the transfers that have just ended, taken away."""
-        seconds, ended = now_s - self._since_s, []
-        self._since_s = now_s
-        for transfer, rate in zip(self._rated, self._rates.tolist(), strict=True):
-            if transfer in self.active:
-                transfer.left_mb -= rate * seconds
-                # What less than a nanosecond of the present rate would bring has come: time is no finer than that.
-                if transfer.left_mb <= rate * 1e-9 + transfer.size_mb * 1e-12:
-                    transfer.left_mb = 0.0
-                    del self.active[transfer]
-                    ended.append(transfer)
+        self._now_s = now_s
+        if now_s < self._next_s - TOGETHER_S:
+            return []
+        self._move()
+        rows = np.flatnonzero(self._started >= 0)
+        # What less than a nanosecond of the present rate would bring has come: time is no finer than that.
+        over = rows[self._left[rows] <= self._rate[rows] * TOGETHER_S]
+        ended = [self._drop(row) for row in over[np.argsort(self._started[over])].tolist()]
+        for transfer in ended:
+            transfer.left_mb = 0.0
+        self._next_s = self._first_end()
         return ended
+
+    def _move(self) -> None:
+        self._left -= self._rate * (self._now_s - self._since_s)
+        self._since_s = self._now_s
+
+    def _first_end(self) -> float:
+        moving = self._rate > 0.0
+        return self._since_s + float((self._left[moving] / self._rate[moving]).min(initial=np.inf))
 
     def share(self) -> float:
         """Set the rates anew; return the seconds until the next transfer ends (infinite: none moves)."""
-        self._rated = list(self.active)
-        if not self._rated:
-            self._rates = np.empty(0)
-            return float("inf")
-        paths = np.array([transfer.path for transfer in self._rated])
-        self._rates = max_min_rates(paths, self.capacity)
-        if next(self.turn):
-            require_max_min(paths, self.capacity, self._rates, self._since_s)
-        left = np.array([transfer.left_mb for transfer in self._rated])
-        moving = self._rates > 0.0
-        return float((left[moving] / self._rates[moving]).min()) if moving.any() else float("inf")
+        self._move()
+        rows = np.flatnonzero(self._started >= 0)
+        paths = self._path[rows]
+        self._rate[rows] = rates = max_min_rates(paths, self.capacity)
+        if len(rows) and next(self.turn):
+            require_max_min(paths, self.capacity, rates, self._since_s)
+        self._next_s = self._first_end()
+        return max(self._next_s - self._since_s, 0.0)

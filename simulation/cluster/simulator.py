@@ -16,8 +16,8 @@ from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask
 from flowlex.simulation.decision import Each
 from flowlex.simulation.kernel import Kernel, Planned, SimulationError
 from flowlex.simulation.log import RunLog
+from flowlex.simulation.random_streams import Streams
 from flowlex.simulation.registry import Run, checked
-from flowlex.simulation.streams import Streams
 
 __all__ = ["ClusterParameters", "ClusterRun"]
 

@@ -170,6 +170,14 @@ class LivePlace:
         free = self.free
         return all(free.get(name, 0) >= much for name, much in task.task.demand.items())
 
+    def unheld(self) -> dict[str, int]:
+        """Amount by resource that the tasks which run here leave, whatever a policy has written into `free`."""
+        left = dict(self.place.capacity)
+        for task in self.tasks:
+            for name, much in task.task.demand.items():
+                left[name] = left.get(name, 0) - much
+        return left
+
     def hold(self, task: LiveTask, times: int = 1) -> None:
         """Take the task's demand, or with ``times=-1`` give it back."""
         for name, much in task.task.demand.items():

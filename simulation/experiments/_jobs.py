@@ -1,37 +1,13 @@
-"""What the experiments on networks of training jobs share: the workload, and means by network of what a log says."""
+"""What the experiments on networks of training jobs share: means by network of what a log says."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flowlex.instances.generators.jit import jit_cluster
-from flowlex.instances.jit import JitInstance
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.network.record import coflow_frame, transfer_frame
 
-__all__ = ["job_seconds", "slow_copies", "training_jobs", "waits"]
-
-#: Jobs a second and machine that use 0.43 of a sending port of 125 MB/s, at a mean of 192 MB a job.
-ARRIVALS = 0.28
-
-
-def training_jobs(
-    seed: int, quick: bool, machines: int, load: float, gflops: float, copies: float, placement: Any
-) -> JitInstance:
-    """The workload; ``load`` is relative to the printed one, ``copies`` a machine.
-
-    When quick, it is so small that seed 0 just has every network and every size of copies.
-    """
-    return jit_cluster(
-        seed=seed,
-        machines=machines,
-        jobs=10 if quick else 60,
-        arrivals_per_s=ARRIVALS * machines * load,
-        copies=round(copies * machines * (0.35 if quick else 1)),
-        gflops=gflops,
-        placement=placement,
-        scale_to_table=True,
-    )
+__all__ = ["job_seconds", "slow_copies", "waits"]
 
 
 def job_seconds(log: RunLog) -> dict[str, float]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
-
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.generators import generate
 from flowlex.instances.scenario import PolicyChoice
@@ -16,7 +14,7 @@ from flowlex.simulation.experiments.base import PROVEN
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import make_policy
 
-__all__ = ["alone_seconds", "fairness", "made", "run", "simulated", "workload"]
+__all__ = ["alone_seconds", "fairness_rates", "made", "run", "simulated", "workload"]
 
 _CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy", "PodPlacement", "allocation")
 
@@ -62,7 +60,6 @@ def alone_seconds(work: ClusterWorkload, parts: int, **options: Any) -> dict[str
     return found
 
 
-def fairness(log: RunLog, ideal_s: Mapping[str, float]) -> dict[str, float]:
-    """S, the mean of the fairness rates t_id / t_sh, and their deviation sigma."""
-    rates = [ideal_s[job] / (end - start) for job, (start, end) in job_spans(log).items()]
-    return {"S": float(np.mean(rates)), "sigma": float(np.std(rates))}
+def fairness_rates(log: RunLog, ideal_s: Mapping[str, float]) -> dict[str, float]:
+    """By job, its fairness rate t_id / t_sh."""
+    return {job: ideal_s[job] / (end - start) for job, (start, end) in job_spans(log).items()}

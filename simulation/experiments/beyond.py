@@ -16,21 +16,11 @@ from flowlex.models.pods.arrivals import submit_all
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
 from flowlex.simulation.experiments._runs import made, simulated, workload
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement
 from flowlex.simulation.log import RunLog
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["day", "openb_protocol", "training"]
 
 _WHO = ("live", "priority", "FIFO")
-_MADE_UP = "a made-up workload (generator cluster-training); stopped jobs keep a checkpoint"
-_WHY = "a made-up trace (generator cluster-day), the day before alike; who waits at the end has waited until then"
-_FIGURES = (
-    ("wait_s", "_0", "mean wait of the most important tasks", "s"),
-    ("wait_s", "_2", "mean wait of the least important tasks", "s"),
-    ("stops", "", "tasks stopped for others", ""),
-    ("utilisation", "", "slots held over slots", ""),
-    ("decision_ms", "", "time of one decision", "ms"),
-)
 
 
 def day(seed: int, quick: bool, *, load: float = 0.9, round_s: float = 60.0) -> Mapping[str, float]:
@@ -73,15 +63,7 @@ def _waits(log: RunLog, level: Mapping[str, int]) -> dict[int, list[float]]:
     return waits
 
 
-#: Percent of all GPUs allocated when the requests reach 100 % (Weng et al., ATC 2023), as published with the trace.
-_PUBLISHED = {
-    "random": 85.4,
-    "dot-product": 90.6,
-    "gpu-clustering": 91.7,
-    "gpu-packing": 91.8,
-    "best-fit": 92.8,
-    "fgd": 95.2,
-}
+_PACKERS = ("random", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
 _LOADS = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3)
 
 
@@ -89,7 +71,7 @@ def openb_protocol(seed: int, quick: bool, *, openb: Path) -> Mapping[str, float
     """GPUs allocated of all, in percent, by policy and by what was submitted; seeds from 42 on, as published."""
     files = {"nodes": openb / "openb_node_list_gpu_node.csv.gz", "pods": openb / "openb_pod_list_default.csv.gz"}
     instance = cast(PodInstance, generate("openb-arrivals", seed=42 + seed, **files))
-    curves = {name: submit_all(instance, name, seed=42 + seed) for name in _PUBLISHED}
+    curves = {name: submit_all(instance, name, seed=42 + seed) for name in _PACKERS}
     curves["ours"] = submit_all(instance, "fgd", moves=1, seed=42 + seed)
     numbers = {f"{name}@{load}": 100 * curve.at(load) for name, curve in curves.items() for load in _LOADS}
     return numbers | {f"{name}_full": 100 * curve.at(1.0) for name, curve in curves.items()}
@@ -103,70 +85,4 @@ def training(seed: int, quick: bool, *, load: float = 0.8, round_s: float = 360.
     work = workload("cluster-training", seed=seed, jobs=12 if quick else 60, load=load)
     who = {"FIFO": made("FIFO")} | {name: made("allocation", shares=name, seconds=round_s) for name in _SHARES}
     found = {name: figures(simulated(work, policy)) for name, policy in who.items()}
-    numbers = {f"{key}_{name}": one[key] for name, one in found.items() for key in ("run_s", "total_s", "stops")}
-    return numbers | {f"{name}/FIFO": found[name]["run_s"] / found["FIFO"]["run_s"] for name in _SHARES}
-
-
-EXPERIMENTS = (
-    Experiment(
-        "google-day",
-        "beyond",
-        "A Google-like day at 10 000 machines of 3 slots (quick: two hours at 100); rounds once a minute",
-        tuple(
-            Statement(f"{figure}_{who}{end}", f"{says}, {title}", "nothing printed", unit, None, _WHY)
-            for figure, end, says, unit in _FIGURES
-            for who, title in zip(_WHO, ("live flow scheduler", "queue by priority", "queue by arrival"), strict=True)
-        ),
-        day,
-        {"load": (0.9, 1.2)},
-        seeds=5,
-        takes_s=100,
-        quick_seeds=1,
-        sweep_seeds=1,
-    ),
-    Experiment(
-        "openb-protocol",
-        "beyond",
-        "The openb protocol: pods arrive until their requests reach all GPUs; percent of GPUs allocated",
-        (
-            *(
-                Statement(
-                    f"{name}_full",
-                    f"allocated at 100 % of requests, {name}",
-                    f"{theirs} %",
-                    "%",
-                    Rule((0.0, 100.0), (theirs - 1.0, theirs + 1.0)),
-                    "within one point; this rule was written when the benchmark's figures were known",
-                )
-                for name, theirs in _PUBLISHED.items()
-            ),
-            Statement("ours_full", "the same, FGD with one move for an arrival that fits nowhere", "-", "%", None, ""),
-        ),
-        openb_protocol,
-        takes_s=9,
-        quick_seeds=1,
-        curves=(
-            Curves(
-                "GPUs allocated by requests submitted",
-                "requests over all GPUs",
-                "%",
-                {name: name for name in (*_PUBLISHED, "ours")},
-            ),
-        ),
-        needs=("openb",),
-    ),
-    Experiment(
-        "training-shares",
-        "beyond",
-        "Training jobs on v100, p100 and k80: shares of GPU time, kept by whole rounds, over first come first served",
-        tuple(
-            Statement(f"{name}/FIFO", f"mean time from arrival to end, {name}", "none stated", "", None, _MADE_UP)
-            for name in _SHARES
-        ),
-        training,
-        {"load": (0.8, 0.5, 1.2), "round_s": (360.0, 60.0, 1200.0)},
-        takes_s=1.6,
-        quick_seeds=1,
-        sweep_seeds=3,
-    ),
-)
+    return {f"{key}_{name}": one[key] for name, one in found.items() for key in ("run_s", "total_s", "stops")}

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
 from flowlex.models.load.model import LoadPartition
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table
 from flowlex.simulation.kernel import Kernel
-from flowlex.simulation.streams import Streams
+from flowlex.simulation.random_streams import Streams
 
-__all__ = ["EXPERIMENTS", "Information"]
+__all__ = ["Information", "changes", "evaluations", "reading", "served"]
 
 Floats = NDArray[np.float64]
 _WORKERS, _ITEMS, _ITEM_S = 4, 400, 0.5
@@ -161,11 +160,7 @@ def served(
             numbers[f"uneven_{evaluation}@{number + 1}"] = uneven[-1]
             workers.kernel.run(workers.kernel.now_s + _REST_S)
         numbers[f"uneven_{evaluation}"] = float(np.mean(uneven[1:]))
-    return numbers | {
-        "history/configuration": numbers["uneven_history"] / numbers["uneven_configuration"],
-        "history/cpu": numbers["uneven_history"] / numbers["uneven_cpu_load"],
-        "first/last": numbers["uneven_history@1"] / max(uneven[-1], 1e-9),
-    }
+    return numbers
 
 
 #: Moments of a run, as parts of the mean finish.
@@ -196,22 +191,14 @@ def evaluations(
         numbers[f"finish_s_{evaluation}"] = float(np.mean(last[1:]))
         after = np.array(ends[1:])
         numbers |= {f"at_work_{evaluation}@{x:g}": float((after > x).sum(axis=1).mean()) for x in _MOMENTS}
-    return numbers | {
-        "history/configuration": numbers["uneven_history"] / numbers["uneven_configuration"],
-        "cpu/history": numbers["uneven_cpu_load"] / numbers["uneven_history"],
-    }
+    return numbers
 
 
 def changes(seed: int, quick: bool, *, calm: float = 0.002, wild: float = 0.1) -> Mapping[str, float]:
     """History in a calm and in a changing environment."""
     measure = partial(evaluations, seed, quick)
     before, after = measure(drift=calm), measure(drift=wild)
-    return {
-        "uneven_calm": before["uneven_history"],
-        "uneven_wild": after["uneven_history"],
-        "wild/calm": after["uneven_history"] / before["uneven_history"],
-        "wild_history/cpu": after["uneven_history"] / after["uneven_cpu_load"],
-    }
+    return {"uneven_calm": before["uneven_history"], "uneven_wild": after["uneven_history"]}
 
 
 def reading(seed: int, quick: bool, *, collect_s: float = 0.5, drift: float = 0.02) -> Mapping[str, float]:
@@ -224,170 +211,4 @@ def reading(seed: int, quick: bool, *, collect_s: float = 0.5, drift: float = 0.
         age.append(workers.kernel.now_s - workers.stored_s)
         error.append(float(np.abs(workers.stored - (1.0 - workers.busy)).mean()))
         waiting.append(float(reads.exponential(collect_s, _WORKERS).max()))  # a synchronous read waits for the slowest
-    read_s = 0.002
-    return {
-        "age_s": float(np.mean(age)),
-        "error": float(np.mean(error)),
-        "synchronous_s": float(np.mean(waiting)),
-        "faster": float(np.mean(waiting)) / read_s,
-    }
-
-
-_LINES = {"configuration": "by configuration", "cpu_load": "by CPU load", "history": "by history"}
-_LOOP = "the running service (REST, SQLite) between simulated nodes and the scheduler; one writer for all nodes"
-
-EXPERIMENTS = (
-    Experiment(
-        "load-service",
-        "load_partition",
-        "The closed loop through the node information service: collect, partition, run, write history, partition again",
-        (
-            Statement(
-                "history/configuration", "history is better than configuration", "better", "", Rule((0, 1)), _LOOP
-            ),
-            Statement("history/cpu", "history is better than CPU load", "better", "", Rule((0, 1)), _LOOP),
-            Statement(
-                "first/last",
-                "unevenness by history in the first run over that in the last",
-                "none stated",
-                "",
-                None,
-                "the first run knows no history: all nodes count as alike",
-            ),
-        ),
-        served,
-        {"drift": (0.01, 0.0, 0.1), "interval_s": (10.0, 60.0)},
-        seeds=10,
-        takes_s=7,
-        quick_seeds=1,
-        sweep_seeds=2,
-        curves=(
-            Curves(
-                "Seconds until the last node is done, by run",
-                "run",
-                "s",
-                {f"finish_{name}": label for name, label in _LINES.items()},
-            ),
-            Curves(
-                "Spread of finish times over their mean, by run",
-                "run",
-                "",
-                {f"uneven_{name}": label for name, label in _LINES.items()},
-            ),
-        ),
-        needs=("service",),
-    ),
-    Experiment(
-        "load-evaluations",
-        "load_partition",
-        "Unevenness of finish times by evaluation: 4 equal workers, 400 items, other programs running",
-        (
-            Statement(
-                "uneven_configuration",
-                "by configuration uneven in time",
-                "uneven",
-                "",
-                Rule((0.2, np.inf)),
-                "uneven read as a spread of over 20 % of the mean",
-            ),
-            Statement(
-                "uneven_cpu_load",
-                "by CPU load not good either",
-                "not good",
-                "",
-                Rule((0.1, np.inf)),
-                "not good read as over 10 %; stale and noisy measurements, a program that is not all processor",
-            ),
-            Statement(
-                "history/configuration",
-                "by history better than by configuration",
-                "better",
-                "",
-                Rule((-np.inf, 1.0)),
-                "node states were stable in the paper",
-            ),
-            Statement(
-                "cpu/history",
-                "by history better than by CPU load",
-                "better",
-                "",
-                Rule((1.0, np.inf)),
-                "depends on noise and drift of the background (swept): with much drift history loses",
-            ),
-        ),
-        evaluations,
-        {
-            "drift": (0.01, 0.0, 0.03, 0.1),
-            "noise": (0.1, 0.0, 0.3),
-            "sensitivity": (0.6, 1.0),
-            "interval_s": (10.0, 60.0),
-        },
-        seeds=20,
-        takes_s=0.3,
-        quick_seeds=5,
-        sweep_seeds=5,
-        tables=(
-            Table(
-                "All evaluations",
-                _LINES,
-                {"uneven_{}": "spread of finish over its mean", "finish_s_{}": "last node done (s)"},
-            ),
-        ),
-        curves=(
-            Curves(
-                "Nodes at work over time",
-                "time over mean finish",
-                "nodes",
-                {f"at_work_{name}": label for name, label in _LINES.items()},
-            ),
-        ),
-    ),
-    Experiment(
-        "load-changes",
-        "load_partition",
-        "History when the environment changes",
-        (
-            Statement(
-                "wild/calm",
-                "history may stop holding when the environment changes",
-                "worse",
-                "",
-                Rule((1.0, np.inf)),
-                "drift of the background from 0.002 to 0.1 a second",
-            ),
-        ),
-        changes,
-        seeds=20,
-        takes_s=0.5,
-        quick_seeds=5,
-    ),
-    Experiment(
-        "load-reading",
-        "load_partition",
-        "Asynchronous reads of the node information service",
-        (
-            Statement(
-                "error",
-                "asynchronous reading costs accuracy",
-                "costs accuracy",
-                "",
-                Rule((1e-9, np.inf)),
-                "mean error of the stored idle fraction; collected every 10 s",
-            ),
-            Statement(
-                "faster",
-                "and gains efficiency",
-                "gains",
-                "",
-                Rule((1.0, np.inf)),
-                "assumes 0.5 s to collect and 2 ms to read",
-            ),
-        ),
-        reading,
-        {"drift": (0.02, 0.005, 0.1), "collect_s": (0.5, 0.05)},
-        seeds=10,
-        takes_s=0.1,
-        quick_seeds=3,
-        sweep_seeds=3,
-    ),
-)
+    return {"age_s": float(np.mean(age)), "error": float(np.mean(error)), "synchronous_s": float(np.mean(waiting))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,16 +10,15 @@ import numpy as np
 
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.baselines import GeneticSettings, genetic
+from flowlex.models.pods.baselines import GeneticSettings, genetic, place
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.simulation.cluster import simulate_cluster
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.experiments._runs import made, workload
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table
 from flowlex.simulation.log import RunLog
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["balance", "convergence", "native", "queue"]
 
 #: How near the balance is proven, as a part of a node; and how many nodes of a search tree that may take.
 _GAP, _STEPS = 1e-3, 500
@@ -38,7 +37,6 @@ def balance(seed: int, quick: bool, *, pods: int = 12, draws: str = "digits") ->
         **{f"used_{name}": part for name, part in zip(_RESOURCES, used, strict=True)},
         **{f"spread_{name}": part for name, part in zip(_RESOURCES, spread, strict=True)},
         "gpu/next": float(used[0] / max(used[1:])),
-        "cpu/others": float(spread[1] / max(spread[0], spread[2], 1e-9)),
     }
 
 
@@ -60,6 +58,29 @@ def _best(instance: PodInstance) -> tuple[Cluster, float]:
     solution = PodPlacement(instance, absolute_gap=_GAP).solve("highs", max_steps=_STEPS)
     assert solution.cluster is not None and solution.bound is not None  # pods may wait, so there is an answer
     return solution.cluster, float(solution.bound)
+
+
+def native(seed: int, quick: bool, *, pods: int = 12) -> Mapping[str, float]:
+    """The paper's pipeline (backfilling queue by priority, then the genetic algorithm) and native Kubernetes.
+
+    The deviations are those of the pods that native Kubernetes admits, placed by it and by the genetic algorithm.
+    """
+    instance = cast(PodInstance, generate("kubeflow-testbed", seed=seed, pods=pods))
+    settings = GeneticSettings(mutation_points=2, attempts=500 if quick else 4_000)
+    whole, queued = place(instance, "whole-cards"), place(instance, "priority-queue")
+    found = genetic(instance, np.asarray(queued.node) >= 0, seed=seed, settings=settings).cluster or queued
+    again = genetic(instance, np.asarray(whole.node) >= 0, seed=seed, settings=settings).cluster
+    numbers = {}
+    for name, cluster in (("native", whole), ("pipeline", found)):
+        cards = Counter(
+            (node, card) for pod, node in enumerate(cluster.node) for card in cluster.used_cards.get(pod, ())
+        )
+        numbers[f"per_card_{name}"] = float(max(cards.values(), default=0))
+        numbers[f"pending_{name}"] = float(np.count_nonzero(np.asarray(cluster.node) < 0))
+    return numbers | {
+        "sigma_native": deviation(whole.loads),
+        "sigma_pipeline": deviation(whole.loads if again is None else again.loads),
+    }
 
 
 def convergence(
@@ -98,8 +119,6 @@ def queue(seed: int, quick: bool, *, load: float = 1.3) -> Mapping[str, float]:
         numbers |= {f"wait_s_{name}_{p}": float(np.mean(found)) for p, found in sorted(waits.items())}
         numbers |= {f"{figure}_{name}": figures(log)[figure] for figure in ("total_s", "wait_s", "utilisation")}
         numbers |= {f"waiting_{name}@{share:g}": many for share, many in _waiting(log).items()}
-    numbers["first_class"] = numbers["wait_s_priority_0"] / max(numbers["wait_s_submission_0"], 1e-9)
-    numbers["model/priority"] = numbers["wait_s_model"] / max(numbers["wait_s_priority"], 1e-9)
     return numbers
 
 
@@ -113,135 +132,3 @@ def _waiting(log: RunLog, points: int = 40) -> dict[float, float]:
     shares = np.arange(1, points + 1) / points
     at = np.searchsorted(times, shares * log.records[-1]["at_s"], side="right") - 1
     return {float(share): float(count[k]) if k >= 0 else 0.0 for share, k in zip(shares, at, strict=True)}
-
-
-_LOST = "the paper's pods and nodes are lost; ours are random draws of single digits on nodes scarce of GPU memory"
-
-EXPERIMENTS = (
-    Experiment(
-        "pods-balance",
-        "pod_placement",
-        "Deviation of the node loads on three nodes",
-        (
-            Statement("sigma_optimum", "deviation reached", "0.044", "", Rule((-math.inf, 0.2), (0.022, 0.066)), _LOST),
-            Statement("waiting", "pods that wait", "4", "", Rule((-math.inf, math.inf), (2.0, 6.0)), _LOST),
-            Statement(
-                "gpu/next",
-                "GPU memory is the most occupied resource",
-                "is",
-                "",
-                Rule((1.0, math.inf)),
-                f"used: {_LOST}",
-            ),
-            Statement(
-                "cpu/others",
-                "GPU and memory are better balanced than CPU",
-                "better",
-                "",
-                Rule((1.0, math.inf)),
-                "deviation over nodes of the part used: that of cores over the larger of the others",
-            ),
-        ),
-        balance,
-        {"pods": (12, 9, 16), "draws": ("digits", "mixed")},
-        tables=(
-            Table(
-                "Use by resource",
-                {"gpu": "GPU memory", "cpu": "cores", "memory": "memory"},
-                {"used_{}": "used of all", "spread_{}": "deviation over nodes"},
-            ),
-        ),
-        takes_s=0.5,
-        quick_seeds=2,
-        sweep_seeds=10,
-    ),
-    Experiment(
-        "pods-convergence",
-        "pod_placement",
-        f"The genetic algorithm on the way to the optimum (proven to within {_GAP}), 16 pods on 4 nodes",
-        (
-            *(
-                Statement(
-                    f"gap_{population}_{generation}",
-                    f"deviation above the optimum after {generation} generations, population {population}",
-                    "none stated",
-                    "",
-                    None,
-                    "36 feasible chromosomes are printed, their relation to 0.044 is not",
-                )
-                for population in (10, 40, 100)
-                for generation in (1, 60)
-            ),
-            Statement(
-                "converged_40",
-                "share of seeds that come within the proof's gap in 60 generations, population 40",
-                "none stated",
-                "",
-                None,
-                "'tens to hundreds' of chromosomes are printed",
-            ),
-            Statement(
-                "below_bound",
-                "the genetic algorithm below the proven bound",
-                "impossible",
-                "",
-                Rule((-math.inf, 1e-6)),
-                "a check of ours, not a statement of the paper",
-            ),
-        ),
-        convergence,
-        {"generator": ("pods-scale", "kubeflow-testbed")},
-        takes_s=2,
-        quick_seeds=2,
-        sweep_seeds=10,
-        curves=(
-            Curves(
-                "Deviation above the proven optimum, by generation",
-                "generation",
-                "",
-                {f"gap_{population}": f"population {population}" for population in (10, 40, 100)},
-            ),
-        ),
-    ),
-    Experiment(
-        "pods-queue",
-        "pod_placement",
-        "The waiting queue over time: pods arrive, run and leave",
-        (
-            Statement(
-                "first_class",
-                "the most important pods wait less than in submission order",
-                "go first",
-                "",
-                Rule((-math.inf, 1.0)),
-                "wait over that in submission order; durations and arrivals are ours",
-            ),
-            Statement(
-                "model/priority",
-                "mean wait under the model each round over that of the queue by priority",
-                "none stated",
-                "",
-                None,
-                "the model admits the most pods of each class, not the first of them",
-            ),
-        ),
-        queue,
-        {"load": (1.3, 0.9, 2.0)},
-        takes_s=10,
-        quick_seeds=1,
-        sweep_seeds=3,
-        curves=(
-            Curves(
-                "Pods that wait, by part of the run",
-                "part of the run",
-                "pods",
-                {
-                    "waiting_submission": "submission order",
-                    "waiting_priority": "by priority",
-                    "waiting_fgd": "by priority, FGD",
-                    "waiting_model": "the model each round",
-                },
-            ),
-        ),
-    ),
-)

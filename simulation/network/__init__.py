@@ -9,7 +9,7 @@ from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.jit import JitInstance
 from flowlex.instances.jit_events import events_of
 from flowlex.simulation.log import RunLog
-from flowlex.simulation.network import in_step, just_in_time, policies
+from flowlex.simulation.network import bounded_plan, just_in_time, latest_first, policies
 from flowlex.simulation.network.plots import PLOTS
 from flowlex.simulation.network.record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
@@ -24,8 +24,9 @@ __all__ = [
     "NetworkState",
     "Rates",
     "Traffic",
-    "in_step",
+    "bounded_plan",
     "just_in_time",
+    "latest_first",
     "policies",
     "simulate_traffic",
 ]
@@ -54,6 +55,7 @@ class _NetworkSimulator:
         bin_s = run.parameters.get("bin_s", instance.slot_s)
         done = simulate_traffic(Traffic.of(instance), policy, run, bin_s=float(bin_s))
         header = {"workload": instance.fingerprint, "seed": run.seed, "policy": type(policy).__name__}
+        header |= {"comment": instance.comment} if instance.comment else {}
         return to_log(done, header)
 
     def figures(self, log: RunLog) -> dict[str, float]:

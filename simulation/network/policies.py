@@ -110,28 +110,19 @@ class Sincronia:
 
 @policy("network", "tensorflow")
 class TensorFlow:
-    """A transfer that is ready starts; links are shared fairly.
+    """A transfer that is ready starts; of several of a job, a sender sends one after the other, in random order.
 
-    Parameters
-    ----------
-    start
-        ``all``: everything ready is on its way at once. ``one``: a sender has one transfer of a job on its way, which
-        one is random.
+    Links are shared fairly. To send everything that is ready at once is the policy ``fair``.
     """
 
-    def __init__(self, start: Literal["all", "one"] = "all") -> None:
-        self.start = start
-        self.grouping: Grouping = "pair" if start == "all" else "transfer"
-        self.conserving = self.max_min = start == "all"
+    grouping: ClassVar[Grouping] = "transfer"
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Draw the order."""
         self._rank = rng.permutation(traffic.count)
 
-    def decide(self, state: NetworkState) -> Instruction | Rates:
-        """All fairly, or the first of each sender and job."""
-        if self.start == "all":
-            return state.fair()
+    def decide(self, state: NetworkState) -> Rates:
+        """The first of each sender and job."""
         return _first_of_senders(state, self._rank)
 
 
@@ -192,9 +183,6 @@ def _by_arrival(state: NetworkState) -> Ints:
 
 
 def _first_of_senders(state: NetworkState, rank: Ints) -> Rates:
-    """Fair rates for the first transfer, by rank, of every sender in every coflow; the others wait."""
-    traffic, transfers = state.traffic, state.transfers
-    ordered = transfers[np.argsort(rank[transfers])]
-    keys = traffic.coflow[ordered] * len(traffic.machines) + traffic.sender[ordered]
-    chosen = ordered[np.unique(keys, return_index=True)[1]]
+    """Fair rates for the first transfer of every sender in every coflow; the others wait."""
+    chosen = state.first_of_senders(rank)
     return Rates(chosen, state.fair_rates(chosen))

@@ -159,11 +159,16 @@ def remaining_egress(log: RunLog) -> Floats:
 def figures(log: RunLog) -> dict[str, float]:
     """What a table shows: completion times, slow-downs, waits, remaining egress, how many did not finish.
 
-    ``deadlines_met`` is the share of the coflows with deadlines of which every transfer was in time.
+    ``deadlines_met`` is the share of the coflows with deadlines of which every transfer was in time; ``empty_coflows``
+    have nothing to send and count 0 s; ``port_mb_per_s`` is the rate of the slowest port.
     """
     frame, transfers = coflow_frame(log), transfer_frame(log)
     jobs, copies = frame[frame.kind == "coflow"], frame[frame.kind == "copy"]
-    found: dict[str, float] = {"unfinished": float((frame.kind == "unfinished").sum())}
+    found: dict[str, float] = {
+        "unfinished": float((frame.kind == "unfinished").sum()),
+        "empty_coflows": float((frame.transfers == 0).sum()),
+        "port_mb_per_s": float(min(log.header["out_mb_per_s"] + log.header["in_mb_per_s"])),
+    }
     in_time = [r["in_time"] for r in log.of("coflow", "unfinished") if "in_time" in r]
     if in_time:
         found["deadlines_met"] = float(np.mean(in_time))

@@ -10,61 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.loops import njit
+from flowlex.simulation.max_min import fill
 from flowlex.simulation.network.arrays import PACED, RUNNING, common, flip
 
-__all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve", "water_fill"]
+__all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve"]
 
 #: Below this share of its rate a port is full.
 NOTHING = 1e-9
-
-
-@njit(cache=True)
-def water_fill(out, into, weight, free):
-    """Max-min fair rates of each unit of items between ports, by progressive filling (Bertsekas and Gallager).
-
-    Parameters
-    ----------
-    out, into
-        (n,) port of each item on either side.
-    weight
-        (n,) how many equal flows it stands for, integers.
-    free
-        (ports,) what is left; updated.
-
-    Returns
-    -------
-    (n,) rate of each flow of an item.
-    """
-    n, ports = len(out), len(free)
-    amount, first = np.zeros(ports, np.int64), np.zeros(ports + 1, np.int64)
-    for k in range(n):
-        amount[out[k]] += weight[k]
-        amount[into[k]] += weight[k]
-        first[out[k] + 1] += 1
-        first[into[k] + 1] += 1
-    for p in range(ports):
-        first[p + 1] += first[p]
-    item, at = np.empty(2 * n, np.int64), first.copy()
-    for k in range(n):
-        for p in (out[k], into[k]):
-            item[at[p]] = k
-            at[p] += 1
-    rate = np.full(n, -1.0)
-    while True:
-        p, level = -1, np.inf
-        for q in range(ports):
-            if amount[q] and free[q] < level * amount[q]:
-                p, level = q, max(free[q] / amount[q], 0.0)
-        if p < 0:
-            return rate
-        for i in range(first[p], first[p + 1]):
-            k = item[i]
-            if rate[k] < 0.0:
-                rate[k] = level
-                for q in (out[k], into[k]):
-                    free[q] -= level * weight[k]
-                    amount[q] -= weight[k]
-        free[p] = 0.0
 
 
 @njit(cache=True)
@@ -79,11 +31,11 @@ def _give(net, f, rate):
 def fair_pairs(net, order, free):
     """Max-min fair among all transfers, those of a pair (the groups of ``order``) served alike."""
     n = len(order)
-    out, into, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    paths, weight = np.empty((n, 2), np.int64), np.empty(n, np.int64)
     for k in range(n):
         g = order[k]
-        out[k], into[k], weight[k] = net.port[net.first[g]], net.port[net.split[g]], net.alive[g]
-    rate = water_fill(out, into, weight, free)
+        paths[k, 0], paths[k, 1], weight[k] = net.port[net.first[g]], net.port[net.split[g]], net.alive[g]
+    rate = fill(paths, weight, free)
     for k in range(n):
         if rate[k] > 0.0:
             _give(net, order[k], rate[k])
@@ -116,46 +68,27 @@ def _snap(net, p, free, has_room):
 
 @njit(cache=True)
 def fair_coflow(net, g, free, has_room):
-    """Max-min fair among the transfers of one group, in what is left: `water_fill` over the group's own rows."""
+    """Max-min fair among the transfers of one group, in what is left."""
     if not _room(net, g, has_room):
         return
-    first, split, stop = net.first[g], net.split[g], net.first[g + 1]
-    amount = _rising(net, g, free)
-    while True:
-        e, level = -1, np.inf
-        for k in range(first, stop):
-            if amount[k - first] and free[net.port[k]] < level * amount[k - first]:
-                e, level = k, max(free[net.port[k]] / amount[k - first], 0.0)
-        if e < 0:
-            break
-        others = net.in_at if e < split else net.out_at
-        for at in range(net.start[e], net.start[e] + net.count[e]):
-            other = others[net.row[at]]
-            if amount[other - first]:  # its other port rises still, and so does the transfer
-                if level > 0.0:
-                    _give(net, net.row[at], level)
-                free[net.port[other]] -= level
-                amount[other - first] -= 1
-        free[net.port[e]], amount[e - first] = 0.0, 0
-    for e in range(first, stop):
+    chosen, n = np.empty(net.alive[g], np.int64), 0
+    for e in range(net.first[g], net.split[g]):
+        if free[net.port[e]] > 0.0:
+            for at in range(net.start[e], net.start[e] + net.count[e]):
+                if free[net.port[net.in_at[net.row[at]]]] > 0.0:
+                    chosen[n] = net.row[at]
+                    n += 1
+    paths = np.empty((n, 2), np.int64)
+    for k in range(n):
+        paths[k, 0], paths[k, 1] = net.port[net.out_at[chosen[k]]], net.port[net.in_at[chosen[k]]]
+    rate = fill(paths, np.ones(n, np.int64), free)
+    for k in range(n):
+        if rate[k] > 0.0:
+            _give(net, chosen[k], rate[k])
+    for e in range(net.first[g], net.first[g + 1]):
         if free[net.port[e]] < NOTHING * net.rate_of_port[net.port[e]]:
             free[net.port[e]] = 0.0
     has_room[:] = open_ports(net, free)
-
-
-@njit(cache=True)
-def _rising(net, g, free):
-    """(entries,) how many transfers of a group have room at both their ports."""
-    first, split, stop = net.first[g], net.split[g], net.first[g + 1]
-    amount = np.zeros(stop - first, np.int64)
-    for e in range(first, split):
-        if free[net.port[e]] > 0.0:
-            for at in range(net.start[e], net.start[e] + net.count[e]):
-                into = net.in_at[net.row[at]]
-                if free[net.port[into]] > 0.0:
-                    amount[e - first] += 1
-                    amount[into - first] += 1
-    return amount
 
 
 @njit(cache=True)

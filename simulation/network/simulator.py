@@ -17,8 +17,8 @@ from flowlex.simulation.network.computations import Computations
 from flowlex.simulation.network.drive import ASK, PACE, STUCK, drive
 from flowlex.simulation.network.state import NetworkPolicy, NetworkState
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
+from flowlex.simulation.random_streams import Streams
 from flowlex.simulation.registry import Run
-from flowlex.simulation.streams import Streams
 
 __all__ = ["NetworkRun", "simulate_traffic"]
 

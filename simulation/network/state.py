@@ -25,9 +25,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from flowlex.simulation.max_min import max_min_rates
 from flowlex.simulation.network.arrays import NOW, PAIRS, Net
 from flowlex.simulation.network.drive import FAIR, GREEDY, LISTED, MADD, PACE, SEBF, SPLIT, bottlenecks
-from flowlex.simulation.network.sharing import water_fill
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 
 __all__ = ["Answer", "Instruction", "NetworkPolicy", "NetworkState", "Rates"]
@@ -218,6 +218,13 @@ class NetworkState:
         net.span[:, 0], net.span[:, 1] = np.append(0, ends[:-1]), ends
         self._inside = inside
 
+    def first_of_senders(self, rank: Ints) -> Ints:
+        """The first transfer, by rank, of every sender in every coflow."""
+        traffic, there = self.traffic, self.transfers
+        ordered = there[np.argsort(rank[there], kind="stable")]
+        keys = traffic.coflow[ordered] * len(traffic.machines) + traffic.sender[ordered]
+        return np.asarray(ordered[np.unique(keys, return_index=True)[1]])
+
     def fair_rates(self, transfers: ArrayLike, taken: Floats | None = None) -> Floats:
         """Max-min fair rates of some transfers, MB/s, in what is left of all ports.
 
@@ -229,8 +236,8 @@ class NetworkState:
         chosen = np.asarray(transfers, dtype=np.int64)
         free = self._net.rate_of_port - (0.0 if taken is None else taken)
         free[free < 1e-9 * self._net.rate_of_port] = 0.0
-        out, into = self.traffic.sender[chosen], self.traffic.receiver[chosen] + len(self.traffic.machines)
-        return np.asarray(water_fill(out, into, np.ones(len(chosen), np.int64), free))
+        ports = (self.traffic.sender[chosen], self.traffic.receiver[chosen] + len(self.traffic.machines))
+        return max_min_rates(np.column_stack(ports), free)
 
 
 def _whole(coflows: Sequence[int] | Ints) -> Ints:

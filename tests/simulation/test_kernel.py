@@ -14,9 +14,9 @@ from flowlex.instances.scenario import Decision
 from flowlex.simulation.decision import ask
 from flowlex.simulation.kernel import Kernel, SimulationError
 from flowlex.simulation.log import RunLog
+from flowlex.simulation.random_streams import Streams
 from flowlex.simulation.registry import make_policy
 from flowlex.simulation.statistics import Estimate
-from flowlex.simulation.streams import Streams
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1)), max_size=30))

@@ -3,94 +3,151 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 import pytest
 
 from flowlex.instances.base import InstanceError
 from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import Curves, Experiment, Rule, Statement, Table, Verdict
-from flowlex.simulation.report import Measured, figure_svg, rows_of, variants, write_report
+from flowlex.simulation.experiments.base import Experiment, Picture, Rule, Statement, Table, Verdict
+from flowlex.simulation.report import Measured, rows_of, write_report
+from flowlex.simulation.report_pictures import picture_svg
 from flowlex.simulation.statistics import Estimate
+
+PRINTED = Rule(1.9, 2.1, neutral=1.0, printed=True)
+
+
+def statement(*figures: str, **more: object) -> Statement:
+    texts = {"says": f"{figures[0]} | says", "theirs": "2", "because": "because", "cause": "left out"}
+    empty = dict.fromkeys(("over", "minus", "unit", "tolerance", "source"), "")
+    return Statement(**{"figures": figures, "values": (), "rule": None, **empty, **texts, **more})
 
 
 def tiny(**more: object) -> Experiment:
-    statements = (
-        Statement("a", "a is about 2", "2", "s", Rule.near(2.0, 1.0), "because"),
-        Statement("b", "b | c", "?", "", None, "shown"),
-        Statement("never", "not measured", "1", "", Rule.near(1.0, 0.0), ""),
-    )
-    return Experiment("tiny", "paper", "A tiny one", statements, lambda seed, quick: {}, **more)
+    statements = (statement("a", rule=PRINTED), statement("b"), statement("never", rule=PRINTED))
+    return Experiment("tiny", "paper", "A tiny one", lambda seed, quick: {}, statements, **more)
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict"),
+    ("rule", "low", "high", "verdict"),
     [
-        ([1.9, 2.0, 2.1], Verdict.REPRODUCED),
-        ([3.9, 4.0, 4.1], Verdict.DIRECTION),
-        ([0.5, 2.0, 3.5], Verdict.NOT),  # the mean is theirs, but nobody knows
-        ([0.4, 0.5, 0.6], Verdict.NOT),
-        ([2.0], Verdict.REPRODUCED),
+        (PRINTED, 1.95, 2.05, Verdict.REPRODUCED),
+        (PRINTED, 1.2, 2.0, Verdict.REPRODUCED),  # theirs lies in our interval, and all of it on their side
+        (PRINTED, 0.5, 2.5, Verdict.UNDECIDED),  # the mean is near theirs, but nobody knows
+        (PRINTED, 2.2, 2.4, Verdict.DIRECTION),
+        (PRINTED, 0.4, 0.9, Verdict.NOT),
+        (PRINTED, 1.0, 1.0, Verdict.NOT),  # no effect is on no side
+        (Rule(1.5, math.inf, neutral=1.0), 1.2, 1.6, Verdict.DIRECTION),  # at least 1.5: not shown
+        (Rule(1.5, math.inf, neutral=1.0), 1.6, 1.7, Verdict.REPRODUCED),
+        (Rule(-math.inf, 0.9, neutral=1.0), 0.92, 0.97, Verdict.DIRECTION),
+        (Rule(-math.inf, 0.9, neutral=1.0), 1.1, 1.2, Verdict.NOT),
+        (Rule(0.0, math.inf), -0.1, 0.3, Verdict.UNDECIDED),
+        (Rule(0.0, math.inf), -0.3, -0.1, Verdict.NOT),
+        (Rule(0.0, math.inf), 0.1, 0.3, Verdict.REPRODUCED),
+        (Rule(0.3, 0.34), 0.29, 0.33, Verdict.UNDECIDED),
     ],
 )
-def test_verdicts_follow_their_rule(values, verdict):
-    assert Rule.near(2.0, 1.0).judge(Estimate.of(values)) == verdict
+def test_verdicts_follow_their_rule(rule, low, high, verdict):
+    assert rule.judge(Estimate((low + high) / 2, (high - low) / 2, 10)) == verdict
+
+
+def test_one_run_decides_nothing_unless_it_is_exact():
+    each = statement("a", rule=Rule(1.0, math.inf))
+    assert each.rule.judge(each.estimate([{"a": 5.0}])) == Verdict.UNDECIDED
+    assert each.rule.judge(each.estimate([{"a": 5.0}], exact=True)) == Verdict.REPRODUCED
+
+
+def test_ratios_differences_and_trends_are_taken_run_by_run():
+    runs = [{"a": 2.0, "b": 1.0, "c": 4.0}, {"a": 6.0, "b": 2.0, "c": 7.0}]
+    assert statement("a", over="b").estimate(runs).mean == 2.5
+    assert statement("a", minus="b").estimate(runs).mean == 2.5
+    falling = statement("a", "b", "c", values=(2.0, 3.0, 1.0))
+    assert falling.trend and falling.estimate(runs).high < 0  # reversed: theirs falls where ours rises
+    assert statement("a", over="nothing").estimate(runs) is None
 
 
 def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
-    table = Table("By policy", {"a": "first", "b": "second", "z": "none"}, {"{}": "number"}, {"b": "1.5"})
-    experiment = tiny(open={"x": (1, 2)}, also=({"x": 3, "y": 4},), tables=(table,))
-    assert variants(experiment) == [{}, {"x": 2}, {"x": 3, "y": 4}]
+    table = Table("By policy", {"a": "first", "b": "second", "z": "none"}, {"{}": "number"})
+    bars = Picture("tiny-1", "bars of a", "", "", "bars", {"a": "ours"}, theirs={"a": 2.0}, front=True)
+    experiment = tiny(open={"x": (1, 2)}, also=({"x": 3, "y": 4},), tables=(table,), pictures=(bars,))
+    assert experiment.variants() == [{}, {"x": 2}, {"x": 3, "y": 4}]
     found = [Measured("tiny", s, g, {"a": 2.0 + s / 10, "b": 1.0}) for g in ({}, {"x": 2}) for s in range(3)]
-    assert [row.verdict for row in rows_of(experiment, found)] == ["reproduced", "shown", "not measured"]
+    assert [row.verdict.value for row in rows_of(experiment, found)] == ["reproduced", "shown", "not measured"]
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         counts = write_report(tmp_path / folder, {experiment: found}, quick=False)
     assert counts == {"reproduced": 1, "shown": 1, "not measured": 1}
     names = {path.name for path in (tmp_path / "one").iterdir()}
-    assert names == {"report.md", "report.html", "report.csv", "measured.csv", "tiny.svg"}
+    assert names == {"report.md", "report.html", "report.csv", "measured.csv", "tiny-1.svg"}
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     page = (tmp_path / "one" / "report.html").read_text()
-    assert "<svg" in page and "http://" not in page.split("<svg")[0] and "x = 2" in page
+    assert "<svg" in page and "http://" not in page.split("<svg")[0]
     text = (tmp_path / "one" / "report.md").read_text()
-    assert "b \\| c" in text
+    assert "b \\| says" in text and "| paper | 1 | 0 | 0 | 0 | 1 | 1 |" in text and "| 2.1 to 2.1 |" in text
     assert text.split("By policy:")[1].split("\n")[2:7] == [
         "|  | number |",
         "| --- | --- |",
         "| first | 2.1 ± 0.25 |",
-        "| second | 1 ± 0 (1.5) |",
+        "| second | 1 ± 0 |",
         "| none | - |",
     ]
 
 
-def test_experiments_have_names_of_their_own_and_belong_to_their_papers():
+def test_a_search_reports_levers_and_where_figures_are_nearest(tmp_path):
+    space = tiny(joint=({"x": (1, 2), "y": (3,)}, {"x": (4,)}))
+    assert space.variants() == [{"x": 1, "y": 3}, {"x": 2, "y": 3}, {"x": 4}]
+    object.__setattr__(space, "statements", (statement("a", rule=PRINTED, values=(2.0,)),))
+    found = [Measured("tiny", 1000, {"x": x, "y": 3}, {"a": float(x)}) for x in (1, 2)]
+    assert write_report(tmp_path, {space: found}, quick=False) == {"shown": 1}  # its seeds judge nothing
+    text = (tmp_path / "report.md").read_text()
+    assert (
+        "| x = 2 | 2 |" in text
+        and "| 1 to 2 | 2 | x = 2, y = 3 |" in text
+        and "| x = 2, y = 3 | 1000 | 0.000 |" in text
+    )
+
+
+def test_pictures_show_lines_and_distributions_with_theirs():
+    runs = [{"w@0.5": 1.0 + s, "w@1": 2.0} for s in range(3)]
+    for kind in ("lines", "cdf"):
+        svg = picture_svg(Picture("p", "title", "x", "y", kind, {"w": "wait"}, theirs={"w@0.5": 1.0}), runs)
+        assert ">wait<" in svg and ">printed<" in svg
+    assert picture_svg(Picture("p", "title", "x", "y", "lines", {"v": "none"}), runs) == ""
+
+
+def test_declarations_are_complete():
     found = experiments()
     assert len({each.name for each in found}) == len(found)
-    assert {each.paper for each in found} <= set(papers())
+    assert {each.paper for each in found} == set(papers())
     for each in found:
-        assert len({(s.figure, s.says) for s in each.statements}) == len(each.statements), each.name
-        assert all(values for values in each.open.values())
+        assert len({(s.name, s.says) for s in each.statements}) == len(each.statements), each.name
+        for row in each.statements:
+            where = (each.name, row.name)
+            assert row.theirs and (row.because or row.rule is None), where
+            if row.rule is not None:
+                assert row.source, where
+                assert row.tolerance or not row.rule.printed, where
 
 
 def test_the_report_in_the_documentation_is_of_these_statements():
     kept = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "report.csv"
     rows = list(csv.DictReader(kept.open()))
     shown = {row["experiment"] for row in rows}
-    now = [(e.name, s.figure, s.says, s.theirs) for e in experiments() if e.name in shown for s in e.statements]
+    now = [(e.name, s.name, s.says, s.theirs) for e in experiments() if e.name in shown for s in e.statements]
     assert [(row["experiment"], row["figure"], row["statement"], row["theirs"]) for row in rows] == now
-    assert {each.name for each in experiments("gpu_assignment", "flow_scheduling")} <= shown
+    assert {each.name for each in experiments("gpu_assignment", "flow_scheduling", "jit_bandwidth")} <= shown
+    unexplained = [
+        (row["experiment"], row["figure"]) for row in rows if row["verdict"] == Verdict.NOT and not row["cause"]
+    ]
+    assert not unexplained
 
 
 def test_a_name_that_nothing_has_is_refused_with_the_nearest():
     assert [each.name for each in experiments("gpu-users", "gpu-alone")] == ["gpu-alone", "gpu-users"]
     with pytest.raises(InstanceError, match=r"no experiment is named 'gpus'; did you mean 'gpu-users'\? Papers"):
         experiments("gpus")
-
-
-def test_a_size_without_a_direction_is_reproduced_or_not():
-    rule = Rule((float("-inf"), float("inf")), (0.16, 0.48))
-    assert [rule.judge(Estimate.of([x, x])) for x in (0.3, 0.5)] == [Verdict.REPRODUCED, Verdict.NOT]
 
 
 def test_the_report_says_what_measuring_took(tmp_path):
@@ -103,12 +160,3 @@ def test_the_report_says_what_measuring_took(tmp_path):
     assert "| tiny | 3 | 5.5 | 4.0 |" in text
     write_report(tmp_path, {tiny(): runs[1:2]}, quick=True, effort=effort | {"processes": 1})
     assert "| tiny | 1 | - | - |" in (tmp_path / "report.md").read_text()
-
-
-def test_curves_are_drawn_over_what_their_numbers_say():
-    curves = Curves("t", "x", "y", {"wait": "w"})
-    assert curves.points("wait", {"wait@3": 1.0, "wait@10": 2.0, "waits@1": 5.0, "wait": 4.0}) == {3.0: 1.0, 10.0: 2.0}
-    found = [Measured("tiny", s, {}, {"a": 2.0, "b": 1.0, "wait@1": 1.0 * s, "wait@2": 2.0}) for s in range(3)]
-    with_curves, without = (figure_svg(tiny(curves=each), found) for each in ((curves,), ()))
-    assert ">t<" in with_curves and ">t<" not in without
-    assert figure_svg(tiny(), [Measured("tiny", 0, {"x": 2}, {"a": 2.0})]) == ""  # nothing at the defaults

@@ -21,9 +21,10 @@ from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.figures import figures, job_spans, megabytes, stays
 from flowlex.simulation.cluster.policies.gpu import round_instance
-from flowlex.simulation.cluster.sharing import max_min_rates, require_max_min
+from flowlex.simulation.cluster.sharing import require_max_min
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.log import RunLog
+from flowlex.simulation.max_min import max_min_rates
 from flowlex.simulation.registry import make_policy, policies
 from flowlex.simulation.statistics import Estimate
 

@@ -7,7 +7,7 @@ from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job,
 from flowlex.instances.scenario import Decision
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.network.in_step import InStep
+from flowlex.simulation.network.bounded_plan import InStep
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
 from flowlex.simulation.network.record import figures, to_log

@@ -35,7 +35,6 @@ def instances(draw):
 
 CHOICES = [
     *(PolicyChoice(name=name) for name in policies("network") if name != "jit-in-step"),  # for coflows alone
-    PolicyChoice(name="tensorflow", parameters={"start": "one"}),
     PolicyChoice(name="tictac", parameters={"rule": "tic", "between": "fair"}),
     PolicyChoice(name="jit", parameters={"share": 1.0, "known": "all"}),
 ]
