@@ -11,17 +11,19 @@ import pytest
 from flowlex.cli.experiment_needs import NEEDS
 from flowlex.simulation.experiments import experiments
 from flowlex.simulation.experiments._runs import alone_seconds, made, run, workload
+from flowlex.simulation.experiments.base import Experiment
 
 Numbers = Mapping[str, float]
 
 
 def gpu_alone(n: Numbers) -> bool:
-    return n["dt_FS"] == n["dt_FSP"] and 0 <= n["rack_share_GS"] + n["between_share_GS"] < 1  # nothing to preempt for
+    alike = n["dt_FS"] == n["dt_FSP"] and n["dt_FSP_J37"] > 0  # nothing to preempt for
+    return alike and 0 <= n["rack_share_GS"] + n["between_share_GS"] < 1
 
 
 def gpu_shared(n: Numbers) -> bool:
-    who = ("GS", "GSP", "GSD", "FS", "FSP", "FSU", "GPU-count")
-    stays = all(n[f"stops_{name}_limited"] == 0 for name in ("GS", "GSD", "FS", "FSU", "GPU-count"))
+    who = ("GS", "GSP", "GSD", "FS", "FSP", "FSU")
+    stays = all(n[f"stops_{name}_limited"] == 0 for name in ("GS", "GSD", "FS", "FSU"))
     return stays and all(n[f"S_{name}_limited"] > 0 and n[f"sigma_{name}_limited"] >= 0 for name in who)
 
 
@@ -62,7 +64,7 @@ def google_day(n: Numbers) -> bool:
 
 
 def training_shares(n: Numbers) -> bool:
-    return n["stops_FIFO"] == 0 and math.isclose(n["max_min/FIFO"], n["run_s_max_min"] / n["run_s_FIFO"])
+    return n["stops_FIFO"] == 0 and 0 < n["run_s_max_min"] <= n["total_s_max_min"]
 
 
 def load_evaluations(n: Numbers) -> bool:
@@ -75,7 +77,7 @@ def load_changes(n: Numbers) -> bool:
 
 
 def load_reading(n: Numbers) -> bool:
-    return 0 < n["age_s"] < 10 and n["faster"] > 1
+    return 0 < n["age_s"] < 10 and n["error"] > 0 and n["synchronous_s"] > 0
 
 
 def load_service(n: Numbers) -> bool:
@@ -92,13 +94,17 @@ def pods_convergence(n: Numbers) -> bool:
 
 
 def pods_queue(n: Numbers) -> bool:
-    return n["wait_s_priority_0"] < n["wait_s_priority_2"] and n["first_class"] < 1
+    return n["wait_s_priority_0"] < min(n["wait_s_priority_2"], n["wait_s_submission_0"])
+
+
+def pods_native(n: Numbers) -> bool:
+    return n["per_card_native"] <= 1 < n["per_card_pipeline"] and n["sigma_pipeline"] <= n["sigma_native"] + 1e-9
 
 
 HOLDS = (
     gpu_alone, gpu_shared, gpu_users, gpu_rounds, flow_fairness, flow_images, flow_priority, flow_latency, flow_cost,
     google_day, training_shares, load_evaluations, load_changes, load_reading, load_service, pods_balance,
-    pods_convergence, pods_queue,
+    pods_convergence, pods_native, pods_queue,
 )  # fmt: skip
 
 
@@ -110,12 +116,21 @@ def test_an_experiment_measures_what_it_names(holds):
     with ExitStack() as stack:
         handed = {need: stack.enter_context(NEEDS[need].give()) for need in experiment.needs}
         found = experiment.measure(0, True, **handed)
-    named = {each.figure for each in experiment.statements}
-    named |= {column.format(row) for table in experiment.tables for row in table.rows for column in table.columns}
-    assert named <= set(found)
+    require_all_named(experiment, found)
     assert all(map(math.isfinite, found.values()))
-    assert all(curves.points(line, found) for curves in experiment.curves for line in curves.lines)
     assert holds(found), dict(found)
+
+
+def require_all_named(experiment: Experiment, found: Numbers) -> None:
+    """Statements, tables and pictures name only what was measured."""
+    named = {name for each in experiment.statements for name in (*each.figures, each.over, each.minus) if name}
+    named |= {column.format(row) for table in experiment.tables for row in table.rows for column in table.columns}
+    for picture in experiment.pictures:
+        if picture.kind == "bars":
+            named |= {line.format(group) for line in picture.lines for group in picture.groups}
+        else:
+            assert all(picture.points(line, found) for line in picture.lines), picture.name
+    assert named <= set(found), named - set(found)
 
 
 def test_no_experiment_on_clusters_is_left_out():

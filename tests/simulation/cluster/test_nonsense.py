@@ -175,3 +175,19 @@ def test_a_workload_that_cannot_be_is_refused(change, says):
     change(document)
     with pytest.raises(ValueError, match=says):
         ClusterWorkload.model_validate(document)
+
+
+@pytest.mark.parametrize("times", [1, -1])
+def test_places_booked_by_hand_are_refused_by_name(times):
+    """Whoever writes into the books himself starts too much (-1) or keeps places closed (1)."""
+
+    class ByHand(Policy):
+        def decide(self, state):
+            for task in state.waiting():
+                place = next((place for place in state.open_places() if place.fits(task)), None)
+                if place is not None:
+                    place.hold(task, times)
+                    yield Start(task, place)
+
+    with pytest.raises(SimulationError, match=r"policy ByHand: it booked '.*' by hand: -?\d+ gpu are noted as free"):
+        simulate_cluster(work(), ByHand())
