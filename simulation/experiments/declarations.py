@@ -22,8 +22,7 @@ _HERE = "flowlex.simulation.experiments"
 def declared() -> tuple[Experiment, ...]:
     """All experiments, in the order of the file."""
     document = tomllib.loads(files(_HERE).joinpath("experiments.toml").read_text("utf-8"))
-    with files(_HERE).joinpath("statements.csv").open(newline="", encoding="utf-8") as text:
-        rows = list(csv.DictReader(text))
+    rows = list(csv.DictReader(files(_HERE).joinpath("statements.csv").read_text("utf-8").splitlines()))
     unknown = {row["experiment"] for row in rows} - {name for paper in document.values() for name in paper}
     if unknown:
         raise ValueError(f"statements.csv names the experiment {min(unknown)!r}, which experiments.toml has not")

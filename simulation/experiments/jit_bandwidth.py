@@ -89,7 +89,7 @@ def compare(
         arrivals_per_s=arrivals_per_s,
     )
     jit = JustInTime(share=share, share_of=share_of, lat=lat, certify=PROVEN)
-    policies = {
+    policies: dict[str, NetworkPolicy] = {
         "tensorflow": TensorFlow(),
         "all": Fair(),
         "sincronia": Sincronia(),
@@ -143,7 +143,11 @@ def when(seed: int, quick: bool) -> Mapping[str, float]:
     for computing in (1.0,) if quick else (0.25, 1.0, 4.0):
         for copies in (0, 12, 36):
             instance = training_jobs(seed, quick, computing=computing, copies=copies)
-            policies = {"tictac": TicTac(between="fair"), "jit": JustInTime(certify=PROVEN), "early": LatestFirst()}
+            policies: dict[str, NetworkPolicy] = {
+                "tictac": TicTac(between="fair"),
+                "jit": JustInTime(certify=PROVEN),
+                "early": LatestFirst(),
+            }
             fair = _run(instance, Fair(), seed)
             for name, policy in policies.items():
                 log, at = _run(instance, policy, seed), f"{name}_{computing:g}_{copies}"

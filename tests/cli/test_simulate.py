@@ -59,6 +59,47 @@ def test_a_scenario_leaves_logs_tables_and_pictures_and_is_resumed(tmp_path):
     assert list(csv.DictReader((out / "runs.csv").open())) == rows
 
 
+MINE = """
+from flowlex.simulation.cluster import Policy
+
+
+class ShortestFirst(Policy):
+    def decide(self, state):
+        places = state.open_places()
+        for task in sorted(state.waiting(), key=lambda task: task.task.compute_s):
+            place = next((place for place in places if place.fits(task)), None)
+            if place is not None:
+                yield state.start(task, place)
+"""
+
+
+def test_a_policy_in_a_file_runs_beside_others(tmp_path):
+    file = tmp_path / "my_policy.py"
+    file.write_text(MINE)
+    mine = f"{file}:ShortestFirst"
+    shown = flowlex("simulate", write(tmp_path), "--policy", mine, "--policy", "FIFO", "--seeds", 1, "--json")
+    records = {record["model"]: record for record in map(json.loads, shown.stdout.splitlines())}
+    assert set(records) == {mine, "FIFO"}
+    assert all(record["status"] == "simulated" for record in records.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        ("", "Mine", "has no class or function 'Mine'"),
+        ("1 / 0", "Mine", "fails: ZeroDivisionError"),
+        (None, "M", "cannot be read"),
+    ],
+)
+def test_a_file_without_the_policy_is_named(tmp_path, text, name, says):
+    file = tmp_path / "my_policy.py"
+    if text is not None:
+        file.write_text(text)
+    path = write(tmp_path)
+    shown = CliRunner().invoke(app, ["simulate", str(path), "--policy", f"{file}:{name}"])
+    assert shown.exit_code == 2 and says in shown.output.replace("\n", " ") + str(shown.exception)
+
+
 def test_set_replaces_fields_of_the_scenario(tmp_path):
     path, out = write(tmp_path), tmp_path / "out"
     given = ("--set", 'policies=["spread"]', "--set", "workload.parameters.jobs=2", "--set", "parameters.round_s=7")
@@ -175,11 +216,22 @@ def test_an_unknown_paper_is_named(tmp_path):
 
 
 def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
-    record = {"name": "load-changes", "status": "measured", "seed": 0, "given": {}, "metrics": {"wild/calm": 3.0}}
+    record = {
+        "name": "load-changes",
+        "status": "measured",
+        "seed": 0,
+        "given": {},
+        "metrics": {"uneven_wild": 6.0, "uneven_calm": 2.0},
+    }
     record["options"] = {"quick": False}
     monkeypatch.delenv("FLOWLEX_COFLOW_TRACE", raising=False)  # needed to measure, not to write of what was measured
-    hour = record | {"name": "coflow-hour", "metrics": {"speedup_sebf": 2.0}}
-    lines = [hour, record, record | {"seed": 1, "metrics": {"wild/calm": 5.0}}, record | {"status": "error", "seed": 2}]
+    hour = record | {"name": "coflow-hour", "metrics": {"mean_cct_s_fair": 6.0, "mean_cct_s_sebf": 3.0}}
+    lines = [
+        hour,
+        record,
+        record | {"seed": 1, "metrics": {"uneven_wild": 5.0, "uneven_calm": 1.0}},
+        record | {"status": "error", "seed": 2},
+    ]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     flowlex("reproduce", "coflow_hour", "--write", "-o", tmp_path)
     assert "2.0" in (tmp_path / "report.csv").read_text()
