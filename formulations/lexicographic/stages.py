@@ -18,257 +18,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from math import inf
 
-import highspy
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers, LinearProgramArrays
-from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
+from flowlex.formulations.arrays import Booleans, Floats, LinearProgramArrays
 from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StageResult, StagesOutcome
+from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
 from flowlex.formulations.outcome import SolveOptions, Status
 
 __all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome", "solve_stages"]
-
-#: A value this close to a whole number is one.
-_WHOLE = 1e-6
-#: Rounding by less than this moves no other column.
-_DUST = 1e-11
-#: Of HiGHS: the dual and the primal simplex method.
-_DUAL, _PRIMAL = 1, 4
-#: Nodes of the search for a whole answer on the optimal face of a linear program.
-_FACE_NODES = 50
-#: Leaves of the tree of one stage, where the caller sets no ``max_steps``.
-_LEAVES = 500
-
-
-@dataclass(eq=False)
-class _Program:
-    """What all stages share. ``granular`` (k,): the stage takes whole multiples of this only, 0 where it does not."""
-
-    arrays: LinearProgramArrays
-    costs: Sequence[Floats]
-    options: SolveOptions
-    until: float
-    accept: Callable[[Floats], Floats | None] | None = None
-    nodes: int | None = None
-    known: Sequence[float] = ()
-    integer: Integers = field(init=False)
-    lp: highspy.Highs = field(init=False)
-    kept: list[tuple[Floats, float]] = field(default_factory=list)
-    bounded: set[int] = field(default_factory=set)
-    methods: set[str] = field(default_factory=set)
-    best: Floats | None = None
-    #: Whether the solver says that there is no answer, where the tree was too large to show it.
-    refuted: bool = False
-
-    def __post_init__(self) -> None:
-        self.integer = np.flatnonzero(self.arrays.integrality)
-        relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
-        self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
-        pass_model(self.lp, relaxation)
-
-    @property
-    def leaves(self) -> int:
-        """How many leaves a tree may have."""
-        return self.options.max_steps or _LEAVES
-
-    @property
-    def late(self) -> bool:
-        return time.process_time() > self.until
-
-    @property
-    def left(self) -> float:
-        """Seconds that a solver may take."""
-        return max(self.until - time.process_time(), 0.1)
-
-    def minimise(self, cost: Floats) -> None:
-        columns = np.arange(len(cost), dtype=np.int32)
-        self.lp.changeColsCost(len(columns), columns, cost)
-
-    def keep(self, cost: Floats, value: float, step: float) -> None:
-        """Keep a stage at its value from now on."""
-        used = np.flatnonzero(cost)
-        side = value + (0.0 if step else 1e-9 * max(1.0, abs(value)))
-        self.lp.addRow(-inf, side, len(used), used.astype(np.int32), cost[used])
-        self.kept.append((cost, side))
-
-    def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
-        """The linear program of a leaf: what its duals prove, and its vertex."""
-        low, high = self._bounds(branches)
-        for column in self.bounded | {branch.column for branch in branches}:
-            self.lp.changeColBounds(column, float(low[column]), float(high[column]))
-        self.bounded = {branch.column for branch in branches}
-        crossed = next((b.column for b in branches if low[b.column] > high[b.column]), None)
-        if crossed is not None:
-            return Leaf(branches, np.zeros(len(self.arrays.row_lower)), np.zeros(len(self.kept)), 0, inf), None
-        # The last vertex is feasible where only the cost changed, and dual feasible where bounds did.
-        self.lp.setOptionValue("simplex_strategy", _DUAL if branches or not self.kept else _PRIMAL)
-        if self.until < inf:
-            self.lp.setOptionValue("time_limit", self.lp.getRunTime() + self.left)
-        run(self.lp)
-        status = self.lp.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnknown:  # numerical trouble: without the last basis it ends
-            self.lp.clearSolver()
-            run(self.lp)
-            status = self.lp.getModelStatus()
-        self.lp.setOptionValue("solver", "simplex")
-        if status == highspy.HighsModelStatus.kTimeLimit:
-            return self.leaf(branches, np.zeros(len(self.arrays.row_lower)), 1, cost, low, high), None
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return self._empty(branches, low, high), None
-        if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty):
-            raise RuntimeError(f"HiGHS ends a relaxation with {self.lp.modelStatusToString(status)!r}")
-        solution = self.lp.getSolution()
-        leaf = self.leaf(branches, np.array(solution.row_dual), 1, cost, low, high)
-        return leaf, np.array(solution.col_value)
-
-    def _bounds(self, branches: tuple[Branch, ...]) -> tuple[Floats, Floats]:
-        low, high = self.arrays.column_lower.copy(), self.arrays.column_upper.copy()
-        for b in branches:
-            if b.upper:
-                high[b.column] = min(high[b.column], b.side)
-            else:
-                low[b.column] = max(low[b.column], b.side)
-        return low, high
-
-    def _empty(self, branches: tuple[Branch, ...], low: Floats, high: Floats) -> Leaf:
-        _, found, ray = self.lp.getDualRay()
-        if not found:  # presolve found it
-            self.lp.setOptionValue("presolve", "off")
-            self.lp.clearSolver()
-            run(self.lp)
-            _, found, ray = self.lp.getDualRay()
-            self.lp.setOptionValue("presolve", "choose")
-        duals = np.array(ray) if found else np.zeros(len(self.arrays.row_lower) + len(self.kept))
-        duals = duals / max(float(np.abs(duals).max(initial=0)), 1e-12)
-        none = np.zeros(len(self.arrays.cost))
-        each = [self.leaf(branches, sign * duals, 0, none, low, high) for sign in (1.0, -1.0)]
-        best = max(each, key=lambda leaf: leaf.bound)
-        return replace(best, bound=inf)
-
-    def leaf(
-        self, branches: tuple[Branch, ...], duals: Floats, own: int, cost: Floats, low: Floats, high: Floats
-    ) -> Leaf:
-        """What multipliers prove of a leaf, in floating point; certificates repeat it exactly."""
-        a = self.arrays
-        m = len(a.row_lower)
-        y, earlier = duals[:m].copy(), np.minimum(np.pad(duals[m:], (0, len(self.kept) - len(duals[m:]))), 0)
-        side = np.where(y > 0, a.row_lower, a.row_upper)
-        y[~np.isfinite(side)] = 0
-        reduced = own * cost - a.matrix.T @ y
-        total = float(y @ np.where(np.isfinite(side), side, 0))
-        for multiplier, (before, value) in zip(earlier, self.kept, strict=True):
-            reduced = reduced - multiplier * before
-            total += multiplier * value
-        end = np.where(reduced > 0, low, high)
-        used = np.abs(reduced) > 1e-11
-        total += float(reduced[used] @ end[used])
-        return Leaf(branches, y, earlier, own, total)
-
-    def integral(self, values: Floats) -> bool:
-        """Whether all integer columns are whole."""
-        x = values[self.integer]
-        return bool((np.abs(x - np.rint(x)) <= _WHOLE).all())
-
-    def rounded(self, values: Floats) -> Floats:
-        """The values with integer columns rounded, and the others at their optimum for these."""
-        values = values.copy()
-        whole = np.rint(values[self.integer])
-        apart = np.abs(values[self.integer] - whole).max(initial=0)
-        values[self.integer] = whole
-        if apart > _DUST and len(self.integer) < len(values):
-            columns = self.integer.astype(np.int32)
-            self.lp.changeColsBounds(len(columns), columns, whole, whole)
-            self.bounded |= set(columns.tolist())
-            run(self.lp)
-            if self.lp.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-                found = np.array(self.lp.getSolution().col_value)
-                found[self.integer] = whole
-                return found
-        return values
-
-    def take(self, values: Floats, cost: Floats) -> None:
-        """Make values with whole integer columns the best answer, if they are accepted and no worse."""
-        found = self.rounded(values)
-        if self.accept is not None:
-            accepted = self.accept(found)
-            if accepted is None or any(float(before @ accepted) > side + _WHOLE for before, side in self.kept):
-                return
-            found = accepted
-        if self.best is None or cost @ found <= cost @ self.best + _close(float(cost @ self.best), 0):
-            self.best = found
-
-    def reached(self, bound: float, cost: Floats, step: float) -> bool:
-        """Whether the best answer is as good as a bound."""
-        if self.best is None:
-            return False
-        value = float(cost @ self.best)
-        return value - _up(bound, step) <= _close(value, 0)
-
-    def whole_program(self, cost: Floats) -> tuple[Floats | None, bool]:
-        """An optimum of the integer program by HiGHS, started from the best answer so far; whether one was proven."""
-        solver = self._whole_solver(replace(self.arrays, cost=cost, offset=0.0, maximize=False))
-        for before, value in self.kept:
-            used = np.flatnonzero(before)
-            solver.addRow(-inf, value, len(used), used.astype(np.int32), before[used])
-        if self.best is not None:
-            start = highspy.HighsSolution()
-            start.col_value = self.best.tolist()
-            solver.setSolution(start)
-        run(solver)
-        self.methods.add("integer program")
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return None, True
-        if solver.getInfo().primal_solution_status != 2:
-            return None, False
-        return np.array(solver.getSolution().col_value), status == highspy.HighsModelStatus.kOptimal
-
-    def _whole_solver(self, arrays: LinearProgramArrays) -> highspy.Highs:
-        left = None if self.until == inf else self.left
-        solver = configured(
-            replace(self.options, time_limit_s=left, max_steps=self.nodes, solver=None), "choose", is_mip=True
-        )
-        pass_model(solver, arrays)
-        return solver
-
-    def on_face(self, root: Leaf, cost: Floats) -> Floats | None:
-        """A whole answer at which the bound of the linear program is tight; None where none is found soon.
-
-        By complementary slackness its columns with a reduced cost are at their bounds and rows with a dual at their
-        sides, which leaves a small program without an objective.
-        """
-        a = self.arrays
-        reduced = cost - a.matrix.T @ root.rows
-        kept = [(before, side, e) for (before, side), e in zip(self.kept, root.earlier, strict=True)]
-        for before, _, multiplier in kept:
-            reduced = reduced - multiplier * before
-        low = np.where(reduced < -_WHOLE, a.column_upper, a.column_lower)
-        high = np.where(reduced > _WHOLE, a.column_lower, a.column_upper)
-        at_lower, at_upper = root.rows > _WHOLE, root.rows < -_WHOLE
-        solver = self._whole_solver(
-            replace(
-                a,
-                column_lower=low,
-                column_upper=high,
-                row_lower=np.where(at_upper, a.row_upper, a.row_lower),
-                row_upper=np.where(at_lower, a.row_lower, a.row_upper),
-                cost=np.zeros_like(cost),
-                offset=0.0,
-                maximize=False,
-            )
-        )
-        for before, side, multiplier in kept:
-            used = np.flatnonzero(before)
-            least = side if multiplier < -_WHOLE else -inf
-            solver.addRow(least, side, len(used), used.astype(np.int32), before[used])
-        solver.setOptionValue("mip_max_nodes", _FACE_NODES)
-        run(solver)
-        if solver.getInfo().primal_solution_status != 2:
-            return None
-        return self.rounded(np.array(solver.getSolution().col_value))
 
 
 def solve_stages(
@@ -314,7 +73,7 @@ def solve_stages(
     options = options or SolveOptions()
     started = time.process_time()
     until = inf if options.time_limit_s is None else started + options.time_limit_s
-    program = _Program(arrays, costs, options, until, accept, nodes, known or ())
+    program = StageProgram(arrays, costs, options, until, accept, nodes, known or ())
     if start is not None:
         program.best = program.rounded(start)
     results: list[StageResult] = []
@@ -340,11 +99,11 @@ def solve_stages(
     )
 
 
-def _method(program: _Program) -> str:
+def _method(program: StageProgram) -> str:
     return "integer program" if program.methods else "linear program"
 
 
-def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
+def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
     """Minimise one stage and keep it at its value; without an answer, leaves that show there is none."""
     step = _step(cost, program.arrays.integrality)
     program.minimise(cost)
@@ -356,7 +115,11 @@ def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[L
         whole = vertex is not None and program.integral(vertex)
         if whole and vertex is not None:
             program.take(vertex, cost)
-        elif vertex is not None and program.nodes != 0 and _up(root.bound, step) - root.bound <= _close(root.bound, 0):
+        elif (
+            vertex is not None
+            and program.nodes != 0
+            and raised(root.bound, step) - root.bound <= close_to(root.bound, 0)
+        ):
             found = program.on_face(root, cost)
             if found is not None:
                 program.take(found, cost)
@@ -367,8 +130,8 @@ def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[L
     if trivial is None and here < len(program.known) and program.reached(program.known[here], cost, step):
         assert program.best is not None
         value = float(cost @ program.best)
-        bound = min(_up(root.bound, step), value)
-        trivial = StageResult(value, (root,), bound, value - bound <= _close(value, 0))
+        bound = min(raised(root.bound, step), value)
+        trivial = StageResult(value, (root,), bound, value - bound <= close_to(value, 0))
     if trivial is None:
         if program.nodes != 0:
             found, sure = program.whole_program(cost)
@@ -379,15 +142,11 @@ def _stage(program: _Program, cost: Floats) -> tuple[StageResult | None, tuple[L
         if program.best is None:
             return None, () if open_ else leaves
         value = float(cost @ program.best)
-        bound = min((_up(leaf.bound, step) for leaf in leaves), default=value)
+        bound = min((raised(leaf.bound, step) for leaf in leaves), default=value)
         bound = min(bound, value)
-        trivial = StageResult(value, leaves, bound, value - bound <= _close(value, program.options.gap))
+        trivial = StageResult(value, leaves, bound, value - bound <= close_to(value, program.options.gap))
     program.keep(cost, trivial.value, step)
     return trivial, ()
-
-
-def _close(value: float, gap: float) -> float:
-    return max(1e-6, 1e-9 * abs(value), gap * max(1.0, abs(value)) if gap else 0.0)
 
 
 def _step(cost: Floats, integrality: Booleans) -> float:
@@ -398,12 +157,7 @@ def _step(cost: Floats, integrality: Booleans) -> float:
     return float(np.gcd.reduce(np.abs(cost[used]).astype(np.int64)))
 
 
-def _up(bound: float, step: float) -> float:
-    """A bound raised to the next multiple of the step."""
-    return bound if not step or not np.isfinite(bound) else float(np.ceil((bound - _WHOLE) / step)) * step
-
-
-def _trivial(program: _Program, cost: Floats, step: float) -> StageResult | None:
+def _trivial(program: StageProgram, cost: Floats, step: float) -> StageResult | None:
     """The best answer so far, where no answer within the bounds of the columns is better."""
     if program.best is None:
         return None
@@ -411,10 +165,10 @@ def _trivial(program: _Program, cost: Floats, step: float) -> StageResult | None
     zero = np.zeros(len(a.row_lower) + len(program.kept))
     leaf = program.leaf((), zero, 1, cost, a.column_lower, a.column_upper)
     value = float(cost @ program.best)
-    return StageResult(value, (leaf,), value, True) if value <= leaf.bound + _close(value, 0) else None
+    return StageResult(value, (leaf,), value, True) if value <= leaf.bound + close_to(value, 0) else None
 
 
-def _tree(program: _Program, cost: Floats, step: float) -> tuple[tuple[Leaf, ...], bool]:
+def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf, ...], bool]:
     """Leaves that cover all answers, depth first; whether one of them is still open."""
     leaves: list[Leaf] = []
     stack: list[tuple[Branch, ...]] = [()]
@@ -422,7 +176,7 @@ def _tree(program: _Program, cost: Floats, step: float) -> tuple[tuple[Leaf, ...
     while stack:
         leaf, vertex = program.relax(stack.pop(), cost)
         value = inf if program.best is None else float(cost @ program.best)
-        if vertex is not None and _up(leaf.bound, step) < value - _close(value if np.isfinite(value) else 0.0, 0):
+        if vertex is not None and raised(leaf.bound, step) < value - close_to(value if np.isfinite(value) else 0.0, 0):
             if program.integral(vertex):
                 program.take(vertex, cost)
             elif len(leaves) + len(stack) + 2 <= program.leaves and not program.late:
@@ -435,7 +189,7 @@ def _tree(program: _Program, cost: Floats, step: float) -> tuple[tuple[Leaf, ...
     return tuple(leaves), cut
 
 
-def _branches(program: _Program, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
+def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
     """The two sides of a fractional integer column, the nearer side first.
 
     Columns of earlier stages come first, as their sum is settled, then those of this stage, whose branches raise its
@@ -445,13 +199,13 @@ def _branches(program: _Program, vertex: Floats, cost: Floats) -> tuple[Branch, 
     away = np.abs(x - np.rint(x))
     for each in (*(before for before, _ in program.kept), cost):
         own = each[program.integer]
-        if away[own != 0].max(initial=0) > _WHOLE:
+        if away[own != 0].max(initial=0) > WHOLE:
             away = np.where(own != 0, away, 0.0)
             if program.best is not None:
                 gain = np.sign(own) * (program.best[program.integer] - x)
-                away = np.where(away > _WHOLE, 2 + np.clip(gain, -1, 1), 0.0)
+                away = np.where(away > WHOLE, 2 + np.clip(gain, -1, 1), 0.0)
             break
-    k = int(np.flatnonzero(away >= away.max() - _WHOLE)[-1])
+    k = int(np.flatnonzero(away >= away.max() - WHOLE)[-1])
     column, below = int(program.integer[k]), int(np.floor(x[k]))
     sides = Branch(column, True, below), Branch(column, False, below + 1)
     return sides if x[k] - below > 0.5 else (sides[1], sides[0])
