@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,11 @@ import typer
 from flowlex.cli.output import console, facts_table, rows_table
 from flowlex.cli.pool import Finished
 from flowlex.cli.record import SOLVED
-from flowlex.cli.table_cells import text_of
+from flowlex.cli.summary import Line, summary_tables
+from flowlex.cli.table_cells import PREVIEW_ROWS, text_of
 
-__all__ = ["print_json", "print_report", "trouble"]
+__all__ = ["print_json", "print_report", "print_summary", "trouble"]
 
-#: Longer runs are summed up by kind and status.
-_LISTED = 60
 #: Comparisons with more figures are turned on their side.
 _NARROW = 8
 
@@ -37,13 +35,13 @@ def trouble(record: dict[str, Any]) -> str:
     return text if record["status"] == "error" else f"{text.rstrip('.')} ({record['status']})"
 
 
-def print_report(finished: Sequence[Finished], *, verbose: bool = False) -> None:
+def print_report(finished: Sequence[Finished], *, verbose: bool = False, listed: bool = True) -> None:
     """Print answers of short runs, comparisons, and the summary; of a single error `trouble` has said all."""
     out = console()
-    if len(finished) == 1:
+    if listed and len(finished) == 1:
         if finished[0].record["status"] != "error":
             _print_one(finished[0], out, verbose)
-    else:
+    elif listed:
         out.print(_summary([item.record for item in finished]))
     for item in finished:
         comparison = item.record.get("comparison")
@@ -84,30 +82,22 @@ def _print_comparison(instance: str, comparison: dict[str, Any], out: Any) -> No
 
 
 def _summary(records: Sequence[dict[str, Any]]) -> Any:
-    counts = Counter(record["status"] for record in records)
-    title = f"{len(records)} instances: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
-    if len(records) <= _LISTED:
-        columns = ("instance", "kind", "engine", "status", "objective", "gap", "certified", "seconds")
-        return rows_table(title, columns, [_row(record) for record in records])
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record in records:
-        groups.setdefault((record["kind"] or "-", record["status"]), []).append(record)
-    rows = []
-    for (kind, status), members in sorted(groups.items()):
-        times = [_total_s(record) for record in members]
-        slowest = members[times.index(max(times))]["instance"]
-        rows.append((kind, status, len(members), f"{sum(times):.3f}", f"{max(times):.3f}", slowest))
-    return rows_table(title, ("kind", "status", "instances", "seconds", "longest", "slowest instance"), rows)
+    title = summary_tables(list(map(Line.of, records)))[0].title
+    columns = ("instance", "kind", "engine", "status", "objective", "gap", "certified", "seconds")
+    return rows_table(title, columns, [_row(record) for record in records])
+
+
+def print_summary(lines: Sequence[Line]) -> None:
+    """Print the tables of a long run, each to so many rows."""
+    for table in summary_tables(lines):
+        most = len(table.rows) if table.columns[0] == "kind" else PREVIEW_ROWS
+        console().print(rows_table(table.title, table.columns, table.rows[:most], total=len(table.rows)))
 
 
 def _row(record: dict[str, Any]) -> tuple[Any, ...]:
     certified = {True: "yes", False: "FAILS", None: "-"}[record["certificate"]["ok"]]
     head = tuple(record[key] for key in ("instance", "kind", "engine", "status", "objective", "gap"))
-    return (*head, certified, f"{_total_s(record):.3f}")
-
-
-def _total_s(record: dict[str, Any]) -> float:
-    return float(sum(value for value in record["seconds"].values() if value is not None))
+    return (*head, certified, f"{Line.of(record).seconds:.3f}")
 
 
 def _few(names: Sequence[Any], limit: int = 10) -> str:

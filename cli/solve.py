@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,14 +160,28 @@ def find_files(
 
 
 def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
-    from flowlex.cli.report import print_json, print_report
+    """Solve and report; a long run keeps no record of an instance but its line of the summary."""
+    from flowlex.cli.report import print_json, print_report, print_summary
+    from flowlex.cli.summary import LISTED, Line, write_page
 
-    finished = with_progress(batch)
-    if json_lines:
-        for item in finished:
+    shown: list[Finished] = []
+    lines: list[Line] = []
+    for item in with_progress(batch):
+        if json_lines:
             print_json(item.record)
-    else:
-        print_report(sorted(finished, key=batch.place), verbose=verbose)
+        elif batch.total <= LISTED or item.record.get("comparison"):
+            shown.append(replace(item, files={}))
+        if batch.total > LISTED:
+            lines.append(Line.of(item.record))
+    if lines:
+        if not json_lines:
+            print_summary(lines)
+        if batch.journal is not None:
+            page = batch.journal.folder / "summary.html"
+            write_page(page, lines)
+            note(f"the summary with a picture is in {page}")
+    if shown:
+        print_report(sorted(shown, key=batch.place), verbose=verbose, listed=not lines)
     return batch.exit_code
 
 

@@ -107,17 +107,17 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.fixture
-def wait_for() -> Callable[[Callable[[], Any]], Any]:
-    """Wait until something is true (at most two minutes), and return it."""
+def wait_for() -> Callable[..., Any]:
+    """Wait until something is true (at most two minutes if not said otherwise), and return it."""
 
-    def wait(condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + 120
+    def wait(condition: Callable[[], Any], seconds: float = 120) -> Any:
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             value = condition()
             if value:
                 return value
             time.sleep(0.02)
-        raise AssertionError("waited two minutes in vain")
+        raise AssertionError(f"waited {seconds} s in vain")
 
     return wait
 
