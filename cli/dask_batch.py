@@ -8,7 +8,9 @@ metadata count how often each task was started.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import queue
 import re
 import threading
@@ -17,6 +19,7 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ from flowlex.instances.base import InstanceError
 
 __all__ = ["Cluster", "entered"]
 
+#: What Dask raises where the scheduler has gone.
+_LOST = (OSError, CancelledError, asyncio.CancelledError)
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 _ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
 #: Seconds to connect to a scheduler, then to wait for a first worker, and for another once all have gone.
@@ -50,6 +55,8 @@ class Cluster:
         ``tcp://HOST:PORT`` (or ``tls://``), or ``local:N``: N worker processes of this machine, ended afterwards.
     quiet
         Print nothing about the cluster.
+    wait_s
+        Seconds to wait for a first worker, and for another once all have gone; 60 and 600 if not given.
 
     Raises
     ------
@@ -57,9 +64,9 @@ class Cluster:
         The address is wrong, the scheduler does not answer or has no workers, or workers have other versions.
     """
 
-    def __init__(self, scheduler: str, *, quiet: bool = False) -> None:
+    def __init__(self, scheduler: str, *, quiet: bool = False, wait_s: float | None = None) -> None:
         self.quiet: bool
-        self.scheduler, self.quiet = scheduler, quiet
+        self.scheduler, self.quiet, self.wait_s = scheduler, quiet, wait_s
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Cluster:
@@ -76,7 +83,12 @@ class Cluster:
             except (OSError, ValueError) as error:
                 remedy = "is `dask scheduler` running there, and does a firewall let you through?"
                 raise PoolError(f"the scheduler {self.scheduler} does not answer ({error}); {remedy}") from error
-            self._check_workers()
+            for name in ("distributed.client", "distributed.comm", "distributed.utils", "asyncio"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)  # a lost scheduler is said once, by `perform`
+            try:
+                self._check_workers()
+            except _LOST as error:
+                raise self._lost() from error
             self._stack = stack.pop_all()
         if not self.quiet:
             threads = self._client.nthreads()
@@ -94,8 +106,6 @@ class Cluster:
                 expected = "tcp://HOST:PORT, tls://HOST:PORT or local:N"
                 raise PoolError(f"--scheduler {self.scheduler!r} is no address of a scheduler; give {expected}")
             return self.scheduler
-        import logging
-
         from distributed import LocalCluster
 
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
@@ -104,11 +114,12 @@ class Cluster:
 
     def _check_workers(self) -> None:
         """Wait for a worker, and compare the versions of all that are there."""
+        wait_s = _WORKER_S if self.wait_s is None else self.wait_s
         try:
-            self._client.wait_for_workers(1, timeout=_WORKER_S)
+            self._client.wait_for_workers(1, timeout=wait_s)
         except TimeoutError as error:
             remedy = f"start one: dask worker {self.scheduler}"
-            raise PoolError(f"the scheduler {self.scheduler} has no workers after {_WORKER_S:g} s; {remedy}") from error
+            raise PoolError(f"the scheduler {self.scheduler} has no workers after {wait_s:g} s; {remedy}") from error
         ours, wrong = versions(), []
         for worker, theirs in self._client.run(_worker_versions, on_error="return").items():
             if isinstance(theirs, BaseException):
@@ -132,20 +143,23 @@ class Cluster:
         Raises
         ------
         PoolError
-            The scheduler is lost, or there were no workers for `_NO_WORKER_S` seconds.
+            The scheduler is lost, or there were no workers for too long.
         """
-        workers = Workers(self._client, self.scheduler)
+        workers = Workers(self._client, self.scheduler, _NO_WORKER_S if self.wait_s is None else self.wait_s)
         try:
             yield from _Run(self._client, tasks, inputs).results(workers)
-        except OSError as error:
-            raise PoolError(f"the scheduler is lost ({error}); start it and go on with --resume") from error
+        except _LOST as error:
+            raise self._lost() from error
+
+    def _lost(self) -> PoolError:
+        return PoolError(f"the scheduler {self.scheduler} is lost; start it and go on with --resume")
 
 
 class Workers:
     """How many threads the cluster has, asked once a second; says when there are none and when there are some again."""
 
-    def __init__(self, client: Any, scheduler: str) -> None:
-        self._client, self._scheduler = client, scheduler
+    def __init__(self, client: Any, scheduler: str, wait_s: float) -> None:
+        self._client, self._scheduler, self._wait_s = client, scheduler, wait_s
         self._asked, self._threads = float("-inf"), 1
         self._none_since: float | None = None
 
@@ -155,7 +169,7 @@ class Workers:
         Raises
         ------
         PoolError
-            There were none for `_NO_WORKER_S` seconds.
+            There were none for ``wait_s`` seconds.
         """
         now = time.monotonic()
         if now - self._asked < 1.0:
@@ -167,16 +181,16 @@ class Workers:
             self._none_since = None
         elif self._none_since is None:
             self._none_since = now
-            note(f"no workers at {self._scheduler}; waiting for one (at most {_NO_WORKER_S:g} s)")
-        elif now - self._none_since > _NO_WORKER_S:
-            message = f"the scheduler {self._scheduler} had no workers for {_NO_WORKER_S:g} s"
+            note(f"no workers at {self._scheduler}; waiting for one (at most {self._wait_s:g} s)")
+        elif now - self._none_since > self._wait_s:
+            message = f"the scheduler {self._scheduler} had no workers for {self._wait_s:g} s"
             raise PoolError(f"{message}; start one (dask worker {self._scheduler}) and go on with --resume")
         return self._threads
 
 
-def entered(stack: contextlib.ExitStack, scheduler: str | None) -> Cluster | None:
+def entered(stack: contextlib.ExitStack, scheduler: str | None, wait_s: float | None = None) -> Cluster | None:
     """Enter the cluster that an option names; None without one."""
-    return None if scheduler is None else stack.enter_context(Cluster(scheduler))
+    return None if scheduler is None else stack.enter_context(Cluster(scheduler, wait_s=wait_s))
 
 
 class _Run:
@@ -277,7 +291,7 @@ class _Run:
         elif future.status == "error":
             yield packed.failed(f"the cluster failed: {future.exception()!r}")
         else:
-            raise PoolError(f"the scheduler is lost (a task is {future.status}); start it and go on with --resume")
+            raise ConnectionError(f"a task is {future.status}")
 
     def _given_up(self, packed: PackedTask, times: int) -> Iterator[Finished]:
         """Submit a task again whose workers died, unless enough workers had started it."""

@@ -66,6 +66,10 @@ def solve(
     ] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="Processes.")] = 1,
     scheduler: SchedulerOption = None,
+    wait_workers: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="SECONDS", help="Wait so long for workers of --scheduler; first 60, later 600."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip what results.jsonl in DIR already holds.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every check of the certificate.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Also tabulate the policies and baselines.")] = False,
@@ -101,6 +105,8 @@ def solve(
     from flowlex.cli.pool import PoolError
 
     check_scheduler(scheduler, jobs, log=log)
+    if wait_workers is not None and scheduler is None:
+        raise typer.BadParameter("is for --scheduler only", param_hint="--wait-workers")
     values = parse_settings(settings, policy=policy, changes=changes)
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
@@ -117,7 +123,7 @@ def solve(
     with ExitStack() as stack:
         try:
             journal = None if output is None else stack.enter_context(Journal(output))
-            cluster = entered(stack, scheduler)
+            cluster = entered(stack, scheduler, wait_workers)
             batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log, cluster=cluster)
             code = run_batch(batch, json_lines=json_lines, verbose=verbose)
         except (JournalError, PoolError) as error:

@@ -237,10 +237,10 @@ def test_workers_of_another_version_are_refused(run, write, monkeypatch, address
     assert "(and" not in result.stderr
 
 
-def test_a_scheduler_without_workers_is_refused(run, write, monkeypatch):
-    monkeypatch.setattr(dask_batch, "_WORKER_S", 0.5)
+def test_a_scheduler_without_workers_is_refused(run, write):
+    assert "--wait-workers: is for --scheduler only" in run("solve", write("b.json"), "--wait-workers", 1).stderr
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=60) as cluster:
-        result = run("solve", write("a.json"), "--scheduler", cluster.scheduler_address)
+        result = run("solve", write("a.json"), "--scheduler", cluster.scheduler_address, "--wait-workers", 0.5)
     assert result.exit_code == 2
     assert "has no workers after 0.5 s; start one: dask worker" in result.stderr
 
@@ -343,14 +343,13 @@ class Threads:
 def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch, capsys):
     clock = iter(range(0, 10_000, 2))
     monkeypatch.setattr(dask_batch.time, "monotonic", lambda: next(clock))
-    workers = dask_batch.Workers(Threads(2, 0, 0, 3), "tcp://s:1")
+    workers = dask_batch.Workers(Threads(2, 0, 0, 3), "tcp://s:1", 600)
     assert [workers.threads() for _ in range(4)] == [2, 0, 0, 3]
     assert capsys.readouterr().err.splitlines() == [
         "no workers at tcp://s:1; waiting for one (at most 600 s)",
         "workers are back: 3 threads",
     ]
-    monkeypatch.setattr(dask_batch, "_NO_WORKER_S", 3)
-    workers = dask_batch.Workers(Threads(0, 0, 0), "tcp://s:1")
+    workers = dask_batch.Workers(Threads(0, 0, 0), "tcp://s:1", 3)
     with pytest.raises(PoolError, match=r"no workers for 3 s; start one \(dask worker tcp://s:1\) and go on"):
         [workers.threads() for _ in range(3)]
 
