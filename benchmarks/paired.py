@@ -164,10 +164,7 @@ def _flow_cases(quick: bool) -> dict[str, str]:
         *((1000, preset, "network", {}) for preset in presets),
         *((1000, "quincy", engine, {}) for engine in ("highs", "pulp")),
         (10_000, "quincy", "network", {}),
-        *(
-            (machines, preset, "network", {"order": "phases"})
-            for machines, preset in product((300, 1000), presets[:2])
-        ),
+        *((machines, preset, "network", {"order": "phases"}) for machines, preset in product((300, 1000), presets[:2])),
         (300, "borg", "network", {"lexicographic": True}),
     ]
     if quick:
