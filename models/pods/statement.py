@@ -238,7 +238,7 @@ def run_with_tangents(
         squared = with_squares(found)
         if squared.outcome.status is found.outcome.status or {*new} <= {*points} or time.process_time() > until:
             return squared
-        points, start = points | dict.fromkeys(new), found.outcome.values
+        points, start = points | dict.fromkeys(new), squared.outcome.values
     return squared
 
 
