@@ -66,7 +66,7 @@ def test_figures(log):
 def test_what_the_horizon_cuts_is_named_unfinished():
     log = SIMULATOR.simulate(instance(), Fair(), Run(horizon_s=3.0))
     assert {r["name"] for r in log.of("unfinished")} == {"j", "copy"}
-    assert figures(log) == {"unfinished": 2.0}
+    assert figures(log) == {"unfinished": 2.0, "empty_coflows": 0.0, "port_mb_per_s": 1.0}
     assert transfer_frame(log).end_s.notna().sum() == 1
 
 
