@@ -11,14 +11,16 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.documents import shell
 
 __all__ = ["shell"]
 
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, database=None)
-settings.register_profile("search", deadline=None, derandomize=False, print_blob=True, database=None)
+#: A loaded machine is slow, not a strategy.
+_ANY_PACE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", derandomize=True, print_blob=True, database=None, **_ANY_PACE)
+settings.register_profile("search", derandomize=False, print_blob=True, database=None, **_ANY_PACE)
 settings.load_profile("ci")
 
 #: Cases of the profile `search` for each one of the profile `ci`.

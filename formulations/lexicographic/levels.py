@@ -78,9 +78,9 @@ def minimize_levels(
 
     >>> base = LinearProgram("slots")
     >>> x = base.variables("x", 3, upper=4)
-    >>> base.constrain("amount", x.sum(), "==", 5)
+    >>> _ = base.constrain("amount", x.sum(), "==", 5)
     >>> found = minimize_levels(LexicographicProgram(base, x.expression(), 4, np.ones(3)))
-    >>> sorted(found.values)
+    >>> sorted(found.values.tolist())
     [1.0, 2.0, 2.0]
     """
     if integrality != "mip" and problem.first is None:

@@ -98,8 +98,8 @@ CATALOGUE: dict[str, tuple[dict[str, Any], list[dict[str, Any]], float]] = {
     # the published sum of |loads| ** load over the four slots: 4 + 4 + 1 + 1
     "one transfer, weighed": (ONE_TRANSFER, grid(program=("P3", "P4"), share=(1.0,)), 10),
     # 4 + 2 beats 1 + 8; no preset's own costs tell the machines apart
-    "two tasks": (TWO_TASKS, grid(preset=("none", "quincy", "borg"), method=("auto", "weights")), 6),
-    "two tasks, by phases": (TWO_TASKS, grid(preset=("none", "quincy", "borg"), method=("phases",)), 6),
+    "two tasks": (TWO_TASKS, grid(preset=("none", "quincy", "borg"), order=("auto", "weights")), 6),
+    "two tasks, by phases": (TWO_TASKS, grid(preset=("none", "quincy", "borg"), order=("phases",)), 6),
 }
 #: Entries that not every engine takes: no networks, and stages in exact integers.
 ONLY = {

@@ -179,7 +179,7 @@ def test_library_lists_files_that_can_be_read(run):
         (b"\xff\xff", "not UTF-8 text"),
         (b'{"kind": "cake"}', "kind: unknown kind 'cake'; one of:"),
         (b'{"kind": "min-cost-flow", "version": 7}', "version 7 is not supported"),
-        (b'{"kind": "min-cost-flow", "sup": []}', "field is missing"),
+        (b'{"kind": "min-cost-flow", "sup": []}', "sup: unknown field; did you mean 'supply'?"),
     ],
 )
 def test_bad_files_are_named_and_nothing_is_written(run, command, content, words):
