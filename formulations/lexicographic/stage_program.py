@@ -185,6 +185,16 @@ class StageProgram:
                 return found
         return values
 
+    def begin(self, values: Floats) -> None:
+        """Make values the best answer if, once rounded, they keep all bounds and rows."""
+        found, a = self.rounded(values), self.arrays
+        rows = np.asarray(a.matrix @ found)
+        for value, low, high in ((found, a.column_lower, a.column_upper), (rows, a.row_lower, a.row_upper)):
+            slack = WHOLE * np.maximum(1.0, np.abs(value))
+            if ((value < low - slack) | (value > high + slack)).any():
+                return
+        self.best = found
+
     def take(self, values: Floats, cost: Floats) -> None:
         """Make values with whole integer columns the best answer, if they are accepted and no worse."""
         found = self.rounded(values)

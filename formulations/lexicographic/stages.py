@@ -53,7 +53,7 @@ def solve_stages(
         Of `SolveOptions`: ``time_limit_s`` (processor seconds), ``max_steps`` (leaves of a stage's tree), ``gap``,
         ``seed``, ``threads``.
     start
-        (n,) an answer to begin with.
+        (n,) an answer to begin with; one that breaks a bound or a row is left out.
     seen
         Given each better answer as it is found.
     accept
@@ -75,7 +75,7 @@ def solve_stages(
     until = inf if options.time_limit_s is None else started + options.time_limit_s
     program = StageProgram(arrays, costs, options, until, accept, nodes, known or ())
     if start is not None:
-        program.best = program.rounded(start)
+        program.begin(start)
     results: list[StageResult] = []
     message = ""
     for cost in costs if len(costs) else [np.zeros(len(arrays.cost))]:

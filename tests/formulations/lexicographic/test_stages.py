@@ -109,3 +109,15 @@ def test_a_start_saves_a_stage_that_the_bounds_settle():
     arrays = knapsack()
     found = solve_stages(arrays, [np.ones(7)], start=np.zeros(7))
     assert found.stages[0].value == 0 and not found.stages[0].leaves[0].rows.any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_start_that_breaks_a_row_or_a_bound_is_left_out(seed):
+    arrays, costs = random_program(seed)
+    rng = np.random.default_rng(seed)
+    for start in rng.integers(-9, 9, (10, len(arrays.cost))).astype(float):
+        found = solve_stages(arrays, costs, start=start)
+        expected = stage_by_stage(arrays, costs)
+        assert (found.status is Status.INFEASIBLE) is (expected is None)
+        if expected is not None:
+            assert [stage.value for stage in found.stages] == pytest.approx(expected)

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import Any
 
 from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
-from flowlex.instances.pod_rules import PodResource
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.finding import Finding
-from flowlex.validation.certificates.pods.sizes import Level, exact_rates, need_of, shape_of, size_of, units_of
-from flowlex.validation.certificates.pods.values import levels_of, worths_of
+from flowlex.validation.certificates.pods.statement_rows import StatedPods
+from flowlex.validation.certificates.pods.statement_stages import add_admission, add_balance, add_moves
 from flowlex.validation.certificates.statement.judge import judge_statement
-from flowlex.validation.certificates.statement.program import ExactStatement, Labels, Number
+from flowlex.validation.certificates.statement.program import ExactStatement
 from flowlex.validation.certificates.statement.proof import StatementProof
 
 __all__ = ["judge_pods", "state_pods"]
 
-#: Loads without a common unit of at least this part of a node's capacity are rounded to it.
-_FINEST = 10**9
 _BALANCE = ("largest", "mean", "above", "below", "distance", "tangent")
 _NEEDED = frozenset({"pod", "running", "card_link", "card_distinct", "count", "fair", *_BALANCE})
-#: First tangents of the squares of distances, in percent.
-_TANGENTS = ("0", "0.25", "0.5", "1", "2", "4", "8", "16", "32")
-#: Relative distance of the variance and its bound at which they have met.
-_MET = 1e-6
 #: What rounding may do to a square, as a share of it and of one squared percent.
 _ROUNDED = Fraction(1, 10**9)
-_QUOTAS = ("gpus", "cpu_cores", "memory_gb", "pods")
-Terms = dict[int, Number]
 
 
 def state_pods(
@@ -46,7 +35,7 @@ def state_pods(
 
     ``tangents``: node and distance in percent, where the squares of ``balance="deviation"`` have further ones.
     """
-    state = _State(instance, options, ExactStatement("balance", needed=_NEEDED))
+    state = StatedPods(instance, options, ExactStatement("balance", needed=_NEEDED))
     state.columns()
     state.pods()
     state.nodes()
@@ -57,9 +46,9 @@ def state_pods(
     state.quotas()
     state.resources()
     state.counts()
-    state.admission()
-    state.balance(options.get("balance", "deviation"), tangents)
-    state.moves()
+    add_admission(state)
+    add_balance(state, options.get("balance", "deviation"), tangents)
+    add_moves(state)
     return state.of
 
 
@@ -94,378 +83,3 @@ def judge_pods(
     ]
     check = Check("squares of distances", not short, len(short), ", ".join(short[:3]))
     return replace(found, checks=(*found.checks, check))
-
-
-@dataclass
-class _State:
-    """A statement in the making."""
-
-    instance: PodInstance
-    options: Mapping[str, Any]
-    of: ExactStatement
-    #: Column by pod and node, and by pod, node and card.
-    x: dict[tuple[int, int], int] = field(default_factory=dict)
-    y: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    #: By pod and node, the number of equal pods there, or x of a pod without equals.
-    placed: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.cards = bool(self.options.get("cards", True))
-        self.budget = size_of(self.options.get("move_budget", 0.0))
-        self.number = {node.name: n for n, node in enumerate(self.instance.nodes)}
-        self.gang = {gang.name: self._gang_key(gang.name, gang.within) for gang in self.instance.gangs}
-        self.over = {spread.name: spread.over for spread in self.instance.spreads}
-
-    def _gang_key(self, name: str, within: str | None) -> str | None:
-        """Where a gang must stay together; None: anywhere, also when its running pods are apart already."""
-        mine = [self.number[pod.node] for pod in self.instance.pods if pod.gang == name and pod.node is not None]
-        homes = {_domain(self.instance.nodes[n], within) for n in mine}
-        return within if len(homes) <= 1 and None not in homes else None
-
-    # Variables
-
-    def columns(self) -> None:
-        """``x`` by pod and node; ``y`` by pod, node and card."""
-        labels: list[Labels] = []
-        on_card: list[tuple[tuple[int, int, int], Labels]] = []
-        keys = dict.fromkeys(key for node in self.instance.nodes for key in node.labels)
-        for p, pod in enumerate(self.instance.pods):
-            for n, node in enumerate(self.instance.nodes):
-                if not self._may(pod, node):
-                    continue
-                self.x[p, n] = len(labels)
-                labels.append(_labels(pod, node, keys))
-                fixed = pod.node_cards if pod.node == node.name else None
-                cards = range(node.cards) if self.cards and pod.wants_gpu else ()
-                on_card += [((p, n, k), {**labels[-1], "card": k}) for k in cards if fixed is None or k in fixed]
-        self.of.variables("x", labels, keys=("pod", "node"))
-        if on_card:
-            start = self.of.variables("y", [each for _, each in on_card], keys=("pod", "node", "card")).start
-            self.y = {key: start + k for k, (key, _) in enumerate(on_card)}
-
-    def _may(self, pod: Pod, node: PodNode) -> bool:
-        """Whether a pod by itself may run on a node."""
-        home = pod.node == node.name
-        if pod.node is not None and not home and (pod.move_cost is None or size_of(pod.move_cost) > self.budget):
-            return False
-        keys = [self.gang[pod.gang]] if pod.gang is not None else []
-        keys += [*(self.over[s] for s in pod.spreads), *(r.over for r in self.instance.resources if _wants(pod, r))]
-        if not home and any(_domain(node, key) is None for key in keys):
-            return False
-        if not fits_wishes(pod, node) or size_of(pod.cpu_cores) > size_of(node.cpu_cores):
-            return False
-        if size_of(pod.memory_gb) > size_of(node.memory_gb):
-            return False
-        if not pod.wants_gpu:
-            return True
-        need, card = need_of(pod, node), size_of(node.card_gb)
-        if self.cards:
-            return need <= card and pod.gpu_cards <= node.cards
-        return node.cards > 0 and need * pod.gpu_cards <= card * node.cards
-
-    # Rows
-
-    def pods(self) -> None:
-        """A pod runs once; what runs and may not be stopped goes on; moves are within the budget."""
-        of_pod: list[Terms] = [{} for _ in self.instance.pods]
-        for (p, _), column in self.x.items():
-            of_pod[p][column] = 1
-        for pod, terms in zip(self.instance.pods, of_pod, strict=True):
-            stays = pod.name in self.instance.must_run
-            self.of.row("running" if stays else "pod", pod.name, terms, "==" if stays else "<=", 1)
-        if moved := self._moved():
-            self.of.row("move_budget", "", moved, "<=", self.budget)
-
-    def _moved(self) -> Terms:
-        pods, nodes = self.instance.pods, self.instance.nodes
-        away = {key: column for key, column in self.x.items() if pods[key[0]].node not in (None, nodes[key[1]].name)}
-        return {column: size_of(pods[p].move_cost or 0.0) for (p, _), column in away.items()}
-
-    def nodes(self) -> None:
-        """Cores and memory of nodes; GPU memory and compute where cards are not told apart."""
-        pods = self.instance.pods
-        on: list[list[tuple[int, Pod]]] = [[] for _ in self.instance.nodes]
-        for (p, n), column in self.x.items():
-            on[n].append((column, pods[p]))
-        compute = any(pod.gpu_compute for pod in pods)
-        for node, here in zip(self.instance.nodes, on, strict=True):
-            self.of.row("cpu", node.name, {c: size_of(p.cpu_cores) for c, p in here}, "<=", size_of(node.cpu_cores))
-            self.of.row("memory", node.name, {c: size_of(p.memory_gb) for c, p in here}, "<=", size_of(node.memory_gb))
-            if self.cards:
-                continue
-            gpu = {c: need_of(p, node) * p.gpu_cards for c, p in here}
-            self.of.row("gpu", node.name, gpu, "<=", size_of(node.card_gb) * node.cards)
-            if compute:
-                share = {c: size_of(p.gpu_compute) * p.gpu_cards for c, p in here}
-                self.of.row("compute", node.name, share, "<=", node.cards)
-
-    def on_cards(self) -> None:
-        """GPU memory and compute of cards; a GPU pod gets as many different cards as it asks for."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        if not self.y:
-            return
-        gpu: dict[str, Terms] = {f"{node.name},{k}": {} for node in nodes for k in range(node.cards)}
-        compute: dict[str, Terms] = {label: {} for label in gpu}
-        link: dict[tuple[int, int], Terms] = {}
-        for (p, n, k), column in self.y.items():
-            gpu[f"{nodes[n].name},{k}"][column] = need_of(pods[p], nodes[n])
-            compute[f"{nodes[n].name},{k}"][column] = size_of(pods[p].gpu_compute)
-            link.setdefault((p, n), {self.x[p, n]: -pods[p].gpu_cards})[column] = 1
-            if pods[p].gpu_cards > 1:
-                label = f"{pods[p].name},{nodes[n].name},{k}"
-                self.of.row("card_distinct", label, {column: 1, self.x[p, n]: -1}, "<=", 0)
-        for node in nodes:
-            for k in range(node.cards):
-                self.of.row("card", f"{node.name},{k}", gpu[f"{node.name},{k}"], "<=", size_of(node.card_gb))
-                if any(pod.gpu_compute for pod in pods):
-                    self.of.row("compute", f"{node.name},{k}", compute[f"{node.name},{k}"], "<=", 1)
-        for (p, n), terms in link.items():
-            self.of.row("card_link", f"{pods[p].name},{nodes[n].name}", terms, "==", 0)
-
-    def _by_domain(self, pods: list[int], key: str | None) -> dict[str, Terms]:
-        """Columns of some pods by domain; those outside every domain are left out."""
-        found: dict[str, Terms] = {}
-        wanted = set(pods)
-        for (p, n), column in self.x.items():
-            domain = _domain(self.instance.nodes[n], key)
-            if p in wanted and domain is not None:
-                found.setdefault(domain, {})[column] = 1
-        return found
-
-    def gangs(self) -> None:
-        """A gang is in one domain whole, or nowhere."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        keys = {
-            name: dict.fromkeys(d for node in nodes if (d := _domain(node, key))) for name, key in self.gang.items()
-        }
-        labels = [{"gang": gang, "domain": domain} for gang, domains in keys.items() for domain in domains]
-        if not self.gang:
-            return
-        start = self.of.variables("z", labels, keys=("gang", "domain")).start
-        z = {(each["gang"], each["domain"]): start + k for k, each in enumerate(labels)}
-        for gang, domains in keys.items():
-            self.of.row("gang", gang, {z[gang, d]: 1 for d in domains}, "<=", 1)
-        for p, pod in enumerate(pods):
-            if pod.gang is not None:
-                held = self._by_domain([p], self.gang[pod.gang])
-                for d in keys[pod.gang]:
-                    self.of.row("gang_whole", f"{pod.name},{d}", {**held.get(d, {}), z[pod.gang, d]: -1}, "==", 0)
-
-    def spreads(self) -> None:
-        """Pods of a spread: so many in a domain, or so many above the emptiest, or what runs there already."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        skewed = [spread.name for spread in self.instance.spreads if spread.skew is not None]
-        if skewed:
-            block = self.of.variables("emptiest", [{"spread": name} for name in skewed], upper=len(pods))
-        for spread in self.instance.spreads:
-            mine = [p for p, pod in enumerate(pods) if spread.name in pod.spreads]
-            held = self._by_domain(mine, spread.over)
-            homes = (_domain(nodes[self.number[at]], spread.over) for p in mine if (at := pods[p].node))
-            ran = Counter(d for d in homes if d is not None)
-            if spread.most is not None:
-                for d, terms in held.items():
-                    self.of.row("spread", f"{spread.name},{d}", terms, "<=", max(spread.most, ran[d]))
-            if spread.skew is None:
-                continue
-            usable = {_domain(n, spread.over) for n in nodes if any(fits_wishes(pods[p], n) for p in mine)} - {None}
-            before, least = min((ran[d] for d in usable if d), default=0), block.start + skewed.index(spread.name)
-            for d, terms in held.items():
-                limit = max(spread.skew, ran[d] - before)
-                self.of.row("skew", f"{spread.name},{d}", {**terms, least: -1}, "<=", limit)
-            for domain in usable:
-                terms = {**held.get(str(domain), {}), least: -1}
-                self.of.row("emptiest", f"{spread.name},{domain}", terms, ">=", 0)
-
-    def quotas(self) -> None:
-        """What the pods of a queue use, or used already."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        largest = max(size_of(node.card_gb) for node in nodes) or Fraction(1)
-        for queue in self.instance.queues:
-            for name in _QUOTAS:
-                if (limit := getattr(queue, name)) is None:
-                    continue
-                asked = {p: _asked(pod, name, largest) for p, pod in enumerate(pods) if pod.queue == queue.name}
-                running = sum((a for p, a in asked.items() if pods[p].node is not None), Fraction(0))
-                terms = {column: asked[p] for (p, _), column in self.x.items() if asked.get(p)}
-                if terms:
-                    unit = math.lcm(size_of(limit).denominator, *(a.denominator for a in asked.values()))
-                    whole = {column: a * unit for column, a in terms.items()}
-                    self.of.row("quota", f"{queue.name},{name}", whole, "<=", max(size_of(limit), running) * unit)
-
-    def resources(self) -> None:
-        """What pods take of a resource of a domain, or took already."""
-        nodes = self.instance.nodes
-        for resource in self.instance.resources:
-            asked = {
-                p: pod.resources[resource.name] for p, pod in enumerate(self.instance.pods) if _wants(pod, resource)
-            }
-            held = self._by_domain([*asked], resource.over)
-            homes = {p: self.number[at] for p in asked if (at := self.instance.pods[p].node)}
-            pod_of = {column: p for (p, _), column in self.x.items()}
-            for domain, terms in held.items():
-                there = [node for node in nodes if _domain(node, resource.over) == domain]
-                has = sum(node.resources.get(resource.name, 0) for node in there)
-                ran = sum(asked[p] for p, n in homes.items() if _domain(nodes[n], resource.over) == domain)
-                used = {column: asked[pod_of[column]] for column in terms}
-                limit = max(has if resource.amount is None else resource.amount, ran)
-                self.of.row("resource", f"{resource.name},{domain}", used, "<=", limit)
-
-    def counts(self) -> None:
-        """How many of several equal pods are on a node."""
-        alike: dict[str, list[int]] = {}
-        for p, pod in enumerate(self.instance.pods):
-            alike.setdefault(pod.model_dump_json(exclude={"name", "created_s"}), []).append(p)
-        of = {p: pods for pods in alike.values() for p in pods if len(pods) > 1}
-        self.placed = dict(self.x)
-        keys = [(of[p][0], n) for p, n in self.x if p in of]
-        if not keys:
-            return
-        names = [(self.instance.pods[p].name, self.instance.nodes[n].name) for p, n in dict.fromkeys(keys)]
-        upper = [len(of[p]) for p, _ in dict.fromkeys(keys)]
-        block = self.of.variables("count", [{"like": like, "node": node} for like, node in names], upper=upper)
-        for k, (p, n) in enumerate(dict.fromkeys(keys)):
-            self.placed |= dict.fromkeys(((q, n) for q in of[p]), block.start + k)
-            terms: Terms = {self.x[q, n]: 1 for q in of[p]}
-            self.of.row("count", ",".join(names[k]), {**terms, block.start + k: -1}, "==", 0)
-
-    # Stages
-
-    def admission(self) -> None:
-        """The most of each level, the most important first."""
-        levels = levels_of(self.instance, self.options)
-        ranks = sorted({(each.rank, each.key) for each in levels if each is not None})
-        if self.options.get("admission") == "fair":
-            self._least_shares(levels, [key for (rest, _), key in ranks if not rest])
-            ranks = [(rank, key) for rank, key in ranks if rank[0]]
-        for rank, key in ranks:
-            worth = {p: each.worth for p, each in enumerate(levels) if each is not None and each.rank == rank}
-            terms = {column: worth[p] for (p, _), column in self.placed.items() if p in worth}
-            self.of.stage(f"admission {key}", terms, maximize=True)
-
-    def _least_shares(self, levels: list[Level | None], keys: list[str]) -> None:
-        """The sums of the 1, 2, ... least shares of queues, in whole multiples of the shares' common unit."""
-        queues = {queue.name: queue for queue in self.instance.queues}
-        weight = {key: size_of(queues[key.removeprefix("queue ")].weight) for key in keys}
-        unit = units_of(each for each in levels if each is not None)
-        ran, asked = dict.fromkeys(keys, Fraction(0)), dict.fromkeys(keys, Fraction(0))
-        terms: dict[str, Terms] = {key: {} for key in keys}
-        for p, (pod, each, worth) in enumerate(
-            zip(self.instance.pods, levels, worths_of(self.instance, self.options), strict=True)
-        ):
-            key = f"queue {pod.queue}" if each is None else each.key
-            if key in terms:
-                (ran if each is None else asked)[key] += worth / weight[key]
-                mine = [column for n in range(len(self.instance.nodes)) if (column := self.x.get((p, n))) is not None]
-                terms[key] |= dict.fromkeys(mine if each is not None else (), worth / weight[key])
-        parts = [*(unit[key] / weight[key] for key in keys), *ran.values()]
-        whole = math.lcm(1, *(part.denominator for part in parts))
-        top = max((ran[key] + asked[key] for key in keys), default=Fraction(0)) * whole
-        numbers = range(1, len(keys) + 1)
-        labels = [{"rank": k, "queue": key.removeprefix("queue ")} for k in numbers for key in keys]
-        level = self.of.variables("level", [{"rank": k} for k in numbers], keys=("rank",), upper=top).start
-        below = self.of.variables("below", labels, keys=("rank", "queue"), upper=top).start
-        for m, (k, key) in enumerate((k, key) for k in numbers for key in keys):
-            share = {column: -part * whole for column, part in terms[key].items()}
-            row = {**share, level + k - 1: 1, below + m: -1}
-            self.of.row("fair", f"{k},{key.removeprefix('queue ')}", row, "<=", ran[key] * whole)
-        for k in numbers:
-            less = {below + m: Fraction(-1, whole) for m in range((k - 1) * len(keys), k * len(keys))}
-            self.of.stage(f"admission fair {k}", {**less, level + k - 1: Fraction(k, whole)}, maximize=True)
-
-    def balance(self, measure: str, tangents: Collection[tuple[str, Fraction]]) -> None:
-        """The largest load, the mean distance from the mean, or the variance."""
-        nodes, loads = self.instance.nodes, self._loads()
-        total = [sum(of_node, Fraction(0)) for of_node in zip(*loads, strict=True)]
-        top = math.ceil(max(total, default=Fraction(0)))
-        on: list[Terms] = [{} for _ in nodes]
-        for (p, n), column in self.placed.items():
-            on[n][column] = loads[p][n]
-        if measure == "max_load":
-            largest = self.of.variables("largest_load", [{}], upper=top, integer=False).start
-            for node, terms in zip(nodes, on, strict=True):
-                self.of.row("largest", node.name, {**terms, largest: -1}, "<=", 0)
-            self.of.stage("balance", {largest: 1})
-            return
-        labels: list[Labels] = [{"node": node.name} for node in nodes]
-        if measure == "deviation":
-            self._variance(on, labels, 100 * top, tangents)
-            return
-        centre = self.of.variables("centre", [{}], upper=top, integer=False).start
-        apart = self.of.variables("apart", labels, upper=top, integer=False).start
-        every = {column: load for terms in on for column, load in terms.items()}
-        self.of.row("mean", "", {**every, centre: -len(nodes)}, "==", 0)
-        for n, node in enumerate(nodes):
-            self.of.row("above", node.name, {**on[n], centre: -1, apart + n: -1}, "<=", 0)
-            self.of.row("below", node.name, {**on[n], centre: -1, apart + n: 1}, ">=", 0)
-        self.of.stage("balance", {apart + n: Fraction(1, len(nodes)) for n in range(len(nodes))})
-
-    def _variance(
-        self, on: list[Terms], labels: list[Labels], top: int, tangents: Collection[tuple[str, Fraction]]
-    ) -> None:
-        """The mean square of the distances from the mean load, in percent, at least as far as tangents see it."""
-        of = self.of
-        of.tolerance = _MET
-        centre = of.variables("centre", [{}], upper=top, integer=False).start
-        square = of.variables("square", labels, upper=top * top, integer=False).start
-        distance = of.variables("distance", labels, lower=-top, upper=top, integer=False).start
-        points = {(n, sign * Fraction(a)) for a in _TANGENTS for sign in (-1, 1) for n in range(len(on))}
-        for n, terms in enumerate(on):
-            percent = {column: 100 * load for column, load in terms.items()}
-            of.row("distance", str(labels[n]["node"]), {**percent, centre: -1, distance + n: -1}, "==", 0)
-        for n, a in {*points, *((self.number[name], a) for name, a in tangents)}:
-            of.row("tangent", f"{labels[n]['node']},{a}", {square + n: 1, distance + n: -2 * a}, ">=", -a * a)
-        of.stage("balance", {square + n: Fraction(1, len(on)) for n in range(len(on))})
-
-    def _loads(self) -> list[list[Fraction]]:
-        """What each pod adds to the load of each node, rounded where all have no common unit."""
-        rates, nodes, known = exact_rates(self.instance), self.instance.nodes, dict[Any, list[Fraction]]()
-        for pod in self.instance.pods:
-            own = (size_of(pod.cpu_cores), size_of(pod.memory_gb))
-            if shape_of(pod) not in known:
-                used = [(need_of(pod, node) * pod.gpu_cards, *own) for node in nodes]
-                known[shape_of(pod)] = [
-                    sum((u * r for u, r in zip(each, rate, strict=True)), Fraction(0))
-                    for each, rate in zip(used, rates, strict=True)
-                ]
-        unit = math.lcm(1, *(load.denominator for row in known.values() for load in row))
-        if unit > _FINEST:
-            known = {key: [Fraction(round(load * _FINEST), _FINEST) for load in row] for key, row in known.items()}
-        return [known[shape_of(pod)] for pod in self.instance.pods]
-
-    def moves(self) -> None:
-        """The cheapest moves, where they are asked for."""
-        if self.options.get("moves", "free") == "least" and (moved := self._moved()):
-            self.of.stage("moves", moved)
-
-
-def _wants(pod: Pod, resource: PodResource) -> bool:
-    return bool(pod.resources.get(resource.name))
-
-
-def _domain(node: PodNode, key: str | None) -> str | None:
-    """The domain of a node: the cluster, the node, or the value of a label; None where it has none."""
-    return "cluster" if key is None else node.name if key == "node" else node.labels.get(key)
-
-
-def _labels(pod: Pod, node: PodNode, keys: Mapping[str, None]) -> Labels:
-    """What users select the pair by."""
-    own: dict[str, Any] = {
-        "pod": pod.name,
-        "node": node.name,
-        "priority": pod.priority,
-        "queue": pod.queue or "",
-        "gang": pod.gang or "",
-        "resource": "gpu" if pod.wants_gpu else "cpu",
-        "card_model": node.card_model or "",
-    }
-    taken = {*own, "card"}
-    return own | {f"node_{key}" if key in taken else key: node.labels.get(key, "") for key in keys}
-
-
-def _asked(pod: Pod, name: str, largest: Fraction) -> Fraction:
-    """What a pod counts for a quota; GB of a card are parts of the largest card."""
-    if name == "pods":
-        return Fraction(1)
-    if name != "gpus":
-        return size_of(getattr(pod, name))
-    return (size_of(pod.gpu_share) + size_of(pod.gpu_memory_gb) / largest) * pod.gpu_cards
