@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import os
@@ -105,14 +104,17 @@ def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results,
 
 
 def test_a_pipe_with_a_writer_is_read_to_its_end(tmp_path):
-    os.mkfifo(tmp_path / "pipe.json")
-    content = b"x" * 3_000_000
-    writer = threading.Thread(target=(tmp_path / "pipe.json").write_bytes, args=[content])
+    path, content = tmp_path / "pipe.json", b"x" * 3_000_000
+    os.mkfifo(path)
+    held = os.open(path, os.O_RDWR)  # so that the writer is there before the reader
+
+    def write_all() -> None:
+        path.write_bytes(content)
+        os.close(held)
+
+    writer = threading.Thread(target=write_all)
     writer.start()
-    while True:  # the writer may not be there yet
-        with contextlib.suppress(InstanceError):
-            assert read_bytes(tmp_path / "pipe.json") == content
-            break
+    assert read_bytes(path) == content
     writer.join()
 
 
