@@ -1,0 +1,201 @@
+"""Rules of Kubernetes objects as rules of an instance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+from flowlex.instances.base import InstanceError
+from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
+from flowlex.instances.importers.kubernetes_bindings import manifests, plan
+from flowlex.models.pods.baselines import place
+from flowlex.models.pods.model import PodPlacement
+from tests.instances.importers.test_kubernetes import OBJECTS, node, pod, write
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    return {"meta": {"labels": labels}}
+
+
+def apart(key: str = "kubernetes.io/hostname", **selector: Any) -> dict[str, Any]:
+    terms = [{"labelSelector": selector, "topologyKey": key}]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def spread(when: str = "DoNotSchedule") -> dict[str, Any]:
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "site"]}]}
+    rule = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when, "labelSelector": selector}
+    return {"topologySpreadConstraints": [rule]}
+
+
+RULES = {
+    "items": [
+        node("n1", zone="a"),
+        node("n2", zone="b"),
+        *(pod(f"db-{k}", {"cpu": "1"}, **labelled(app="db"), **apart(matchLabels={"app": "db"})) for k in range(2)),
+        *(pod(f"web-{k}", {"cpu": "1"}, **labelled(app="web"), **spread()) for k in range(3)),
+        pod("soft", {"cpu": "1"}, **labelled(app="soft"), **spread("ScheduleAnyway")),
+        pod("loner", {"cpu": "1"}, **labelled(app="x"), **apart(matchLabels={"app": "gone"})),
+        pod("liked", {"cpu": "1"}, affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}),
+        *(pod(f"mpi-{k}", {"cpu": "8"}, **labelled(**{"scheduling.x-k8s.io/pod-group": "mpi"})) for k in range(2)),
+        pod("late", {"cpu": "1"}, annotations={"scheduling.k8s.io/group-name": "half"}),
+        pod("ran", {"cpu": "1"}, nodeName="n1", phase="Running", annotations={"scheduling.k8s.io/group-name": "half"}),
+        {
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q", "namespace": "team-a"},
+            "spec": {"hard": {"requests.cpu": "28500m", "requests.memory": "1Gi", "pods": "20"}},
+        },
+        {"kind": "PodGroup", "metadata": {"name": "mpi", "namespace": "team-a"}, "spec": {"minMember": 1}},
+    ]
+}
+
+
+def test_rules_over_pods_are_read_or_counted(tmp_path: Path) -> None:
+    with pytest.warns(KubernetesWarning) as caught:
+        instance = read_kubernetes(write(tmp_path, RULES))
+    told = str(caught[0].message)
+    for what in (
+        "1 pods that spread where possible",
+        "1 pods with preferences",
+        "1 pod groups that run in part",
+        "1 pod groups whose minMember is less than their pods (all are placed, or none)",
+    ):
+        assert what in told
+    assert [(gang.name, gang.within) for gang in instance.gangs] == [("team-a/mpi", None)]
+    rules = [(rule.over, rule.most, rule.skew) for rule in instance.spreads]
+    assert rules == [("node", 1, None), ("zone", None, 1)]
+    (queue,) = instance.queues
+    assert (queue.name, queue.cpu_cores, queue.memory_gb, queue.pods, queue.gpus) == ("team-a", 28.5, 1.0, 20, None)
+    of = {each.name.removeprefix("team-a/"): each for each in instance.pods}
+    assert of["db-1"].spreads == (instance.spreads[0].name,) and of["web-2"].spreads == (instance.spreads[1].name,)
+    assert of["mpi-0"].gang == "team-a/mpi" and of["late"].gang is None and of["soft"].spreads == ()
+    assert {each.queue for each in instance.pods} == {"team-a"}
+
+
+def test_a_selector_that_is_none_is_named(tmp_path: Path) -> None:
+    strange = apart(matchExpressions=[{"key": "app", "operator": "Near"}])
+    instance = read_kubernetes(write(tmp_path, {"items": [node("n"), pod("x", {"cpu": "1"}, **strange)]}))
+    told = "label selector with operator 'Near'; In, NotIn, Exists, DoesNotExist are known"
+    assert told in instance.pending["team-a/x"]
+
+
+def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    instance = read_kubernetes(path, preempt_below=1)
+    found = plan(instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]})
+    made = manifests(path, instance, found, {"team-a/train": "gpu-1"})["items"]
+    assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Pod", "train")]
+    train = made[1]
+    assert train["spec"]["nodeName"] == "gpu-1" and "status" not in train and train["apiVersion"] == "v1"
+    assert train["metadata"]["annotations"] == {"flowlex/cards": "1"}
+    items: Any = OBJECTS["items"]
+    original = next(item for item in items if item["metadata"]["name"] == "train")
+    assert train["spec"]["containers"] == original["spec"]["containers"] and "nodeName" not in original["spec"]
+    # The patched objects are read as what the placement says: the pod runs there.
+    nodes = [item for item in items if item["kind"] == "Node"]
+    again = read_kubernetes(write(tmp_path, {"items": [*nodes, train]}))
+    assert [(each.name, each.node) for each in again.pods] == [("team-a/train", "gpu-1")]
+    with pytest.raises(InstanceError, match="it has no Pod 'team-a/train'"):
+        manifests(write(tmp_path, {"items": nodes}), instance, found, {"team-a/train": "gpu-1"})
+
+
+def test_from_objects_to_manifests_by_commands(tmp_path: Path) -> None:
+    run, source, out, objects = CliRunner(), tmp_path / "c.json", tmp_path / "out", write(tmp_path, RULES)
+    imported = run.invoke(app, ["import", "kubernetes", str(objects), "-o", str(source)])
+    assert imported.exit_code == 0 and "not read" in imported.output
+    solved = run.invoke(app, ["solve", str(source), "-o", str(out), "--gap", "0.5"])
+    assert solved.exit_code == 0, solved.output
+    (answer,) = out.glob("*.solution.json")
+    printed = run.invoke(app, ["bindings", str(answer), str(source), "--manifests", str(objects)])
+    assert printed.exit_code == 0
+    placed = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in json.loads(printed.stdout)["items"]}
+    assert placed["db-0"] != placed["db-1"] and {"mpi-0", "mpi-1"} <= placed.keys()
+
+
+def quota(hard: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return {"kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "team-a"}, "spec": {"hard": hard, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "members"),
+    [
+        ({"scopes": ["Terminating"]}, {"ends"}),
+        ({"scopes": ["NotTerminating"]}, {"urgent", "late", "none", "crossing"}),
+        ({"scopes": ["BestEffort"]}, {"none"}),
+        ({"scopes": ["NotBestEffort", "Terminating"]}, {"ends"}),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, {"crossing"}),
+        ({"scopeSelector": [("In", ["high"])]}, {"urgent"}),
+        ({"scopeSelector": [("NotIn", ["high"])]}, {"late", "ends", "none", "crossing"}),
+        ({"scopeSelector": [("Exists", [])]}, {"urgent", "late"}),
+        ({"scopeSelector": [("DoesNotExist", [])]}, {"ends", "none", "crossing"}),
+    ],
+)
+def test_a_quota_with_scopes_limits_the_pods_in_scope(tmp_path: Path, spec: Any, members: set[str]) -> None:
+    if "scopeSelector" in spec:
+        rules = [{"scopeName": "PriorityClass", "operator": o, "values": v} for o, v in spec["scopeSelector"]]
+        spec = {"scopeSelector": {"matchExpressions": rules}}
+    soft = [{"weight": 1, "podAffinityTerm": {"namespaces": ["x"], "topologyKey": "zone", "labelSelector": {}}}]
+    items = [
+        node("n"),
+        pod("urgent", {"cpu": "1"}, priorityClassName="high"),
+        pod("late", {"cpu": "1"}, priorityClassName="low"),
+        pod("ends", {"cpu": "1"}, activeDeadlineSeconds=9),
+        pod("none", {}),
+        pod(
+            "crossing",
+            {"cpu": "1"},
+            affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": soft}},
+        ),
+        pod("elsewhere", {"cpu": "1"}, meta={"namespace": "team-b"}, priorityClassName="high"),
+        quota({"pods": "0", "requests.cpu": "500m"}, **spec),
+    ]
+    with pytest.warns(KubernetesWarning):
+        instance = read_kubernetes(write(tmp_path, {"items": items}))
+    pods = {each.name: each for each in instance.pods}
+    counted = {name for name, each in pods.items() if each.resources.get("pods of quota q in team-a")}
+    assert counted == {f"team-a/{name}" for name in members}
+    assert {r.amount for r in instance.resources if r.name.startswith("pods of")} == {0}
+    cluster = place(instance, "priority-queue")
+    waits = {each.name for each, n in zip(instance.pods, cluster.node.tolist(), strict=True) if n < 0}
+    assert waits == counted
+
+
+@pytest.mark.parametrize("stated", ["pod", "class"])
+def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -> None:
+    policy = {"preemptionPolicy": "Never"} if stated == "pod" else {"priorityClassName": "modest"}
+    kind = {"kind": "PriorityClass", "metadata": {"name": "modest"}, "value": 9, "preemptionPolicy": "Never"}
+    run = pod("old", {"cpu": "10"}, phase="Running", nodeName="n", priority=0)
+    for more, stops in ((policy, False), ({}, True)):
+        items = [node("n"), run, kind, pod("new", {"cpu": "8"}, priority=9, **more)]
+        instance = read_kubernetes(write(tmp_path, {"items": items}), preempt_below=5)
+        solution = PodPlacement(instance).solve("highs")
+        assert ("team-a/new" in solution.to_dict()["answer"]["placement"]) == stops
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "objects"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "g"}, {}, [{"minMember": 3}]),
+        ({}, {"scheduling.k8s.io/group-name": "g"}, [{"minMember": 3}]),
+        (
+            {"pod-group.scheduling.sigs.k8s.io": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "3"},
+            {},
+            [],
+        ),
+        ({"kueue.x-k8s.io/pod-group-name": "g"}, {"kueue.x-k8s.io/pod-group-total-count": "3"}, []),
+    ],
+)
+def test_groups_of_three_schedulers_are_gangs(tmp_path: Path, labels: Any, notes: Any, objects: Any) -> None:
+    groups = [{"kind": "PodGroup", "metadata": {"name": "g", "namespace": "team-a"}, "spec": spec} for spec in objects]
+    for many in (2, 3):
+        pods = [pod(f"p{k}", {"cpu": "1"}, meta={"labels": labels}, annotations=notes) for k in range(many)]
+        instance = read_kubernetes(write(tmp_path, {"items": [node("n"), *groups, *pods]}))
+        if many == 3:
+            assert {each.gang for each in instance.pods} == {"team-a/g"} and len(instance.pods) == 3
+        else:
+            assert set(instance.pending.values()) == {"its pod group has fewer pods than its minMember"}
