@@ -31,10 +31,10 @@ demo-telemetry: $(VENV)/stamp-telemetry
 	PATH="$(abspath $(BIN)):$$PATH" docs/telemetry-demo.sh demo-output/telemetry
 
 pytest := $(BIN)/python -m pytest -n auto --dist worksteal
-coverage_of = @for room in $(1); do \
-  printf '%-14s %3s %%\n' $$room "$$($(BIN)/python -m coverage report --include="$$room/*" --format=total)"; done
+coverage_of = @for package in $(1); do \
+  printf '%-14s %3s %%\n' $$package "$$($(BIN)/python -m coverage report --include="$$package/*" --format=total)"; done
 
-# With COVERAGE=1 the rooms whose tests stay in one process are measured, as CI does; `make coverage` measures all, slowly.
+# With COVERAGE=1 the packages whose tests stay in one process are measured, as CI does; `make coverage` measures all, slowly.
 inner := formulations instances models simulation validation
 
 test: $(VENV)/stamp-$(test_extras)
@@ -54,12 +54,12 @@ test-slow: $(VENV)/stamp-$(test_extras)
 
 # The default run, measured; then small tests of the compiled loops with the compiler off, which coverage sees into. A
 # failing test ends it, a report that cannot be made does not.
-rooms := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard src/flowlex/*/))))
+packages := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard src/flowlex/*/))))
 
 coverage: $(VENV)/stamp-$(test_extras)
 	$(pytest) --cov --cov-report= --durations=40
 	NUMBA_DISABLE_JIT=1 $(pytest) --cov --cov-append --cov-report= -m 'loops and not slow'
-	$(call coverage_of,$(rooms))
+	$(call coverage_of,$(packages))
 
 # Four checks that need nothing of each other: `make -j2 lint` runs them side by side.
 lint: lint-style lint-mypy lint-pyright lint-imports

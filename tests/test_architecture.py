@@ -1,4 +1,4 @@
-"""The rooms keep to the architecture: import contracts, no circles, short files, a link per room, no prints."""
+"""The packages keep to the architecture: import contracts, no circles, short files, a link per package, no prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
+PACKAGES = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
 LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
@@ -49,7 +49,7 @@ def imports() -> nx.DiGraph:
 
 
 def files() -> list[Path]:
-    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def check_contracts(folder: Path) -> str:
@@ -84,23 +84,23 @@ def test_there_are_no_circles_of_imports():
 
 def test_nothing_is_imported_as_a_room_without_its_package():
     external = grimp.build_graph("flowlex", include_external_packages=True, cache_dir=None).modules
-    assert external & set(ROOMS) == set()
+    assert external & set(PACKAGES) == set()
 
 
 def test_every_room_has_its_relative_link():
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks"}  # not part of the package
-    assert folders == set(ROOMS), "a new room needs a line in the architecture's table, a contract, and a link"
+    assert folders == set(PACKAGES), "a new package needs a line in the architecture's table, a contract, and a link"
     linked = {
         link.name: link.readlink().as_posix() for link in (ROOT / "src" / "flowlex").iterdir() if link.is_symlink()
     }
-    assert linked == {room: f"../../{room}" for room in ROOMS}
+    assert linked == {package: f"../../{package}" for package in PACKAGES}
     assert [path for path in files() if not (path.parent / "__init__.py").is_file()] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_file_is_longer_than_the_style_allows(room):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_file_is_longer_than_the_style_allows(package):
     sizes = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in (ROOT / room).rglob("*.py")
+        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in (ROOT / package).rglob("*.py")
     }
     assert {place: lines for place, lines in sizes.items() if lines > LONGEST} == {}
 
