@@ -119,7 +119,7 @@ def refuse_existing(force: bool, *paths: str | Path | None) -> None:
     """Refuse, before any work, to write over a file that is there, unless told to."""
     for path in paths:
         if path is not None and str(path) not in ("", "-") and not force and Path(path).is_file():
-            raise typer.BadParameter(f"{path} is there already; use --force to overwrite it", param_hint="-o")
+            raise typer.BadParameter(f"{path} is there already; use --force to overwrite it")
 
 
 def picture_suffix(path: str, option: str, *more: str) -> str:

@@ -66,7 +66,7 @@ def replay(
     from flowlex.instances.jit_events import Network
     from flowlex.models.flow.goals import preset
 
-    refuse_existing(force, save, write_log)
+    refuse_existing(force, None if save == restore else save, write_log)
     if _is_pods(log):
         _replay_pods(log, policy or "fgd", moves or 0, seed)
         return
