@@ -27,6 +27,8 @@ MODULES = {
     "bokeh": "distributed draws its dashboard with it",
     "fsspec": "universal-pathlib reads stores with it",
     "httptools": "uvicorn parses HTTP with it",
+    "kubernetes": "a test validates written objects with its models",
+    "pyyaml": "yaml",
     "pyarrow": "pandas loads it for Parquet",
     "universal-pathlib": "upath",
     "uvloop": "uvicorn runs on it",

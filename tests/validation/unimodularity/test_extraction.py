@@ -206,8 +206,9 @@ def test_the_command_writes_dimacs(tmp_path: Path) -> None:
     cost = solve(model_for(instance).formulation, "network").objective
     assert cost is not None
     assert float(found.objective(round(cost))) == pytest.approx(solve(lp, "highs").objective)
-    assert json.loads(CliRunner().invoke(app, ["tu", str(model), "--json", "--extract", str(net)]).stdout)["verdict"]
+    again = CliRunner().invoke(app, ["tu", str(model), "--json", "--extract", str(net), "--force"])
+    assert json.loads(again.stdout)["verdict"]
     program(4, budget=True).to_pulp().writeMPS(str(model))
-    result = CliRunner().invoke(app, ["tu", str(model), "--extract", str(net)])
+    result = CliRunner().invoke(app, ["tu", str(model), "--extract", str(net), "--force"])
     assert result.exit_code == 2
     assert "a network but for budget" in result.output
