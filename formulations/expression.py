@@ -39,7 +39,13 @@ class Expression:
 
     @classmethod
     def empty(cls, count: int) -> Expression:
-        """``count`` expressions that are zero."""
+        """``count`` expressions that are zero.
+
+        Parameters
+        ----------
+        count
+            Number of expressions, at least 0.
+        """
         none = np.zeros(0, np.int64)
         return cls(none, none, np.zeros(0), np.zeros(count))
 
@@ -101,7 +107,18 @@ class Expression:
     __rmul__ = __mul__
 
     def evaluate(self, values: ArrayLike) -> Floats:
-        """(count,) value of every expression where the program's columns have these values."""
+        """(count,) value of every expression where the program's columns have these values.
+
+        Parameters
+        ----------
+        values
+            (n,) one number per column of the program.
+
+        Raises
+        ------
+        IndexError
+            An expression uses a column beyond the last value.
+        """
         x = np.asarray(values, np.float64)
         terms = np.bincount(self.row, weights=self.value * x[self.column], minlength=self.count)
         return np.asarray(terms + self.constant)
@@ -183,7 +200,18 @@ class Variables:
     __rmul__ = __mul__
 
     def repeated(self, count: int) -> Variables:
-        """A single variable in each of so many rows."""
+        """A single variable in each of so many rows.
+
+        Parameters
+        ----------
+        count
+            Number of rows, at least 0.
+
+        Raises
+        ------
+        ValueError
+            There is more than one variable, or none.
+        """
         if len(self) != 1:
             raise ValueError(f"only a single variable can be repeated, there are {len(self)}")
         return Variables(np.repeat(self.column, count))
@@ -193,7 +221,20 @@ class Variables:
         return self.expression().sum()
 
     def sum_by(self, key: ArrayLike, groups: int | None = None) -> Expression:
-        """Sum the variables that share a key (see `Expression.sum_by`)."""
+        """Sum the variables that share a key (see `Expression.sum_by`).
+
+        Parameters
+        ----------
+        key
+            (count,) integers in ``0 .. groups - 1``, one per variable.
+        groups
+            Number of sums; the largest key plus one when omitted. A group without members is zero.
+
+        Raises
+        ------
+        ValueError
+            A key is not an integer or outside the range, or the number of keys is not the number of variables.
+        """
         return self.expression().sum_by(key, groups)
 
 

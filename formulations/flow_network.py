@@ -84,7 +84,27 @@ class FlowNetwork:
         name: str = "network",
         node_labels: Labels = None,
     ) -> FlowNetwork:
-        """Make a network with one block of nodes (``node``) and one of arcs (``flow``)."""
+        """Make a network with one block of nodes (``node``) and one of arcs (``flow``).
+
+        Parameters
+        ----------
+        tail, head
+            (A,) node numbers from 0; one number is used for all arcs.
+        upper, cost, lower
+            One integer or (A,) integers; ``upper`` is ``UNBOUNDED`` for an arc without capacity.
+        supply
+            (N,) integers, negative for a demand; they sum to zero. The length is the number of nodes.
+        name
+            Name of the problem; appears in exported files.
+        node_labels
+            One label per node, all different; the node numbers when omitted.
+
+        Raises
+        ------
+        ValueError
+            A number is not an integer of 64 bits, a length does not match, an end is no node, a lower bound exceeds
+            its upper bound, two labels are equal, or the supplies do not sum to zero.
+        """
         supplies = np.atleast_1d(integers(supply, None, "supply"))
         arcs = arc_columns("flow", tail, head, lower, upper, cost)
         nodes = node_block("node", 0, len(supplies), node_labels)
@@ -142,7 +162,18 @@ class FlowNetwork:
         return self.arc_names()
 
     def describe_arc(self, arc: int) -> str:
-        """Name an arc by its two ends, for messages."""
+        """Name an arc by its two ends, for messages.
+
+        Parameters
+        ----------
+        arc
+            Number of the arc, from 0.
+
+        Returns
+        -------
+        str
+            Names of tail and head, as in ``worker[0] -> sink[0]``.
+        """
         return f"{self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]}"
 
     def incidence(self) -> scipy.sparse.csc_array:
@@ -158,7 +189,18 @@ class FlowNetwork:
         return scipy.sparse.csc_array((signs.ravel(), rows.ravel().astype(np.int64), pointer), shape=shape)
 
     def total_cost(self, flow: Integers) -> int:
-        """Return the exact cost of a flow, as a Python integer."""
+        """Return the exact cost of a flow, as a Python integer.
+
+        Parameters
+        ----------
+        flow
+            (A,) int64 units on each arc.
+
+        Returns
+        -------
+        int
+            ``cost @ flow``, without ``unit`` and ``constant``.
+        """
         return exact_dot(self.cost, flow)
 
     def stated_cost(self) -> Floats:
@@ -167,26 +209,61 @@ class FlowNetwork:
         return np.array([float(self.unit * cost) for cost in distinct.tolist()])[place.reshape(-1)]
 
     def excess(self, flow: Integers) -> Integers:
-        """(N,) what is left at each node: supply, less what the flow takes out, plus what it brings in."""
+        """(N,) what is left at each node: supply, less what the flow takes out, plus what it brings in.
+
+        Parameters
+        ----------
+        flow
+            (A,) int64 units on each arc. The result is zero at every node that the flow balances.
+        """
         left = self.supply.copy()
         np.subtract.at(left, self.tail, flow)
         np.add.at(left, self.head, flow)
         return left
 
     def is_flow(self, flow: Integers) -> bool:
-        """Whether a flow keeps all bounds and balances every node."""
+        """Whether a flow keeps all bounds and balances every node.
+
+        Parameters
+        ----------
+        flow
+            (A,) int64 units on each arc.
+        """
         return bool((flow >= self.lower).all() and (flow <= self.upper).all() and not self.excess(flow).any())
 
     def split_nodes(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Cut a vector over all nodes (potentials) into one array per block of nodes."""
+        """Cut a vector over all nodes (potentials) into one array per block of nodes.
+
+        Parameters
+        ----------
+        values
+            (N,) one value per node. The arrays returned are views of it, by name of the block.
+        """
         return {name: values[block.slice] for name, block in self.node_blocks.items()}
 
     def split_arcs(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Cut a vector over all arcs (flows, reduced costs) into one array per block of arcs."""
+        """Cut a vector over all arcs (flows, reduced costs) into one array per block of arcs.
+
+        Parameters
+        ----------
+        values
+            (A,) one value per arc. The arrays returned are views of it, by name of the block.
+        """
         return {name: values[block.slice] for name, block in self.arc_blocks.items()}
 
     def reduced_costs(self, potentials: Integers) -> Integers:
-        """Return ``cost - potential[tail] + potential[head]``: what one more unit on each arc would cost."""
+        """Return ``cost - potential[tail] + potential[head]``: what one more unit on each arc would cost.
+
+        Parameters
+        ----------
+        potentials
+            (N,) int64 dual value of each node, in units of ``cost``.
+
+        Returns
+        -------
+        ndarray
+            (A,) int64, in units of ``cost``.
+        """
         return self.cost - potentials[self.tail] + potentials[self.head]
 
     def arrays(self) -> LinearProgramArrays:

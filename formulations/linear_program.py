@@ -153,6 +153,13 @@ class LinearProgram:
     ) -> Variables:
         """Declare ``count`` variables and return them as a vector.
 
+        Parameters
+        ----------
+        lower, upper
+            One number or (count,) numbers; infinite for no bound.
+        labels
+            One label per variable, or a tuple of (count,) arrays; numbers from 0 when omitted.
+
         Raises
         ------
         ValueError
@@ -180,6 +187,11 @@ class LinearProgram:
         labels: Labels = None,
     ) -> ConstraintBlock:
         """Require ``expression relation rhs`` row by row; constants of the expression move to the right.
+
+        Parameters
+        ----------
+        rhs, labels
+            One finite number for all rows or one per row; labels as in ``variables``, one per row.
 
         Raises
         ------

@@ -51,7 +51,24 @@ class NetworkBuilder:
         return sum(block.count for block in self._node_blocks.values())
 
     def nodes(self, name: str, count: int, *, supply: ArrayLike = 0, labels: Any = None) -> Integers:
-        """Declare ``count`` nodes and return their numbers."""
+        """Declare ``count`` nodes and return their numbers.
+
+        Parameters
+        ----------
+        name
+            Name of the block, not used before and among ``rows`` where those are given.
+        count
+            Number of nodes, at least 0.
+        supply
+            One integer or (count,) integers, negative for a demand.
+        labels
+            One label per node, or a tuple of (count,) arrays, all different; numbers from 0 when omitted.
+
+        Raises
+        ------
+        ValueError
+            The name is taken or not declared, a supply is not an integer, or the number of supplies or labels is wrong.
+        """
         if name in self._node_blocks:
             raise ValueError(f"{self.name}: nodes named {name!r} exist already")
         check_declared(self.name, "nodes", name, self.rows)
@@ -71,7 +88,24 @@ class NetworkBuilder:
         cost: ArrayLike = 0,
         labels: Any = None,
     ) -> Integers:
-        """Declare arcs (tails and heads broadcast against each other) and return their numbers."""
+        """Declare arcs (tails and heads broadcast against each other) and return their numbers.
+
+        Parameters
+        ----------
+        name
+            Name of the block, not used before and among ``columns`` where those are given.
+        tail, head
+            Node numbers as ``nodes`` returns them: (count,), or one node for all arcs; ``build`` checks them.
+        lower, upper, cost
+            One integer or (count,) integers; ``upper`` is ``UNBOUNDED`` for arcs without capacity.
+        labels
+            One label per arc, or a tuple of (count,) arrays; numbers from 0 when omitted.
+
+        Raises
+        ------
+        ValueError
+            The name is taken or not declared, a number is not an integer of 64 bits, or a length does not match.
+        """
         if name in self._arc_blocks:
             raise ValueError(f"{self.name}: arcs named {name!r} exist already")
         check_declared(self.name, "arcs", name, self.columns)
@@ -85,6 +119,13 @@ class NetworkBuilder:
 
     def build(self, *, unit: Fraction = Fraction(1), constant: Fraction = Fraction(0)) -> FlowNetwork:
         """Check the whole and return it; see `FlowNetwork` for unit and constant.
+
+        Parameters
+        ----------
+        unit
+            What one unit of cost stands for in the objective.
+        constant
+            Number that is added to the objective.
 
         Raises
         ------

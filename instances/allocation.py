@@ -187,7 +187,21 @@ class AllocationArrays:
 
 
 class AllocationInstance(Instance):
-    """Which job gets which share of which GPU type?"""
+    """Which job gets which share of which GPU type?
+
+    Attributes
+    ----------
+    gpu_types, job_types
+        At least one each; prices in US dollars per hour, speeds in steps per second.
+    jobs
+        At least one, in order of arrival; times in seconds. Each runs on some GPU type that has enough GPUs.
+    pairs, pair_tables
+        Speeds in steps per second of types that share GPUs; both types use the same number of GPUs.
+    entities
+        Owners of jobs, each with its own name.
+    limits
+        Floors and caps in GPUs, each of at most one job or entity; no floor exceeds its cap.
+    """
 
     kind: Literal["allocation"] = "allocation"
     gpu_types: Annotated[tuple[GpuType, ...], Field(min_length=1)]

@@ -37,6 +37,19 @@ class Instance(Part):
     A subclass declares ``kind: Literal["..."]`` with that value as its default, and checks in pydantic
     validators whatever the field types cannot say (dangling names, duplicates). Defining the subclass
     registers it, so that `flowlex.instances.read_instance` recognises its files.
+
+    Attributes
+    ----------
+    kind
+        Name of the kind, as files state it.
+    version
+        Version of the file format.
+    name
+        Name of the instance, 1 to 200 characters.
+    comment
+        Text for people; it does not count in ``fingerprint``.
+    changes
+        Changes of the model, made before it is solved; none when None.
     """
 
     registry: ClassVar[dict[str, type[Instance]]] = {}
@@ -61,7 +74,20 @@ class Instance(Part):
             Instance.registry[kind] = cls  # a notebook's cell that runs again defines it anew
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return this instance with some fields replaced, checked again and without its old array views."""
+        """Return this instance with some fields replaced, checked again and without its old array views.
+
+        Parameters
+        ----------
+        update
+            New value by name of the field; without any, the instance itself is returned.
+        deep
+            Without effect, as instances are immutable.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            The new values make no valid instance, or a field is unknown.
+        """
         if not update:
             return self
         fields = {name: getattr(self, name) for name in type(self).model_fields}
@@ -95,6 +121,11 @@ class Instance(Part):
         The inverse of `to_frames`, which shows tables and columns; ``flowlex import csv --columns KIND`` lists them. A
         row names its parents (a task its ``job``); lists are lists or text joined by ``;``, mappings dicts or
         ``key=value;...``; an empty cell is the field's default.
+
+        Parameters
+        ----------
+        **given
+            A frame by name of the table (``jobs=frame``), a plain value by name of the field (``name="test"``).
 
         Raises
         ------

@@ -105,7 +105,21 @@ class ClusterJob(Part):
 
 
 class ClusterWorkload(Instance):
-    """Jobs over time on a cluster; bandwidths in MB/s (1 Gbit/s = 125 MB/s), sizes in MB (1 GB = 1000 MB)."""
+    """Jobs over time on a cluster; bandwidths in MB/s (1 Gbit/s = 125 MB/s), sizes in MB (1 GB = 1000 MB).
+
+    Attributes
+    ----------
+    disk_mb_per_s, link_mb_per_s
+        Bandwidth of each node's disk, and of its port in each direction, in MB/s.
+    uplink_mb_per_s, aggregation_mb_per_s
+        Bandwidth of each rack in each direction, and of the switch between the racks, in MB/s; null for no limit.
+    nodes
+        Names of nodes and places are unique; the outages of a node follow each other.
+    jobs
+        At least one; times in seconds. Some place is large enough for each task, and a task needs earlier tasks only.
+    jobs_at_once
+        Number of jobs that run at a time; null for no limit.
+    """
 
     kind: Literal["cluster-workload"] = "cluster-workload"
     disk_mb_per_s: Positive = 200.0

@@ -124,6 +124,11 @@ def format_dimacs(instance: Instance) -> str:
 
     Node names have no place in the format and are left out, and so is the instance's name.
 
+    Parameters
+    ----------
+    instance
+        A `NetworkInstance`. Its nodes are numbered from 1 in the text; no upper bound is written as capacity -1.
+
     Raises
     ------
     InstanceError

@@ -31,7 +31,13 @@ class InstanceError(ValueError):
         return (_rebuild, (self.reason, self.place, self.path))
 
     def at(self, path: str | Path) -> InstanceError:
-        """The same error, naming the file it came from."""
+        """The same error, naming the file it came from.
+
+        Parameters
+        ----------
+        path
+            The file; it replaces the one that the error named. Reason and place stay.
+        """
         return InstanceError(self.reason, place=self.place, path=path)
 
 

@@ -79,6 +79,11 @@ def _text_formats(*, json: bool) -> Sequence[TextFormat]:
 def read_instance(path: str | Path) -> Instance:
     """Read an instance file: our JSON or a registered text format (DIMACS, ...), plain or gzip.
 
+    Parameters
+    ----------
+    path
+        A file of this machine or a URL. Its content says the format, and whether it is gzip.
+
     Raises
     ------
     InstanceError
@@ -153,12 +158,38 @@ def instance_bytes(instance: Instance, path: str | Path) -> bytes:
 
 
 def write_instance(instance: Instance, path: str | Path) -> None:
-    """Write an instance file, whole or not at all; the name says the format (see `instance_bytes`) and ``.gz``."""
+    """Write an instance file, whole or not at all; the name says the format (see `instance_bytes`) and ``.gz``.
+
+    Parameters
+    ----------
+    instance
+        What to write.
+    path
+        A file of this machine, which is replaced if it exists; missing folders are made.
+
+    Raises
+    ------
+    InstanceError
+        The format cannot hold this kind of instance.
+    OSError
+        The file cannot be written.
+    """
     write_atomically(path, instance_bytes(instance, path))
 
 
 def json_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of an instance kind, made from the class that validates it."""
+    """Return the JSON Schema of an instance kind, made from the class that validates it.
+
+    Parameters
+    ----------
+    kind
+        Name of the kind, such as ``gpu-assignment``.
+
+    Raises
+    ------
+    InstanceError
+        There is no such kind; the message lists those that exist.
+    """
     schema = instance_class(kind).model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -201,7 +201,19 @@ class FlowJob(Part):
 
 
 class FlowInstance(Instance):
-    """Jobs that share a cluster: which task shall run where, and which shall wait?"""
+    """Jobs that share a cluster: which task shall run where, and which shall wait?
+
+    Attributes
+    ----------
+    machines
+        The cluster. No machine runs more tasks than it has slots, or tasks that ask for more than its capacity.
+    jobs
+        Jobs with their tasks; times in seconds, data in whole MB. Names of tasks are unique among all jobs.
+    queues
+        A tree of quotas, in running tasks.
+    gangs, spreads, affinities
+        Rules about tasks of several jobs; names are unique within each of the three.
+    """
 
     kind: Literal["flow-scheduling"] = "flow-scheduling"
     machines: tuple[Machine, ...]

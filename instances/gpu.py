@@ -135,6 +135,17 @@ class GpuInstance(Instance):
     """Jobs that share a GPU cluster: which task shall run on which GPU?
 
     Bandwidths are in MB/s (1 Gbit/s = 125 MB/s), sizes in MB (1 GB = 1000 MB), GPU memory in GB.
+
+    Attributes
+    ----------
+    disk_mb_per_s
+        Throughput of a node's own disk, in MB/s.
+    rack_mb_per_s, between_racks_mb_per_s
+        Bandwidth between two nodes of one rack, and of different racks, in MB/s.
+    nodes
+        Machines with at least one GPU in all, memory in GB; names of nodes and of GPUs are unique.
+    jobs
+        At least one, each with at least one task; sizes in MB, times in seconds. A task fits on the largest GPU.
     """
 
     kind: Literal["gpu-assignment"] = "gpu-assignment"

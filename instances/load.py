@@ -115,7 +115,19 @@ class LoadPartitionArrays:
 
 
 class LoadPartitionInstance(Instance):
-    """Which node processes which items?"""
+    """Which node processes which items?
+
+    Attributes
+    ----------
+    nodes
+        The workers, at least one; names are unique.
+    blocks
+        Equal items that lie together, with the nodes that hold them.
+    links
+        Seconds to move an item between two different nodes; at most one link from one node to another.
+    seconds_per_item
+        Seconds to move an item where no link says otherwise, 0 to a million.
+    """
 
     kind: Literal["load-partition"] = "load-partition"
     nodes: Annotated[tuple[LoadNode, ...], Field(min_length=1)]

@@ -55,6 +55,21 @@ class NetworkInstance(Instance):
     Arcs are columns of equal length. Parallel arcs, self-loops (their flow is free of the balance
     equations), negative costs and isolated nodes are allowed. Flow runs from tail to head, so bounds are
     not negative; a link usable both ways is two arcs.
+
+    Attributes
+    ----------
+    supply
+        (N,) units that enter at each node, negative for a demand; they sum to zero.
+    tail, head
+        (A,) nodes where each arc starts and ends, from 0.
+    lower, upper
+        (A,) bounds on the flow of each arc, at least 0; an upper bound is null for no limit.
+    cost
+        (A,) cost of a unit of flow.
+    node_names
+        (N,) names, all different; null when nodes are known by number.
+    first_node
+        Number of the first node in messages and tables, 0 or 1.
     """
 
     kind: Literal["min-cost-flow"] = "min-cost-flow"

@@ -156,18 +156,15 @@ class PodArrays:
     cards, card_gb
         (N,) number and size of cards.
     weight
-        (N, 3) share of the cluster's total that the node has of each resource, normalised to sum to 1
-        (reconstructed; other readings as `PodInstance.load_reading` says).
-    cpu, memory, gpu_cards
-        (P,) cores, GB, number of cards.
+        (N, 3) node's share of each total, normalised to sum to 1 (reconstructed; see `PodInstance.load_reading`).
+    cpu, memory, gpu_cards, priority
+        (P,) cores, GB, number of cards, priority.
     gpu
         (P, N) GB needed on each card if the pod runs on the node.
     load
         (P, N) what the pod adds to the node's load: weighted utilisation, between 0 and 1 for what fits.
     allowed
         (P, N) whether labels, taints and card models let the pod run on the node.
-    priority
-        (P,).
     running
         (P,) node it runs on, -1 when it waits to be placed.
     home_cards
@@ -176,10 +173,8 @@ class PodArrays:
         (P,) whether it runs and must go on; what runs else may be stopped.
     move_cost
         (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet.
-    exact
-        Sizes as integers, for what must not be rounded.
-    rules
-        Gangs, spreads and quotas.
+    exact, rules
+        Sizes as integers, for what must not be rounded; gangs, spreads and quotas.
     """
 
     capacity: NDArray[np.float64]
@@ -202,7 +197,13 @@ class PodArrays:
 
 
 class PodInstance(Instance):
-    """Which pod runs on which node, and which pods wait?"""
+    """Which pod runs on which node, and which pods wait?
+
+    Attributes
+    ----------
+    nodes, pods
+        At least one node; pods that run or wait. Memory is in GB, names are unique, all rules named are listed.
+    """
 
     kind: Literal["pod-placement"] = "pod-placement"
     nodes: Annotated[tuple[PodNode, ...], Field(min_length=1)]

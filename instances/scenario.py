@@ -75,7 +75,25 @@ def _named(value: Any) -> Any:
 
 
 class Scenario(Instance):
-    """Runs of a simulator: every policy with every seed."""
+    """Runs of a simulator: every policy with every seed.
+
+    Attributes
+    ----------
+    simulator
+        ``cluster`` or ``network``.
+    workload
+        An instance file, or a generator and its parameters.
+    policies
+        At least one; labels are unique.
+    seeds
+        At least one integer, each at least 0, none twice; one run per policy and seed.
+    horizon_s
+        Simulated time at which a run ends, in seconds; null for the end of all work.
+    decision
+        How long policies think, in simulated seconds.
+    parameters
+        Parameters of the simulator.
+    """
 
     kind: Literal["scenario"] = "scenario"
     simulator: Name

@@ -51,6 +51,21 @@ def read_coflow_trace(
 ) -> JitInstance:
     """Read a trace file, plain or gzip (see `parse_coflow_trace` for the parameters).
 
+    Parameters
+    ----------
+    path
+        The file; its name up to the first dot becomes the name of the instance.
+    rate_mbps
+        Rate of every port, in Mbit/s.
+    slack
+        Deadline of a coflow in multiples of the time that it needs alone, at least 1.
+    slot_s
+        Length of a slot, in seconds.
+    unit_mb
+        The smallest amount sent, in MB; 1 MB, or what a port sends in a slot if that is less, when None.
+    first
+        Number of coflows to read; all when None.
+
     Raises
     ------
     InstanceError
