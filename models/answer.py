@@ -169,6 +169,11 @@ class Solution:
     def plot(self, ax: Axes | None = None) -> Axes:
         """The answer as a picture, drawn on ``ax`` or on a new figure.
 
+        Parameters
+        ----------
+        ax
+            Axes of matplotlib to draw on; None: those of a new figure.
+
         Raises
         ------
         ModelError
@@ -193,14 +198,28 @@ class Solution:
         return self._metrics()
 
     def finished(self, certificate: Certificate | None, seconds: Seconds) -> Self:
-        """The same solution with its certificate and times; figures are not worked out again."""
+        """The same solution with its certificate and times; figures are not worked out again.
+
+        Parameters
+        ----------
+        certificate
+            None where nothing was certified.
+        seconds
+            Wall-clock seconds of compiling, solving and checking.
+        """
         done = replace(self, certificate=certificate, seconds=seconds)
         if "_figures" in self.__dict__:
             done.__dict__["_figures"] = self._figures
         return done
 
     def without_claims(self, message: str) -> Self:
-        """The same answer as one that is feasible, without bound, duals and proof."""
+        """The same answer as one that is feasible, without bound, duals and proof.
+
+        Parameters
+        ----------
+        message
+            Why the claims are dropped; it is appended to the solution's own message.
+        """
         note = f"{self.message} {message}".lstrip()
         return replace(self, status=Status.FEASIBLE, bound=None, gap=None, duals={}, message=note, unproven=True)
 
@@ -222,7 +241,13 @@ class Solution:
         return {}
 
     def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
-        """The solution file: plain data from which `flowlex verify` proves or refuses the answer."""
+        """The solution file: plain data from which `flowlex verify` proves or refuses the answer.
+
+        Parameters
+        ----------
+        duals
+            False: leave the duals out, as their labels take time. The document of a changed model always has them.
+        """
         if self.stated is not None:
             return self._changed_document(self.stated)
         answered = self.status.has_answer

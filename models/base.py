@@ -52,7 +52,13 @@ QUOTED = "certificate: the time limit passed before every proof was recomputed; 
 
 @dataclass(frozen=True)
 class Run:
-    """What a solve leaves: the outcome that becomes the answer. A model with stages of its own adds fields."""
+    """What a solve leaves: the outcome that becomes the answer. A model with stages of its own adds fields.
+
+    Attributes
+    ----------
+    outcome
+        What the engine returned; objective and bound are in the units of the formulation.
+    """
 
     outcome: Outcome
 
@@ -75,6 +81,21 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     - ``_certify``: run and solution to a certificate (by default the verifier of the kind judges the document).
 
     Options and the type of the instance are checked when the model is made, from their declared types.
+
+    Parameters
+    ----------
+    instance
+        The problem's data, of the class that `instance_type` gives.
+    changes
+        Changes of the statement: `Changes`, their plain data, or the path of their file. `with_constraint` and similar
+        methods add them.
+
+    Raises
+    ------
+    InstanceError
+        The changes cannot be read.
+    ModelError
+        The instance has another type or breaks an assumption, or an option is wrong.
     """
 
     instance: InstanceT
@@ -129,6 +150,13 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     @classmethod
     def compare(cls, instance: InstanceT, **options: Any) -> pd.DataFrame:
         """One table of the problem's policies and baselines on one instance.
+
+        Parameters
+        ----------
+        instance
+            The instance on which all of them are solved.
+        options
+            Keywords of the problem's own table, such as ``engine``.
 
         Raises
         ------

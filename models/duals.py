@@ -57,7 +57,15 @@ class Dual:
 
     @classmethod
     def of_block(cls, block: _Block, values: NDArray[Any]) -> Dual:
-        """Duals of a block of rows or arcs of a formulation, labelled as the block is."""
+        """Duals of a block of rows or arcs of a formulation, labelled as the block is.
+
+        Parameters
+        ----------
+        block
+            A block of k rows or arcs; its labels are made only when `labels` is read, which checks their number.
+        values
+            (k,) one dual per row or arc, in the order of the block.
+        """
         return cls(values, lambda: block_labels(block.count, block.labels))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

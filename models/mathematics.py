@@ -16,7 +16,15 @@ __all__ = ["Equation", "Symbol", "docstring", "html_table", "latex"]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A set, parameter or variable of a model: its LaTeX and what it stands for."""
+    """A set, parameter or variable of a model: its LaTeX and what it stands for.
+
+    Attributes
+    ----------
+    latex
+        The symbol, without dollar signs.
+    says
+        What it stands for, with its unit if it has one.
+    """
 
     latex: str
     says: str

@@ -128,6 +128,13 @@ def model_for(instance: Instance, **options: Any) -> Model[Any, Any, Any]: ...
 def model_for(instance: Instance, **options: Any) -> Model[Any, Any, Any]:
     """Make the model of an instance; options given as text are read as the option's declared type.
 
+    Parameters
+    ----------
+    instance
+        An instance of a kind that a model solves; files are read with `flowlex.read_instance` first.
+    options
+        Fields of the model by name, such as ``policy`` or ``changes``; not options of the solver.
+
     Raises
     ------
     ModelError
@@ -197,6 +204,13 @@ def solve(
 
 def compare(instance: Instance, **options: Any) -> pd.DataFrame:
     """One table of a problem's policies and baselines on one instance.
+
+    Parameters
+    ----------
+    instance
+        The instance on which all of them are solved.
+    options
+        Keywords of the problem's own table, such as ``engine``.
 
     Raises
     ------

@@ -108,25 +108,59 @@ class Scheduler:
         return taken
 
     def submit(self, job: FlowJob, *rules: Gang | TaskSpread | Affinity) -> None:
-        """Submit a job with rules over its tasks."""
+        """Submit a job with rules over its tasks.
+
+        Parameters
+        ----------
+        job
+            A new job; the service refuses names of jobs or tasks that it has, and tasks that run already.
+        rules
+            They may also name tasks and jobs that are there. Job and rules are taken together or not at all.
+        """
         kinds: dict[str, type] = {"gangs": Gang, "spreads": TaskSpread, "affinities": Affinity}
         those = {name: tuple(rule for rule in rules if isinstance(rule, kind)) for name, kind in kinds.items()}
         self.send(ev.Submit(job=job, **{name: found for name, found in those.items() if found}))
 
     def finish(self, *tasks: str) -> None:
-        """Running tasks have ended."""
+        """Running tasks have ended.
+
+        Parameters
+        ----------
+        tasks
+            Names of 1 to 1000 tasks, taken in order. The service refuses at the first that does not run; it has taken
+            those before.
+        """
         self.send(*(ev.Finish(task=task) for task in tasks))
 
     def cancel(self, *, task: str | None = None, job: str | None = None) -> None:
-        """Withdraw a task or a whole job."""
+        """Withdraw a task or a whole job.
+
+        Parameters
+        ----------
+        task, job
+            The name of one of the two; the service refuses both, none, and names that it does not know.
+        """
         self.send(ev.Cancel(**{name: value for name, value in (("task", task), ("job", job)) if value is not None}))
 
     def add_machine(self, *machines: Machine) -> None:
-        """Machines join or return."""
+        """Machines join or return.
+
+        Parameters
+        ----------
+        machines
+            1 to 1000 machines, taken in order. The service refuses at the first whose name it has already; it has taken
+            those before.
+        """
         self.send(*(ev.AddMachine(machine=machine) for machine in machines))
 
     def remove_machine(self, machine: str) -> None:
-        """A machine leaves; what runs there stops or moves with the next decision."""
+        """A machine leaves; what runs there stops or moves with the next decision.
+
+        Parameters
+        ----------
+        machine
+            Its name; the service refuses one that it does not know.
+        """
         self.send(ev.RemoveMachine(machine=machine))
 
     # Decisions ---------------------------------------------------------------------------------------------------
@@ -135,12 +169,41 @@ class Scheduler:
         return Decision.model_validate(self._call("POST", "/step", headers=_key()))
 
     def decisions(self, after: int = 0, wait_s: float = 0.0) -> Sequence[Decision]:
-        """Decisions since one; ``wait_s``: wait so long for the next."""
+        """Decisions since one; ``wait_s``: wait so long for the next.
+
+        Parameters
+        ----------
+        after
+            Number of the last decision that is known, at least 0.
+        wait_s
+            Seconds to wait where there is none yet, from 0 to 60; keep it below ``timeout_s``.
+
+        Returns
+        -------
+        Sequence of Decision
+            In order; empty where none came in time.
+
+        Raises
+        ------
+        Refused
+            With reason ``forgotten``: the service keeps the last thousand decisions, and some since ``after`` are gone.
+        """
         found = self._call("GET", "/decisions", params={"after": after, "wait_s": wait_s})
         return [Decision.model_validate(each) for each in found]
 
     def follow(self, after: int = 0) -> Iterator[Decision]:
-        """All decisions since one, for ever."""
+        """All decisions since one, for ever.
+
+        Parameters
+        ----------
+        after
+            Number of the last decision that is known, at least 0.
+
+        Raises
+        ------
+        Refused
+            As for `decisions`.
+        """
         while True:
             for decision in self.decisions(after, wait_s=10.0):
                 after = decision.number
@@ -152,11 +215,23 @@ class Scheduler:
         return Places.model_validate(self._call("GET", "/placements"))
 
     def task(self, name: str) -> Place:
-        """Where a task runs, or why it waits."""
+        """Where a task runs, or why it waits.
+
+        Parameters
+        ----------
+        name
+            Name of the task; the service refuses one that it does not know, such as that of a task that has ended.
+        """
         return Place.model_validate(self._call("GET", "/task", params={"name": name}))
 
     def explain(self, task: str) -> Explained:
-        """Why a task waits, what would place it, and at what price."""
+        """Why a task waits, what would place it, and at what price.
+
+        Parameters
+        ----------
+        task
+            Name of a task that waits; the service refuses one that runs or that it does not know.
+        """
         return Explained.model_validate(self._call("GET", "/explanation", params={"task": task}))
 
 

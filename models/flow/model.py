@@ -174,7 +174,20 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return super().sizes() if self.as_stated else self.way.sizes
 
     def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
-        """The program of a stage as a PuLP problem; the option ``stage`` holds where none is named."""
+        """The program of a stage as a PuLP problem; the option ``stage`` holds where none is named.
+
+        Parameters
+        ----------
+        stage
+            Name of a stage of the statement; None: the stage of the option ``stage``.
+        before
+            Values at which earlier stages are kept, such as ``solution.stages``; values of later stages do not count.
+
+        Raises
+        ------
+        ModelError
+            There is no such stage, or the model cannot be stated with its goals and options.
+        """
         return super().compile(self.stage if stage is None and self.as_stated else stage, before)
 
     def _state(self) -> Statement:

@@ -145,7 +145,13 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def has_rows(self, name: str) -> bool:
-        """Whether the formulation has rows of a name."""
+        """Whether the formulation has rows of a name.
+
+        Parameters
+        ----------
+        name
+            Name of an equation, such as ``egress``; an unknown name gives False. The first call builds the formulation.
+        """
         program = self.formulation
         return isinstance(program, LinearProgram) and name in program.constraint_blocks
 

@@ -156,6 +156,13 @@ class JitScheduler:
     def submit(self, job: Job, at_s: float) -> None:
         """A job arrives, with its DAG; its own ``arrival_s`` is not looked at.
 
+        Parameters
+        ----------
+        job
+            Its times (``ready_s``, ``deadline_s``) count from its arrival; its machines must be those of the scheduler.
+        at_s
+            When it arrives, in seconds from time 0; finite, and not before the last event.
+
         Raises
         ------
         JitEventError
@@ -187,7 +194,20 @@ class JitScheduler:
         self.now_s = at_s
 
     def withdraw(self, job: str, at_s: float) -> None:
-        """A job is given up; what it has not sent needs no bandwidth any more."""
+        """A job is given up; what it has not sent needs no bandwidth any more.
+
+        Parameters
+        ----------
+        job
+            Name of a submitted job.
+        at_s
+            When, in seconds from time 0; finite, and not before the last event.
+
+        Raises
+        ------
+        JitEventError
+            Time would run backwards, or no job has the name.
+        """
         self._check_time(at_s)
         if job not in self.jobs:
             raise JitEventError(f"there is no job {job!r}")
@@ -199,7 +219,22 @@ class JitScheduler:
         self.now_s = at_s
 
     def report(self, transfer: str, left_mb: float, at_s: float) -> None:
-        """What is left of a transfer, where that is not what was planned; it is promised anew at the next step."""
+        """What is left of a transfer, where that is not what was planned; it is promised anew at the next step.
+
+        Parameters
+        ----------
+        transfer
+            ``job/transfer``, one of the keys of ``sending``.
+        left_mb
+            Megabytes still to send, rounded up to whole units; 0 ends the transfer.
+        at_s
+            When, in seconds from time 0; finite, and not before the last event.
+
+        Raises
+        ------
+        JitEventError
+            Time would run backwards, the transfer is not among those planned, or ``left_mb`` is negative or not finite.
+        """
         self._check_time(at_s)
         if transfer not in self.sending:
             raise JitEventError(f"there is no planned transfer {transfer!r} left to send")
@@ -218,11 +253,28 @@ class JitScheduler:
     # Reading the plan
 
     def slot_of(self, at_s: float) -> int:
-        """The first slot that begins at or after a time (to a billionth of a slot)."""
+        """The first slot that begins at or after a time (to a billionth of a slot).
+
+        Parameters
+        ----------
+        at_s
+            Seconds from time 0.
+        """
         return math.ceil(rational(at_s) / self.slot - Fraction(1, 10**9))
 
     def rates(self, at_s: float) -> dict[str, float]:
-        """Mbit/s of every planned transfer that sends at a time."""
+        """Mbit/s of every planned transfer that sends at a time.
+
+        Parameters
+        ----------
+        at_s
+            Seconds from time 0; the slot that holds this time is read.
+
+        Returns
+        -------
+        dict
+            Rate by ``job/transfer``; transfers that do not send in that slot are left out.
+        """
         slot = math.floor(rational(at_s) / self.slot + Fraction(1, 10**9))
         if slot == self._under_way[0]:
             return dict(self._under_way[1])
@@ -249,6 +301,11 @@ class JitScheduler:
 
     def step(self, at_s: float) -> JitStep:
         """Plan all that is not sent, from the next slot on.
+
+        Parameters
+        ----------
+        at_s
+            Seconds from time 0; finite, and not before the last event. The plan begins with the next slot (`slot_of`).
 
         Raises
         ------

@@ -311,7 +311,13 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         report: Callable[[PlacementSolution], None] | None = None,
         **options: Any,
     ) -> PlacementSolution:
-        """Solve as `Model.solve` does; ``optimal`` becomes ``feasible`` where the certificate cannot prove it."""
+        """Solve as `Model.solve` does; ``optimal`` becomes ``feasible`` where the certificate cannot prove it.
+
+        Parameters
+        ----------
+        engine, certify, report, options
+            As for `Model.solve`; the unchanged model raises `EngineError` for the option ``solver``.
+        """
         found = super().solve(engine, certify=certify, report=report, **options)
         certificate = found.certificate
         if found.status is not Status.OPTIMAL or certificate is None or certificate.claim != "feasible":

@@ -33,7 +33,15 @@ class Budget:
 
     @classmethod
     def remaining(cls, limit_s: float | None, started: float) -> Self:
-        """What is left of a time limit that began at ``started`` (`time.process_time`), at least a tenth of it."""
+        """What is left of a time limit that began at ``started`` (`time.process_time`), at least a tenth of it.
+
+        Parameters
+        ----------
+        limit_s
+            The whole limit in processor seconds; None: no limit.
+        started
+            What `time.process_time` gave at the start of the limit, in seconds.
+        """
         if limit_s is None:
             return cls()
         return cls(max(limit_s - (time.process_time() - started), _LEAST_SHARE * limit_s))
@@ -44,6 +52,12 @@ class Budget:
         return time.process_time() >= self._end
 
     def quoted(self, name: str) -> Check:
-        """A check that was not made because the limit had passed; it supports ``bounded`` at most."""
+        """A check that was not made because the limit had passed; it supports ``bounded`` at most.
+
+        Parameters
+        ----------
+        name
+            The statement that was to be checked. The attribute ``quoting`` becomes True.
+        """
         self.quoting = True
         return Check(name, True, detail="not recomputed: the time limit has passed", how="quoted")

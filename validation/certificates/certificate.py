@@ -95,11 +95,33 @@ class Certificate:
         return "quoted" if any(check.how == "quoted" for check in self.checks) else "proven"
 
     def including(self, checks: Iterable[Check]) -> Certificate:
-        """The certificate with more checks."""
+        """The certificate with more checks.
+
+        Parameters
+        ----------
+        checks
+            Appended to those that there are; claim and tolerance stay.
+
+        Raises
+        ------
+        ValueError
+            The claim is ``optimal`` and a check is quoted.
+        """
         return Certificate(self.claim, self.exact, (*self.checks, *checks), self.tolerance)
 
     def require(self, what: str) -> Certificate:
-        """Return self, or raise `CertificateError` naming the checks that ``what`` fails."""
+        """Return self, or raise `CertificateError` naming the checks that ``what`` fails.
+
+        Parameters
+        ----------
+        what
+            What is certified, such as model and instance; the message begins with it.
+
+        Raises
+        ------
+        CertificateError
+            A check fails, or there is none.
+        """
         if self.ok:
             return self
         failed = "; ".join(f"{c.name}: {c.detail or c.worst}" for c in self.checks if not c.ok) or "nothing was checked"

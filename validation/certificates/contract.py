@@ -9,9 +9,8 @@ A verifier judges the files of one kind of instance. Other packages add theirs b
     [project.entry-points."flowlex.verifiers"]
     my-problem = "my_package:MY_VERIFIER"           # the name is the kind of instance, the value a `Verifier`
 
-What a verifier returns is a `Finding`: checks, the claim they support, and the figures it recomputed. The contract
-itself compares those with what the file states: kind, version, fingerprint, status, objective, bound, gap, stages,
-metrics and claim.
+A verifier returns a `Finding`: checks, the claim they support, and the figures it recomputed. The contract compares
+them with the file's kind, version, fingerprint, status, objective, bound, gap, stages, metrics and claim.
 """
 
 from __future__ import annotations
@@ -116,8 +115,7 @@ class Verifier:
     options
         What ``options`` of the document hold; None: whatever the model says.
     state
-        States the problem of an instance and options, so that answers of changed models can be judged; None: they
-        cannot be.
+        States the problem of an instance and options, to judge answers of changed models; None: they are not judged.
     changed
         Judges answers of changed models that are given like those of unchanged ones, without values of variables.
     grouped
@@ -148,7 +146,13 @@ def verifier_kinds() -> tuple[str, ...]:
 
 @cache
 def verifier_for(kind: str) -> Verifier | None:
-    """The verifier of a kind of instance; None when there is none."""
+    """The verifier of a kind of instance; None when there is none.
+
+    Parameters
+    ----------
+    kind
+        Kind of instance; `TypeError` where the entry point of a package gives no `Verifier` of this kind.
+    """
     point = EntryPoint(kind, _OWN[kind], _GROUP) if kind in _OWN else _foreign().get(kind)
     if point is None:
         return None
@@ -200,8 +204,7 @@ def verify(
     budget
         Processor seconds that proofs may take; unlimited by default. What is left then is quoted.
     goals
-        Flow scheduling with goals of your own, which a file can only name: `flowlex.models.flow.goals.asked.ask`
-        makes them ready. Without them their costs are quoted.
+        Your own goals of flow scheduling, from `flowlex.models.flow.goals.asked.ask`; costs of missing ones are quoted.
 
     Returns
     -------
@@ -329,10 +332,7 @@ def _figure(name: str, stated: Number | None, found: Fraction | int | None, tole
 
 
 def _bound(document: Document, finding: Finding, quoted: bool) -> Check:
-    """The stated bound may be weaker than the one found, never stronger (all our problems are minimisations).
-
-    Where none is found, or the optimum is ``quoted``, it is quoted too; it must not contradict the answer.
-    """
+    """A stated bound may be weaker than that found, never stronger (we minimise); if quoted, it must fit the answer."""
     stated, found = document.bound, finding.bound
     if stated is None:
         return Check("bound", document.status != "optimal" or finding.objective is None, detail="none stated")

@@ -59,6 +59,18 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
 
     Checks: flow conservation, arc bounds, the stated objective, the sign of every reduced cost (complementary
     slackness), the dual objective, and whatever else the outcome states. An infeasible one is proven by its cut.
+
+    Parameters
+    ----------
+    network
+        The network with m arcs and n nodes that was solved.
+    outcome
+        ``values``: (m,) integer flows. ``duals``: (n,) integer potentials, or None; then only feasibility is checked.
+
+    Returns
+    -------
+    Certificate
+        Exact. A wrong shape, a wrong type or a missing answer is a failed check.
     """
     if outcome.status is Status.INFEASIBLE and outcome.infeasibility is not None:
         return certify_network_infeasible(network, outcome.infeasibility.nodes)
@@ -88,7 +100,20 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
 
 
 def certify_network_infeasible(network: FlowNetwork, nodes: tuple[str, ...]) -> Certificate:
-    """Prove that a set of nodes cannot be balanced: its supply exceeds what its arcs can carry."""
+    """Prove that a set of nodes cannot be balanced: its supply exceeds what its arcs can carry.
+
+    Parameters
+    ----------
+    network
+        The network that has no feasible flow.
+    nodes
+        Names of the nodes on one side of the cut; either side may be the overloaded one.
+
+    Returns
+    -------
+    Certificate
+        Exact, with one check, which fails where no side is overloaded or a name is unknown.
+    """
     position = {name: index for index, name in enumerate(network.node_names)}
     strange = [name for name in nodes if name not in position]
     if strange:

@@ -24,6 +24,15 @@ def certify_program(program: LinearProgram, outcome: Outcome, *, tolerance: floa
     A linear program is proven optimal: rows, bounds, signs of duals and reduced costs, and the dual objective are
     recomputed. Of an integer program feasibility and integrality are proven and the solver's bound is quoted.
     Multipliers that contradict the rows prove an infeasible program, a point and a ray an unbounded one.
+
+    Parameters
+    ----------
+    program
+        The program with n columns and m rows that was solved.
+    outcome
+        ``values`` (n,), ``duals`` (m,) and ``reduced_costs`` (n,), where it has them. A wrong shape is a failed check.
+    tolerance
+        Largest violation accepted, relative to 1 + the size of the numbers in the row. Infeasibility is proven exactly.
     """
     arrays = program.arrays()
     if outcome.infeasibility is not None and outcome.infeasibility.farkas is not None:

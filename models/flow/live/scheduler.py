@@ -134,6 +134,12 @@ class FlowScheduler(Answers):
         (``lexicographic``), the network is built anew with every task in its place. A saved state is then loaded
         with the new goals. Scale, limits and ``wait_cost`` stay.
 
+        Parameters
+        ----------
+        goals
+            All goals that hold from now on, in their order under ``lexicographic``. `Priority` with ``mode="weighted"``
+            needs ``lowest``, because jobs come later.
+
         Raises
         ------
         ModelError
@@ -153,6 +159,11 @@ class FlowScheduler(Answers):
     def set_queues(self, queues: Iterable[Queue]) -> None:
         """Other quotas from the next step on; every queue that a job is in must be among them.
 
+        Parameters
+        ----------
+        queues
+            All queues that hold from now on; they replace the present ones. A parent must be among them.
+
         Raises
         ------
         EventError
@@ -169,7 +180,18 @@ class FlowScheduler(Answers):
 
     # Deciding --------------------------------------------------------------------------------------------------
     def prepare(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet."""
+        """Let time pass and bring the network up to the events, without deciding yet.
+
+        Parameters
+        ----------
+        now_s
+            The new time in seconds, on the scheduler's own clock; None: time stands still.
+
+        Raises
+        ------
+        EventError
+            The time is not finite, or it lies before the present one.
+        """
         state = self.state
         if now_s is not None:
             if not now_s < inf:
