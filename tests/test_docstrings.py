@@ -1,19 +1,23 @@
-"""The examples of docstrings are run."""
+"""The examples of docstrings are run, and public names say what their parameters are."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
 
 import pytest
 
 from tests.documents import ROOT
 
-ROOMS = sorted(link.name for link in (ROOT / "src" / "flowlex").iterdir() if link.is_symlink())
+PACKAGES = sorted(link.name for link in (ROOT / "src" / "flowlex").iterdir() if link.is_symlink())
 EXAMPLES = [
     ".".join(("flowlex", *path.relative_to(ROOT).with_suffix("").parts))
-    for room in ROOMS
-    for path in sorted((ROOT / room).rglob("*.py"))
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
     if ">>> " in path.read_text()
 ]
 
@@ -22,3 +26,36 @@ EXAMPLES = [
 def test_examples_say_what_comes_out(module):
     failed, tried = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried > 0 and failed == 0
+
+
+#: Modules whose public names programs may rely on.
+PUBLIC = ("", ".formulations", ".instances", ".models", ".testing", ".client", ".validation.certificates")
+
+
+def public_names() -> Iterator[tuple[str, Any]]:
+    """Public functions and classes with the public methods that they define."""
+    for module in (importlib.import_module(f"flowlex{name}") for name in PUBLIC):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if not getattr(thing, "__module__", "").startswith("flowlex"):
+                continue
+            if inspect.isfunction(thing):
+                yield name, thing
+            elif inspect.isclass(thing) and not issubclass(thing, Exception | Enum):
+                yield name, thing
+                methods = ((key, getattr(each, "__func__", each)) for key, each in vars(thing).items() if key[0] != "_")
+                yield from ((f"{name}.{key}", each) for key, each in methods if inspect.isfunction(each))
+
+
+def test_public_names_say_what_their_parameters_are():
+    bare = set()
+    for name, thing in public_names():
+        text = inspect.getdoc(thing) or ""
+        if inspect.isclass(thing):
+            told = "Parameters\n---" in text or "Attributes\n---" in text
+        else:
+            own = [each for each in inspect.signature(thing).parameters if each not in ("self", "cls")]
+            told = not own or thing.__name__ == "<lambda>" or "Parameters\n---" in text
+        if not told:
+            bare.add(name)
+    assert bare == set()
