@@ -1,7 +1,6 @@
 """A linear or integer program as columns: blocks of variables and of constraints over NumPy arrays.
 
-Mathematics of scheduling mostly says "the sum of the columns that share a key is at most a capacity", so that
-is the verb here::
+Constraints are written with `sum_by(key)`: the sum of the columns that share a key is at most a capacity::
 
     lp = LinearProgram("transport")
     x = lp.variables("ship", len(cost), upper=supply[origin])
@@ -9,13 +8,12 @@ is the verb here::
     lp.constrain("demand", x.sum_by(target), ">=", demand)
     lp.minimize((x * cost).sum())
 
-Every block has a name that joins equation, code and dual; every row and column has a label, so that
-``egress[m1,3]`` reads the same in an exported file, in a dual and in an infeasible set.
+Blocks have names and rows labels: ``egress[m1,3]`` is the same row in a file, in duals and in an infeasible set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,9 +21,10 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen, locked
+from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
 from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.labels import Labels, block_names, check_declared, check_labels
 
 if TYPE_CHECKING:
     import highspy
@@ -33,18 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConstraintBlock",
-    "Labels",
     "LinearProgram",
     "Relation",
     "VariableBlock",
-    "block_names",
-    "check_declared",
-    "check_labels",
 ]
 
 Relation: TypeAlias = Literal["<=", ">=", "=="]
-#: Labels of a block: one object per row or column, or a tuple of equally long arrays.
-Labels: TypeAlias = Sequence[Any] | NDArray[Any] | tuple[NDArray[Any], ...] | None
 
 
 @dataclass(frozen=True)
@@ -215,17 +208,36 @@ class LinearProgram:
         return block
 
     def variable(self, name: str) -> Variables:
-        """The variables declared under a name."""
+        """Return the declared variables of a name.
+
+        Parameters
+        ----------
+        name
+            Of a block that was declared; another raises `ValueError` with the names there are.
+        """
         block = self._block(name)
         return Variables(np.arange(block.start, block.start + block.count))
 
     def with_integer(self, *names: str) -> LinearProgram:
-        """The same program with these variables (all, when none is named) required to be integer."""
+        """Return the program with variables required to be integer.
+
+        Parameters
+        ----------
+        names
+            Of blocks; all blocks when none is named.
+        """
         chosen = [self._block(name) for name in names] or self.variable_blocks.values()
         return self._with_variables(replace(block, integer=True) for block in chosen)
 
     def with_upper(self, name: str, upper: ArrayLike) -> LinearProgram:
-        """The same program with other upper bounds on the variables of a name.
+        """Return the program with other upper bounds on the variables of a name.
+
+        Parameters
+        ----------
+        name
+            Of the block.
+        upper
+            One bound, or (count,) one for each variable; infinity for none.
 
         Raises
         ------
@@ -254,11 +266,23 @@ class LinearProgram:
         return program
 
     def minimize(self, expression: Expression | Variables) -> None:
-        """Set the objective (an expression of one row; a longer one is an error)."""
+        """Set the objective, to be minimised.
+
+        Parameters
+        ----------
+        expression
+            One row; a longer expression raises `ValueError`.
+        """
         self._set_objective(expression, maximizing=False)
 
     def maximize(self, expression: Expression | Variables) -> None:
-        """Set the objective, to be maximised."""
+        """Set the objective, to be maximised.
+
+        Parameters
+        ----------
+        expression
+            One row; a longer expression raises `ValueError`.
+        """
         self._set_objective(expression, maximizing=True)
 
     def _set_objective(self, expression: Expression | Variables, *, maximizing: bool) -> None:
@@ -274,16 +298,15 @@ class LinearProgram:
     def _check_terms(self, name: str, expression: Expression) -> None:
         if not np.isfinite(expression.value).all():
             first = int(np.argmin(np.isfinite(expression.value)))
-            value, column = expression.value[first], expression.column[first]
-            raise ValueError(f"{name}: the coefficient {value} of column {column} is not finite")
+            value, at = expression.value[first], expression.column[first]
+            raise ValueError(f"{name}: the coefficient {value} of column {at} is not finite")
         if expression.column.max(initial=-1) >= self.column_count:
             raise ValueError(f"{name}: an expression uses variables of another program than {self.name!r}")
 
     def arrays(self) -> LinearProgramArrays:
         """Lower the program to solver arrays (a fresh copy each time)."""
         columns, rows = self.column_count, self.row_count
-        blocks = list(self.variable_blocks.values())
-        constraints = list(self.constraint_blocks.values())
+        blocks, constraints = list(self.variable_blocks.values()), list(self.constraint_blocks.values())
         matrix = scipy.sparse.coo_array(
             (
                 _join([c.expression.value for c in constraints], np.float64),
@@ -321,11 +344,23 @@ class LinearProgram:
         return [name for block in self.constraint_blocks.values() for name in block.names()]
 
     def split_rows(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Cut a vector over all rows (duals, activities) into one array per constraint name."""
+        """Cut a vector over all rows into one array per constraint name.
+
+        Parameters
+        ----------
+        values
+            (rows,) such as duals or activities.
+        """
         return {name: values[block.rows] for name, block in self.constraint_blocks.items()}
 
     def split_columns(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Cut a vector over all columns (values, reduced costs) into one array per variable name."""
+        """Cut a vector over all columns into one array per variable name.
+
+        Parameters
+        ----------
+        values
+            (columns,) such as values or reduced costs.
+        """
         return {name: values[block.columns] for name, block in self.variable_blocks.items()}
 
     def to_pulp(self) -> pulp.LpProblem:
@@ -350,40 +385,6 @@ def _checked(block: VariableBlock) -> VariableBlock:
         first = int(np.argmax(low > high))
         raise ValueError(f"{block.names()[first]}: lower bound {low[first]} exceeds upper bound {high[first]}")
     return block
-
-
-def block_names(name: str, count: int, labels: Labels) -> list[str]:
-    """Return ``name[label]`` for every member of a block: numbers without labels, the name alone for empty ones."""
-    return [f"{name}[{label}]" if label else name for label in block_labels(count, labels)]
-
-
-def block_labels(count: int, labels: Labels) -> list[str]:
-    """Labels of a block's members as text, parts joined by commas; numbers when there are none."""
-    if labels is None:
-        return list(map(str, range(count)))
-    if isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels):
-        return [",".join(map(str, parts)) for parts in zip(*(part.tolist() for part in labels), strict=True)]
-    items = labels.tolist() if isinstance(labels, np.ndarray) else labels
-    return [",".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in items]
-
-
-def check_declared(owner: str, what: str, name: str, declared: Collection[str] | None) -> None:
-    """Raise unless a name is among those declared (or nothing was declared)."""
-    if declared is not None and name not in declared:
-        known = ", ".join(sorted(declared)) or "none"
-        raise ValueError(f"{owner}: {what} named {name!r} belong to no declared equation; declare it beside: {known}")
-
-
-def check_labels(name: str, count: int, labels: Labels) -> Labels:
-    """Return the labels, read-only; raise unless a block of ``count`` members has one each, or none at all."""
-    if count < 0:
-        raise ValueError(f"{name}: a block cannot have {count} members")
-    columns = isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels)
-    parts: Any = labels if columns else (labels,)
-    for part in parts:
-        if part is not None and len(part) != count:
-            raise ValueError(f"{name}: {len(part)} labels for {count} members")
-    return tuple(map(locked, parts)) if columns else locked(labels)
 
 
 def _broadcast(value: ArrayLike, count: int, what: str) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.linear_program import Labels, block_labels, check_labels
+from flowlex.formulations.labels import Labels, block_labels, check_labels
 
 __all__ = ["UNBOUNDED", "Block", "arc_columns", "integers", "node_block"]
 

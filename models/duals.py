@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import locked
-from flowlex.formulations.linear_program import Labels, block_labels
+from flowlex.formulations.labels import Labels, block_labels
 
 if TYPE_CHECKING:
     import pandas as pd

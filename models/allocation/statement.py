@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.linear_program import block_labels
+from flowlex.formulations.labels import block_labels
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram
 from flowlex.models.allocation.program import Columns
