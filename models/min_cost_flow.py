@@ -101,7 +101,19 @@ class NetworkFlow(Solution):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
-    """Minimum-cost flow over any network (see the module)."""
+    """Minimum-cost flow over any network (see the module).
+
+    Parameters
+    ----------
+    instance
+        The network: supplies of nodes, bounds and costs of arcs, all whole numbers.
+
+    Examples
+    --------
+    >>> from flowlex import generate
+    >>> MinCostFlow(generate("network-random", seed=1, nodes=3, arcs=4)).solve().certificate.ok
+    True
+    """
 
     name: ClassVar[str] = "min-cost-flow"
     title: ClassVar[str] = "Minimum-cost flow"
