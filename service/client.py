@@ -66,7 +66,7 @@ class Scheduler:
             raise ValueError("no service is named; give http://host:port")
         made = (TelemetryClient(url, token, timeout_s=timeout_s, ca_file=ca_file, **options) for url in urls)
         self._services: deque[TelemetryClient] = deque(made)
-        self.patience_s = patience_s
+        self.timeout_s, self.patience_s = timeout_s, patience_s
 
     def __enter__(self) -> Self:
         return self
@@ -169,14 +169,14 @@ class Scheduler:
         return Decision.model_validate(self._call("POST", "/step", headers=_key()))
 
     def decisions(self, after: int = 0, wait_s: float = 0.0) -> Sequence[Decision]:
-        """Decisions since one; ``wait_s``: wait so long for the next.
+        """Decisions since one.
 
         Parameters
         ----------
         after
             Number of the last decision that is known, at least 0.
         wait_s
-            Seconds to wait where there is none yet, from 0 to 60; keep it below ``timeout_s``.
+            Seconds to wait where there is none yet, from 0 to 60; ``timeout_s`` counts from then on.
 
         Returns
         -------
@@ -188,7 +188,8 @@ class Scheduler:
         Refused
             With reason ``forgotten``: the service keeps the last thousand decisions, and some since ``after`` are gone.
         """
-        found = self._call("GET", "/decisions", params={"after": after, "wait_s": wait_s})
+        asked = {"after": after, "wait_s": wait_s}
+        found = self._call("GET", "/decisions", params=asked, timeout=self.timeout_s + wait_s)
         return [Decision.model_validate(each) for each in found]
 
     def follow(self, after: int = 0) -> Iterator[Decision]:
