@@ -82,6 +82,7 @@ def _under_load(name: str, database: str | None, seconds: float) -> tuple[Row, l
         port = _free_port()
         serve = "from flowlex.cli.telemetry import app; app()"
         command = [sys.executable, "-c", serve, "serve", "--no-auth", "--requests-per-s", "0", "--port", str(port)]
+        command += ["--connections-per-address", "3000"]
         environment = {**os.environ, "FLOWLEX_TELEMETRY_DATABASE": database or f"sqlite:///{folder}/s.db"}
         with (Path(folder) / "log").open("wb") as log:
             server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)

@@ -25,7 +25,7 @@ def write(port: int, nodes: int, names: int, rate: float, seconds: float) -> dic
     """Nodes that each keep a connection and post all their values in turn, ``rate`` values per second in all.
 
     The clock decides when, not the answers: a node whose last answer is out skips its turn, and that is counted. A rate
-    of 0 posts every node once, as quickly as answers come.
+    of 0 ends after the first values of every node.
     """
     with contextlib.suppress(ImportError):
         import uvloop
@@ -40,13 +40,12 @@ async def _write(port: int, nodes: int, names: int, rate: float, seconds: float)
     for n in range(nodes):
         link = (await loop.create_connection(lambda n=n: _Node(n, names), "127.0.0.1", port))[1]  # type: ignore[misc]
         links.append(cast(_Node, link))
+        links[-1].post()  # the service closes the oldest of many connections on which no request came
+        while n % 50 == 49 and any(link.waits for link in links[-50:]):
+            await asyncio.sleep(0.005)
+    for link in links if rate else ():
+        link.latency.clear()
     started, began, sent, skipped = time.monotonic(), time.process_time(), 0, 0
-    if not rate:
-        for first in range(0, nodes, 50):
-            for link in links[first : first + 50]:
-                link.post()
-            while any(link.waits for link in links[first : first + 50]):
-                await asyncio.sleep(0.005)
     while rate and (now := time.monotonic()) - started < seconds:
         while sent + skipped < (now - started) * rate / names:
             link = links[(sent + skipped) % nodes]

@@ -17,7 +17,6 @@ from starlette.routing import compile_path
 
 from flowlex.telemetry import routes_data, routes_manage, routes_service
 from flowlex.telemetry.answers import refuse
-from flowlex.telemetry.fast_routes import FastRoutes
 from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.reads import TooMuch
 from flowlex.telemetry.service import Service, Settings
@@ -50,7 +49,6 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
         yield
         for task in tasks:
             task.cancel()
-        await service.single_value.close()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -68,7 +66,6 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
     # The one that is added last is the first to see a request.
-    app.add_middleware(FastRoutes, service=service, handlers=HANDLERS)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
     app.add_middleware(Observed, metrics=service.metrics)
     if not settings.require_token:

@@ -9,7 +9,6 @@ from typing import Any
 
 import alembic.command
 import alembic.config
-import psycopg
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -81,11 +80,6 @@ class Database:
     def file(self) -> str:
         """The path of a SQLite database."""
         return str(self._engine.url.database)
-
-    async def connect_async(self) -> psycopg.AsyncConnection[Any]:
-        """Open an asynchronous connection to PostgreSQL; each statement is a transaction."""
-        place = self._engine.dialect.create_connect_args(self._engine.url)[1]
-        return await psycopg.AsyncConnection.connect(autocommit=True, connect_timeout=5, **place)
 
     def close(self) -> None:
         """Close all connections."""

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from pydantic import JsonValue
-from sqlalchemy.dialects import postgresql, sqlite
 
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.tables import ROLLUP, SAMPLE, SERIES
 
-__all__ = ["ONE_ON_POSTGRES", "ONE_ON_SQLITE", "LatestRow", "Reads", "RollupRow", "SampleRow", "TooMuch", "decode"]
+__all__ = ["LatestRow", "Reads", "RollupRow", "SampleRow", "TooMuch", "decode"]
 
 #: Most series one history read follows, and how many of them one statement merges.
 MAX_SERIES, MERGED = 2_000, 200
@@ -74,9 +73,6 @@ _LATEST = sa.select(
     *(_S[name] for name in ("run_time", "run_exit_code", "run_error")),
 ).where(_S.run_time.is_not(None))
 _ONE = _LATEST.where(_S.name == sa.bindparam("n"), _S.node == sa.bindparam("m"))
-#: The same as text, for connections that are not SQLAlchemy's.
-ONE_ON_SQLITE = str(_ONE.compile(dialect=sqlite.dialect(paramstyle="named")))
-ONE_ON_POSTGRES = str(_ONE.compile(dialect=postgresql.psycopg.dialect()))  # type: ignore[no-untyped-call]
 
 
 class Reads(Database):

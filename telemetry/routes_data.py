@@ -121,7 +121,7 @@ async def read_one(
     max_age: MaxAge = None,
 ) -> Response:
     """Read the last value and its age; 404 with reason ``unknown``, ``no_value`` or ``stale``."""
-    row = await service.single_value.latest(name, node)
+    row = await run_in_threadpool(service.store.latest_one, name, node)
     if row is None:
         raise refuse(404, "unknown", f"nothing named {name} was ever written on node {node}")
     if row.value is None:

@@ -14,7 +14,6 @@ from flowlex.telemetry.limits import RateLimit
 from flowlex.telemetry.metrics import Metrics
 from flowlex.telemetry.roster import Roster
 from flowlex.telemetry.security import TokenBook
-from flowlex.telemetry.single_value_reads import SingleValueReads
 from flowlex.telemetry.store import MAX_SKEW_S, Store
 from flowlex.telemetry.upkeep import ROLLUP_STEPS
 from flowlex.telemetry.writer import BusyError, Writer
@@ -77,7 +76,6 @@ class Service:
         self.clock: Clock = store.start_clock()
         self.tokens: TokenBook = TokenBook(store, self.clock)
         self.writer: Writer = Writer(store, self.clock, self.metrics)
-        self.single_value: SingleValueReads = SingleValueReads(store)
         self.roster: Roster = Roster(store, self.clock, settings.alive_s)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self.heavy: asyncio.Semaphore = asyncio.Semaphore(settings.heavy_reads)
