@@ -10,10 +10,9 @@ from fastapi import HTTPException
 from pydantic import BaseModel
 
 from flowlex.telemetry.clock import Clock
-from flowlex.telemetry.reads import LatestRow, SampleRow, decode
-from flowlex.telemetry.schemas import Reading, StoredSample
+from flowlex.telemetry.reads import LatestRow, SampleRow
 
-__all__ = ["ERRORS", "Ages", "Invalid", "Problem", "no_value_text", "refuse", "sample_text", "stored_sample"]
+__all__ = ["ERRORS", "Ages", "Invalid", "Problem", "no_value_text", "refuse", "sample_text"]
 
 
 class Problem(BaseModel):
@@ -81,27 +80,8 @@ class Ages:
         stale = row.arrived <= self._unsure or (self.max_age is not None and age > self.max_age)
         return age, max(0.0, row.time - row.arrived), stale
 
-    def reading(self, row: LatestRow) -> Reading:
-        """Return a row that has a value as the document a reader gets."""
-        age, ahead, stale = self.of(row)
-        assert row.value is not None and row.time is not None and row.arrived is not None
-        return Reading(
-            name=row.name,
-            node=row.node,
-            value=decode(row.value),
-            unit=row.unit or "",
-            time=row.time,
-            arrived=row.arrived,
-            age_s=age,
-            ahead_s=ahead,
-            stale=stale,
-            last_run=row.last_run,
-            last_exit_code=row.last_exit_code,
-            last_error=row.last_error,
-        )
-
     def text(self, row: LatestRow) -> str:
-        """The same document as text, for reads of thousands of rows: validating them again would triple the time."""
+        """A row that has a value as the text of a `Reading`: validating thousands again would triple the time."""
         age, ahead, stale = self.of(row)
         # Names match a pattern without quotes; the value is JSON already; the rest is encoded.
         return (
@@ -116,13 +96,8 @@ def no_value_text(row: LatestRow) -> str:
     return f'{{"name":"{row.name}","node":"{row.node}",{_last_run(row)}}}'
 
 
-def stored_sample(row: SampleRow) -> StoredSample:
-    """Return an entry of the history as the document a reader gets."""
-    return StoredSample.model_construct(**{**row._asdict(), "value": decode(row.value)})
-
-
 def sample_text(row: SampleRow) -> str:
-    """The same document as text."""
+    """An entry of the history as the text of a `StoredSample`."""
     return (
         f'{{"name":"{row.name}","node":"{row.node}","time":{row.time!r},"arrived":{row.arrived!r},"value":{row.value},'
         f'"unit":{_quoted(row.unit)},"exit_code":{row.exit_code},"error":{_quoted(row.error)}}}'

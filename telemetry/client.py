@@ -9,14 +9,14 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, TypeVar
 
 import httpx
+from pydantic import BaseModel
 
 from flowlex.telemetry.schemas import (
     AgentHello,
     AgentState,
-    Aggregates,
     Assignments,
     Heartbeat,
     HistoryAnswer,
@@ -36,6 +36,7 @@ from flowlex.telemetry.schemas import (
 __all__ = ["Backoff", "Refused", "TelemetryClient", "Unreachable", "replace_token"]
 
 _LOG = logging.getLogger(__name__)
+DocumentT = TypeVar("DocumentT", bound=BaseModel)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -189,25 +190,23 @@ class TelemetryClient:
         """Send another token from now on."""
         self._http.headers["Authorization"] = f"Bearer {token}"
 
+    def _ask(self, kind: type[DocumentT], method: str, path: str, **more: Any) -> DocumentT:
+        return kind.model_validate(self.call(method, path, **more))
+
     # Registration
 
     def add(self, registration: Registration) -> Registered:
         """Register under a new name."""
-        answer = self.call("POST", "/registrations", json=registration.model_dump(mode="json"))
-        return Registered.model_validate(answer)
+        return self._ask(Registered, "POST", "/registrations", json=registration.model_dump(mode="json"))
 
     def update(self, registration: Registration) -> Registered:
         """Replace a registration."""
-        path = f"/registrations/{registration.name}"
-        return Registered.model_validate(self.call("PUT", path, json=registration.model_dump(mode="json")))
+        document = registration.model_dump(mode="json")
+        return self._ask(Registered, "PUT", f"/registrations/{registration.name}", json=document)
 
     def remove(self, name: str) -> None:
         """Remove a registration."""
         self.call("DELETE", f"/registrations/{name}")
-
-    def registration(self, name: str) -> Registration:
-        """Read one registration."""
-        return Registration.model_validate(self.call("GET", f"/registrations/{name}"))
 
     def registrations(self) -> list[Running]:
         """List all registrations with the nodes that run them."""
@@ -221,47 +220,42 @@ class TelemetryClient:
 
     def introduce(self, node: str, hello: AgentHello) -> Assignments:
         """Register an agent and return its work."""
-        return Assignments.model_validate(self.call("PUT", f"/agents/{node}", json=hello.model_dump()))
+        return self._ask(Assignments, "PUT", f"/agents/{node}", json=hello.model_dump())
 
     def heartbeat(self, node: str, beat: Heartbeat) -> str:
         """Say that an agent lives and return the revision of its work."""
-        revision: str = self.call("POST", f"/agents/{node}/heartbeat", json=beat.model_dump())["revision"]
-        return revision
+        return str(self.call("POST", f"/agents/{node}/heartbeat", json=beat.model_dump())["revision"])
 
     def assignments(self, node: str) -> Assignments:
         """Return what a node should run."""
-        return Assignments.model_validate(self.call("GET", f"/agents/{node}/assignments"))
+        return self._ask(Assignments, "GET", f"/agents/{node}/assignments")
 
     def inputs(self, node: str, name: str) -> Inputs:
         """Return what a processor reads."""
-        return Inputs.model_validate(self.call("GET", f"/agents/{node}/inputs/{name}"))
+        return self._ask(Inputs, "GET", f"/agents/{node}/inputs/{name}")
 
     # Data
 
     def write(self, node: str, samples: Iterable[Sample], source: str | None = None) -> WriteAnswer:
         """Store samples; they are on disk when this returns."""
         batch = WriteBatch.model_construct(node=node, source=source, samples=list(samples))
-        return WriteAnswer.model_validate(self.call("POST", "/data", json=batch.model_dump(mode="json")))
+        return self._ask(WriteAnswer, "POST", "/data", json=batch.model_dump(mode="json"))
 
     def last(self, name: str, node: str, max_age: float | None = None) -> Reading:
         """Return the last value; `Refused` with reason ``stale`` when it is older than ``max_age`` seconds."""
-        params = {} if max_age is None else {"max_age": max_age}
-        return Reading.model_validate(self.call("GET", f"/data/{name}/{node}", params=params))
+        return self._ask(Reading, "GET", f"/data/{name}/{node}", params=_given(max_age=max_age))
 
     def read(self, names: Iterable[str] = (), nodes: Iterable[str] = (), max_age: float | None = None) -> Readings:
         """Return the last values of many names and nodes (none given: all), page by page."""
-        params: dict[str, Any] = {"name": list(names), "node": list(nodes)}
-        if max_age is not None:
-            params["max_age"] = max_age
-        whole = Readings(readings=[], no_value=[], missing=[], next=None)
-        while True:
-            page = Readings.model_validate(self.call("GET", "/data", params=params))
-            whole.readings += page.readings
-            whole.no_value += page.no_value
-            whole.missing += page.missing
-            if page.next is None:
-                return whole
-            params["after"] = page.next
+        params = _given(name=list(names), node=list(nodes), max_age=max_age)
+        found = self._ask(Readings, "GET", "/data", params=params)
+        while found.next is not None:
+            page = self._ask(Readings, "GET", "/data", params=params | {"after": found.next})
+            found.readings += page.readings
+            found.no_value += page.no_value
+            found.missing += page.missing
+            found.next = page.next
+        return found
 
     def history(
         self,
@@ -273,44 +267,33 @@ class TelemetryClient:
         limit: int = 10_000,
     ) -> HistoryAnswer:
         """Return the samples of a time window."""
-        params: dict[str, Any] = {"name": list(names), "node": list(nodes), "since": since, "limit": limit}
-        if until is not None:
-            params["until"] = until
-        return HistoryAnswer.model_validate(self.call("GET", "/history", params=params))
-
-    def aggregates(
-        self,
-        names: Iterable[str] = (),
-        nodes: Iterable[str] = (),
-        *,
-        step: Literal["minute", "hour"] = "minute",
-        since: float = 0.0,
-    ) -> Aggregates:
-        """Return minute or hour aggregates of numeric samples."""
-        params = {"name": list(names), "node": list(nodes), "step": step, "since": since}
-        return Aggregates.model_validate(self.call("GET", "/aggregates", params=params))
+        params = _given(name=list(names), node=list(nodes), since=since, until=until, limit=limit)
+        return self._ask(HistoryAnswer, "GET", "/history", params=params)
 
     def remove_series(self, name: str, node: str) -> dict[str, int]:
         """Delete a series with its history; return what went."""
-        removed: dict[str, int] = self.call("DELETE", f"/data/{name}/{node}")
-        return removed
+        return dict(self.call("DELETE", f"/data/{name}/{node}"))
 
     def remove_node(self, node: str) -> dict[str, int]:
         """Delete a node with all that it stored; return what went."""
-        removed: dict[str, int] = self.call("DELETE", f"/nodes/{node}")
-        return removed
+        return dict(self.call("DELETE", f"/nodes/{node}"))
 
     # Tokens
 
     def whoami(self) -> Holder:
         """Return what this client's token may do."""
-        return Holder.model_validate(self.call("GET", "/whoami"))
+        return self._ask(Holder, "GET", "/whoami")
 
     def rotate(self) -> TokenSecret:
         """Exchange this client's token for its successor, and use that from now on."""
-        new = TokenSecret.model_validate(self.call("POST", "/rotate"))
+        new = self._ask(TokenSecret, "POST", "/rotate")
         self.use_token(new.token)
         return new
+
+
+def _given(**params: Any) -> dict[str, Any]:
+    """Those that are not None, which httpx would send as empty."""
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -1,4 +1,4 @@
-"""A connection to SQLite or PostgreSQL: creates or migrates the schema, and runs reads and writes as transactions."""
+"""A connection to SQLite or PostgreSQL: creates the schema, and runs reads and writes as transactions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.config
 import sqlalchemy as sa
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
 
-from flowlex.telemetry.tables import META
+from flowlex.telemetry.tables import META, VERSION
 
 __all__ = ["Database", "SchemaError"]
 
-_SCRIPTS = Path(__file__).resolve().parent / "migrations"
+#: The version of the schema in `flowlex.telemetry.tables`.
+SCHEMA = "1"
 #: How long a statement waits for a lock that another process holds, in seconds.
 LOCK_WAIT_S = 2.0
 
@@ -35,12 +32,12 @@ class Database:
     url
         A SQLAlchemy URL: ``sqlite:///file.db`` or ``postgresql+psycopg://user@host/name``.
     create
-        Create a missing database and migrate an older schema; otherwise both are errors.
+        Create a missing database and the tables of an empty one; otherwise both are errors.
 
     Raises
     ------
     SchemaError
-        The database does not exist or has an older schema (without ``create``), or has an unknown schema.
+        The database does not exist or has no tables (without ``create``), or has an unknown schema.
     ValueError
         The URL names another kind of database, or SQLAlchemy cannot parse it.
     """
@@ -61,15 +58,10 @@ class Database:
         if self.dialect == "sqlite":
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
         try:
-            self.migrated_from: str | None = self._migrate(create)
+            self.migrated_from: str | None = self._make_tables(create)
         except BaseException:
             self._engine.dispose()
             raise
-
-    @property
-    def schema(self) -> str:
-        """The version of the schema that this program reads."""
-        return str(ScriptDirectory(str(_SCRIPTS)).get_current_head())
 
     @property
     def place(self) -> str:
@@ -105,27 +97,20 @@ class Database:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
             yield connection
 
-    def _migrate(self, create: bool) -> str | None:
-        """Create or migrate the schema; return the version that was found (None: an empty database)."""
-        config = alembic.config.Config()
-        config.set_main_option("script_location", str(_SCRIPTS))
-        script = ScriptDirectory.from_config(config)
+    def _make_tables(self, create: bool) -> str | None:
+        """Create the tables of an empty database; return the version of the schema that was found (None: empty)."""
         with self._write() as connection:
             if self.dialect == "postgresql":  # two servers may start at once
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
-            found = MigrationContext.configure(connection).get_current_revision()
-            if found == script.get_current_head():
-                return found
-            if found is not None and found not in {revision.revision for revision in script.walk_revisions()}:
+            made = sa.inspect(connection).has_table(VERSION.name)
+            found = connection.scalar(sa.select(VERSION.c.version_num)) if made else None
+            if found is not None and found != SCHEMA:
                 raise SchemaError(f"{self.place} has schema {found}, unknown to this version; install a newer flowlex")
-            if not create:
-                raise SchemaError(f"{self.place} has schema {found or 'none'}; run `flowlex telemetry migrate` on it")
-            config.attributes["connection"] = connection
+            if found is None and not create:
+                raise SchemaError(f"{self.place} has schema none; run `flowlex telemetry migrate` on it")
             if found is None:
                 META.create_all(connection)
-                alembic.command.stamp(config, "head")
-            else:
-                alembic.command.upgrade(config, "head")
+                connection.execute(sa.insert(VERSION).values(version_num=SCHEMA))
         return found
 
 

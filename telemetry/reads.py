@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
-from pydantic import JsonValue
 
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.tables import ROLLUP, SAMPLE, SERIES
 
-__all__ = ["LatestRow", "Reads", "RollupRow", "SampleRow", "TooMuch", "decode"]
+__all__ = ["LatestRow", "Reads", "RollupRow", "SampleRow", "TooMuch"]
 
 #: Most series one history read follows, and how many of them one statement merges.
 MAX_SERIES, MERGED = 2_000, 200
@@ -199,9 +197,3 @@ def _among(statement: sa.Select[Any], names: Sequence[str], nodes: Sequence[str]
     if nodes:
         statement = statement.where(_S.node.in_(nodes))
     return statement
-
-
-def decode(value: str) -> JsonValue:
-    """Return a stored value."""
-    decoded: JsonValue = json.loads(value)
-    return decoded

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from flowlex.telemetry.answers import ERRORS, Ages, Problem, refuse, stored_sample
+from flowlex.telemetry.answers import ERRORS, Ages, Problem, refuse, sample_text
 from flowlex.telemetry.reads import TooMuch
 from flowlex.telemetry.registry import DuplicateRegistration
 from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
@@ -22,7 +23,6 @@ from flowlex.telemetry.schemas import (
     DataName,
     Heartbeat,
     Inputs,
-    NodeInputs,
     NodeName,
     Registered,
     Registration,
@@ -179,28 +179,27 @@ async def inputs(service: ServiceDep, who: Agent, node: PathNode, name: PathName
         registration = service.store.registration(name)
         if registration is None or registration.kind != "processor":
             raise refuse(404, "unknown", f"no processor is named {name}")
-        return _inputs(service, node, registration).model_dump_json()
+        return _inputs(service, node, registration)
 
     return await heavy(service, work)
 
 
-def _inputs(service: Service, node: str, registration: Registration) -> Inputs:
+def _inputs(service: Service, node: str, registration: Registration) -> str:
     nodes = [node] if registration.scope == "node" else []
     rows, more = service.store.latest(registration.inputs, nodes, limit=MAX_INPUTS)
     ages = Ages(service.clock, None)
-    given: dict[str, NodeInputs] = {}
+    given: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: {"last": {}, "history": {}})
     for row in rows:
         if row.value is not None:
-            given.setdefault(row.node, NodeInputs()).last[row.name] = ages.reading(row)
+            given[row.node]["last"][row.name] = json.loads(ages.text(row))
     if registration.window_s and not more:
         until = time.time()
         window = (until - registration.window_s, until, MAX_INPUTS)
         samples, more = service.store.history(registration.inputs, nodes, *window)
         for sample in samples:
-            history = given.setdefault(sample.node, NodeInputs()).history
-            history.setdefault(sample.name, []).append(stored_sample(sample))
+            given[sample.node]["history"].setdefault(sample.name, []).append(json.loads(sample_text(sample)))
     if more:
         raise TooMuch(f"{registration.name} reads more than {MAX_INPUTS} values; give it a shorter window")
-    own = given.get(node, NodeInputs())
-    history = {data: own.history.get(data, []) for data in registration.inputs}
-    return Inputs(node=node, last=own.last, history=history, nodes={} if nodes else given)
+    own = given.get(node, {"last": {}, "history": {}})
+    history = {name: own["history"].get(name, []) for name in registration.inputs}
+    return json.dumps({"node": node, "last": own["last"], "history": history, "nodes": {} if nodes else given})

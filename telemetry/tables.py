@@ -1,4 +1,4 @@
-"""The tables of the service; a new database is created from them, an older one migrated to them.
+"""The tables of the service; a new database is created from them.
 
 The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``series`` (one row per data name and node: the last
 value); ``sample`` adds the history and ``rollup`` its minute and hour aggregates. Values are stored as JSON text.
@@ -11,7 +11,19 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = ["AGENT", "CLOCK", "META", "REGISTRATION", "ROLLUP", "SAMPLE", "SERIES", "SOURCE", "STATE", "TOKEN"]
+__all__ = [
+    "AGENT",
+    "CLOCK",
+    "META",
+    "REGISTRATION",
+    "ROLLUP",
+    "SAMPLE",
+    "SERIES",
+    "SOURCE",
+    "STATE",
+    "TOKEN",
+    "VERSION",
+]
 
 META = sa.MetaData()
 _ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -126,4 +138,11 @@ STATE = sa.Table(
     META,
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
+)
+#: The version of the schema, where alembic expects it, should a later version change these tables.
+VERSION = sa.Table(
+    "alembic_version",
+    META,
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )

@@ -112,5 +112,4 @@ def pairs(items: list[str] | None) -> dict[str, str]:
 def log_to_stderr() -> None:
     """Log to standard error, without every request."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for name in ("httpx", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("httpx").setLevel(logging.WARNING)

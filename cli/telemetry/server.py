@@ -151,8 +151,9 @@ def first_tokens(store: Any, path: Path, *, agents: str = "flowlex telemetry tok
 
 def migrate(database: Database = DEFAULT_DATABASE) -> None:
     """Make a database, or bring an older one's schema up to date; stop the service first."""
+    from flowlex.telemetry.database import SCHEMA
     from flowlex.telemetry.store import Store
 
     log_to_stderr()
     with explained(), contextlib.closing(Store(database)) as store:
-        typer.echo(f"{store.place}: schema {store.migrated_from or 'none'} before, {store.schema} now")
+        typer.echo(f"{store.place}: schema {store.migrated_from or 'none'} before, {SCHEMA} now")

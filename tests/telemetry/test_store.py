@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
 import pytest
 
-from flowlex.telemetry.reads import decode
 from flowlex.telemetry.registry import AgentRow, DuplicateRegistration
 from flowlex.telemetry.schemas import Registration, Sample
 from flowlex.telemetry.security import Role, TokenBook, new_token
@@ -34,7 +34,7 @@ def test_the_last_value_is_the_newest_good_one(store: Store) -> None:
     store.write([("n", None, [sample(6, None, exit_code=2, error="broken")])], now=10.0)
     row = store.latest_one("a", "n")
     assert row is not None and row.value is not None
-    assert (decode(row.value), row.time) == ("new", 5)
+    assert (json.loads(row.value), row.time) == ("new", 5)
     assert (row.last_run, row.last_exit_code, row.last_error) == (6, 2, "broken")
     store.write([("n", None, [sample(7, "well")])], now=10.0)
     row = store.latest_one("a", "n")
@@ -59,7 +59,7 @@ def test_values_come_back_as_they_went(store: Store) -> None:
     values = [0, -1.5, 1e300, "text", 'quo"te', "\x00", "ü", True, None, [1, {"a": []}], {"k": 2}]
     store.write([("n", None, [sample(i, value) for i, value in enumerate(values)])], now=100.0)
     rows, _ = store.history(["a"], ["n"], 0, 100, 100)
-    assert [decode(row.value) for row in rows] == values
+    assert [json.loads(row.value) for row in rows] == values
 
 
 def test_history_is_a_window_newest_kept_oldest_first(store: Store) -> None:

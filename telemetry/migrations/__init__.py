@@ -1,1 +1,0 @@
-"""Versions of the schema, for alembic; `migrate` in ``database`` runs them."""
