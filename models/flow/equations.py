@@ -78,7 +78,9 @@ _ROWS: tuple[Equation, ...] = (
 def _there(equation: Equation) -> Equation:
     """The equation, which exists where what is solved has rows of its name."""
     name = equation.name
-    return replace(equation, exists=lambda model: name in (model.statement if model.as_stated else model.way).rows)
+    return replace(
+        equation, exists=lambda model: name in (model.statement if model.as_stated else model.solution_method).rows
+    )
 
 
 EQUATIONS: tuple[Equation, ...] = tuple(map(_there, _ROWS))

@@ -1,71 +1,48 @@
-"""What a model of flow scheduling asks of each way to solve it: the network, its parts, ties of tasks, capacities."""
+"""What every method of flow scheduling returns: the network method, and the integer program."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions
-from flowlex.instances.flow import FlowInstance
+from flowlex.formulations.outcome import Outcome
 from flowlex.models.base import ModelError, Run
+from flowlex.models.flow.solution import Score
 
-__all__ = ["FlowRun", "Way", "chosen_stage", "flow_of", "numbered"]
+__all__ = ["FlowRun", "chosen_stage", "flow_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class FlowRun(Run):
-    """What a way leaves."""
+    """What a method returns.
 
-    #: How it was solved, and why.
+    Attributes
+    ----------
+    method
+        How it was solved, and why.
+    machine
+        (T,) number of each task's machine, -1 for none.
+    score
+        What was minimised.
+    stages, bounds
+        Value of each stage, and what it is at least, by name; empty where there are none.
+    weights
+        Weight of each stage in the objective; None where stages are solved one after the other.
+    prove
+        Makes the fields ``proof`` and ``duals`` of the solution.
+    """
+
     method: str
-
-    @property
-    @abstractmethod
-    def machine(self) -> Integers:
-        """(T,) number of each task's machine, -1 for none."""
-
-    @property
-    @abstractmethod
-    def values(self) -> Mapping[str, int]:
-        """What each stage comes to, by name; empty where there are none."""
-
-    @property
-    def weights(self) -> Mapping[str, int] | None:
-        """Weight of each stage in the objective; None where stages come one after the other."""
-        return None
-
-    @abstractmethod
-    def told(self, machine_of: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Any]:
-        """Score, proof and bounds of an answer, duals where there are some, and why tasks wait."""
-
-
-class Way(Protocol):
-    """One way to solve an instance."""
-
-    @property
-    def why(self) -> str:
-        """Which method this is, and why it is used."""
-
-    @property
-    def rows(self) -> Collection[str]:
-        """Names of its rows."""
-
-    @property
-    def sizes(self) -> dict[str, int | str]:
-        """Sizes of what is solved."""
-
-    def formulation(self, stage: str | None) -> FlowNetwork | LinearProgram:
-        """What is solved in a stage (the last when None), earlier optima fixed."""
-
-    def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
-        """Solve it."""
+    machine: Integers
+    score: Score | None = None
+    stages: Mapping[str, int] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] | None = None
+    prove: Callable[[], dict[str, Any]] = dict
 
 
 def chosen_stage(stage: str | None, names: Iterable[str]) -> str:
@@ -83,9 +60,3 @@ def flow_of(outcome: Outcome) -> Integers:
     assert outcome.values is not None
     flow: Integers = np.rint(outcome.values).astype(np.int64)
     return flow
-
-
-def numbered(instance: FlowInstance, machine_of: Mapping[str, str]) -> Integers:
-    """(T,) number of each task's machine, -1 for none."""
-    at = {machine.name: m for m, machine in enumerate(instance.machines)}
-    return np.array([at.get(machine_of.get(task.name, ""), -1) for task in instance.tasks], np.int64)

@@ -36,14 +36,14 @@ from flowlex.models.flow.goals.base import ClusterView, Scale, task_views
 from flowlex.models.flow.goals.checked import is_foreign
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.methods import FlowRun, Way, chosen_stage
+from flowlex.models.flow.methods import FlowRun, chosen_stage
 from flowlex.models.flow.network import ScheduleNetwork, build_network
-from flowlex.models.flow.network_method import Direct
+from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.program_method import ProgramMethod
 from flowlex.models.flow.reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
 from flowlex.models.flow.share_claims import rule_of
 from flowlex.models.flow.solution import FlowSolution, Score
-from flowlex.models.flow.stages import stated_score
+from flowlex.models.flow.stages import score_of
 from flowlex.models.flow.statement import state_flow
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.statement.statement import Statement
@@ -145,16 +145,12 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return build_network(self.instance, self.rules)
 
     @cached_property
-    def whole(self) -> Direct:
-        """The instance as one network, on which every way rests."""
-        return Direct(self.instance, self.rules, self.schedule, self.order)
-
-    @cached_property
-    def way(self) -> Way:
-        """How this instance is solved."""
+    def solution_method(self) -> NetworkMethod | ProgramMethod:
+        """How this instance is solved; the integer program starts from the network."""
+        network = NetworkMethod(self.instance, self.rules, self.schedule, self.order)
         if self.task_rules or self.instance.resources:
-            return ProgramMethod(self.whole, self.task_rules, self.declared())
-        return self.whole
+            return ProgramMethod(network, self.task_rules, self.declared())
+        return network
 
     @cached_property
     def task_rules(self) -> TaskRules:
@@ -164,14 +160,14 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @property
     def method(self) -> str:
         """Which method solves the model, and why."""
-        return super().method if self.as_stated else self.way.why
+        return super().method if self.as_stated else self.solution_method.why
 
     def _prepare(self) -> None:
         _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the network (with capacities or ties: of the program), which all stages share."""
-        return super().sizes() if self.as_stated else self.way.sizes
+        return super().sizes() if self.as_stated else self.solution_method.sizes
 
     def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
         """The program of a stage as a PuLP problem; the option ``stage`` holds where none is named.
@@ -221,37 +217,44 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         order = {task.name: k for k, task in enumerate(self.instance.tasks)}
         machine_of = {str(t): str(m) for t, m in sorted(whole, key=lambda pair: order[str(pair[0])])}
         solution = replace(base, message=f"{base.message}{text}".lstrip())
-        return self._with_schedule(
-            solution, machine_of, stated_score(self.instance, self.unchanged_statement, self.rules, values)
-        )
+        return self._with_schedule(solution, machine_of, self._score_of(values))
+
+    def _score_of(self, values: Mapping[str, Floats]) -> Score:
+        """What values of the statement's variables come to, by the costs of the unchanged model."""
+        statement, count = self.unchanged_statement, range(len(self.instance.jobs))
+        x = np.concatenate([values[name] for name in statement.program.variable_blocks])
+        found = {each.name: round(float(each.value_of(float(each.cost(len(x)) @ x)))) for each in statement.stages}
+        job = statement.columns["waits"].codes["job"]
+        waiting = [float(values["waits"][job == at].sum()) for at in count]
+        return score_of(self.instance, self.rules, waiting, found)
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The combined network; by phases that of the stage asked for, earlier optima fixed."""
-        return self.way.formulation(self.stage)
+        return self.solution_method.formulation(self.stage)
 
     def _own_goals(self) -> tuple[AskedGoal, ...]:
         return ask(self.instance, self.chosen_goals)
 
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
-        return self.way.run(engine, options)
+        return self.solution_method.run(engine, options)
 
     def _interpret(self, run: FlowRun) -> FlowSolution:
         base = FlowSolution(
             **self._facts(run),
             method=run.method,
-            stages=run.values,
+            stages=run.stages,
             scale=self.rules.scale.factor,
             weights=run.weights,
+            bounds=run.bounds,
         )
         if self.stage is not None and run.outcome.status is Status.OPTIMAL:
-            chosen_stage(self.stage, run.values)
+            chosen_stage(self.stage, run.stages)
         if not run.outcome.status.has_answer:
             return base
         instance = self.instance
         pairs = zip(instance.tasks, run.machine.tolist(), strict=True)
         machine_of = {task.name: instance.machines[m].name for task, m in pairs if m >= 0}
-        found = self._with_schedule(base, machine_of, None)
-        return replace(found, **run.told(machine_of, dict(found.waiting)))
+        return replace(self._with_schedule(base, machine_of, run.score), **run.prove())
 
     def _with_schedule(self, base: FlowSolution, machine_of: dict[str, str], score: Score | None) -> FlowSolution:
         """The solution of who runs where."""

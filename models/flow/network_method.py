@@ -1,8 +1,8 @@
-"""The network solved whole: one weighted sum of all stages, or the stages one after the other."""
+"""An instance solved as one network: one weighted sum of all stages, or the stages one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,20 +18,20 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.arc_costs import Rules, StageWeights
 from flowlex.models.flow.assignment import placements
-from flowlex.models.flow.methods import FlowRun, chosen_stage, flow_of, numbered
+from flowlex.models.flow.methods import FlowRun, chosen_stage, flow_of
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.proof import Prices, bounds_of, combined_stages, document_of, duals_of, prices_of
-from flowlex.models.flow.stages import flow_score, stage_costs, waiting_levels
+from flowlex.models.flow.proof import bounds_of, combined_stages, document_of, duals_of, prices_of
+from flowlex.models.flow.stages import rank_names, score_of, stage_costs, waiting_by_job, waiting_levels
 from flowlex.models.incumbents import offer
 
-__all__ = ["Direct"]
+__all__ = ["NetworkMethod"]
 
 #: Combined weights above this are not used; the stages are solved one after the other instead.
 _WEIGHT_LIMIT = 2**53
 
 
 @dataclass(frozen=True, eq=False)
-class Direct:
+class NetworkMethod:
     """An instance as one network.
 
     Attributes
@@ -119,10 +119,10 @@ class Direct:
             chosen_stage(stage, ())
         return self.combined
 
-    def run(self, engine: EngineName, options: SolveOptions) -> DirectRun:
+    def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         """Solve by weights or by phases, whose stages are told as they are done; in exact integers by every engine."""
         if self.method == "weights":
-            return self._left(solve(self.combined, engine, options))
+            return self._run_of(solve(self.combined, engine, options))
 
         def seen(stages: list[Stage]) -> None:
             offer(options, lambda: self._so_far(stages, engine), often=True)
@@ -134,12 +134,9 @@ class Direct:
             return self._so_far(stages[:-1], engine)
         if last.status is Status.FEASIBLE:  # stopped in the first stage
             last = replace(last, objective=exact_dot(costs[-1], flow_of(last)), bound=None)
-        return self._left(last, tuple(stages))
+        return self._run_of(last, stages)
 
-    def _left(self, outcome: Outcome, stages: tuple[Stage, ...] = (), least: Stage | None = None) -> DirectRun:
-        return DirectRun(outcome, self.method, self, stages, least)
-
-    def _so_far(self, stages: list[Stage], engine: EngineName) -> DirectRun:
+    def _so_far(self, stages: list[Stage], engine: EngineName) -> FlowRun:
         """The best answer when only the first stages are done."""
         names, costs = list(self.costs), list(self.costs.values())
         done, open_ones = (", ".join(part) for part in (names[: len(stages)], names[len(stages) :]))
@@ -148,58 +145,46 @@ class Direct:
         face, rest = optimal_face(stages[-1].network, stages[-1].outcome), costs[len(stages) :]
         found = solve(replace(face, cost=np.sum(rest, axis=0)), engine)
         if found.values is None:
-            return self._left(found, tuple(stages))
+            return self._run_of(found, stages)
         value, alone = exact_dot(rest[-1], flow_of(found)), replace(face, cost=rest[-1])
         least = Stage(alone, found if len(rest) == 1 else solve(alone, engine))
         last = replace(found, status=Status.FEASIBLE, objective=value, bound=least.outcome.objective, message=message)
-        return self._left(last, tuple(stages), least)
+        bounds, proof = bounds_of(self.schedule, self.instance, self.costs, stages, least)
+        return replace(self._run_of(last, stages), bounds=bounds, prove=lambda: {"proof": proof})
 
+    def _run_of(self, outcome: Outcome, stages: Sequence[Stage] = ()) -> FlowRun:
+        schedule, instance, blocks = self.schedule, self.instance, self.schedule.network.arc_blocks
+        if not outcome.status.has_answer:
+            return FlowRun(outcome, self.method, np.full(len(schedule.views), -1))
+        flow = flow_of(outcome)
+        machine = placements(schedule, instance, flow)
+        costs = dict(zip(rank_names(self.rules), schedule.columns.ranks, strict=True))
+        values = {name: exact_dot(cost, flow) for name, cost in costs.items()}
+        values["shortfall"] = int(flow[blocks["short"].slice].sum())
+        score = score_of(instance, self.rules, waiting_by_job(instance, machine), values)
+        found = {name: exact_dot(cost, flow) for name, cost in self.costs.items()} if stages else {}
+        return FlowRun(
+            outcome,
+            self.method,
+            machine,
+            score,
+            found,
+            {},
+            self.weights,
+            lambda: self._proof(outcome, stages, flow, machine),
+        )
 
-@dataclass(frozen=True, eq=False)
-class DirectRun(FlowRun):
-    """All stages where they come one after the other; ``least``: on the way, the last goal alone over the optima of
-    those that are done, a bound.
-    """
-
-    way: Direct
-    stages: tuple[Stage, ...]
-    least: Stage | None
-
-    @cached_property
-    def machine(self) -> Integers:
-        schedule, instance = self.way.schedule, self.way.instance
-        answered = self.outcome.status.has_answer
-        return numbered(instance, placements(schedule, instance, flow_of(self.outcome)) if answered else {})
-
-    @property
-    def values(self) -> Mapping[str, int]:
-        if not (self.stages and self.outcome.status.has_answer):
+    def _proof(self, outcome: Outcome, stages: Sequence[Stage], flow: Integers, machine: Integers) -> dict[str, Any]:
+        """Prices that prove an answer, and duals; nothing where it has no exact potentials."""
+        schedule, potentials = self.schedule, [each.outcome.duals for each in stages] or [outcome.duals]
+        if outcome.status is not Status.OPTIMAL or any(p is None or p.dtype.kind != "i" for p in potentials):
             return {}
-        return {name: exact_dot(cost, flow_of(self.outcome)) for name, cost in self.way.costs.items()}
-
-    @property
-    def weights(self) -> Mapping[str, int] | None:
-        return self.way.weights
-
-    def told(self, machine_of: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Any]:
-        way, flow = self.way, flow_of(self.outcome)
-        told: dict[str, Any] = {"waiting": waiting, "score": flow_score(way.instance, way.schedule, way.rules, flow)}
-        if self.least is not None:
-            told |= bounds_of(way.schedule, way.instance, way.costs, self.stages, self.least)
-        if (prices := self._prices()) is not None:
-            told["duals"] = duals_of(way.schedule, way.instance, prices, flow, machine_of)
-            told["proof"] = document_of(way.instance, prices)
-        return told
-
-    def _prices(self) -> Prices | None:
-        """Prices that prove the answer; None where it has no exact duals."""
-        way = self.way
-        duals = [stage.outcome.duals for stage in self.stages] or [self.outcome.duals]
-        if self.outcome.status is not Status.OPTIMAL or any(d is None or d.dtype.kind != "i" for d in duals):
-            return None
-        if way.weights is None:
-            ranks = ("cost",) if way.rules.order is None else way.rules.order.names
-            names = ["shortfall", *(f"waiting_{level}" for level in waiting_levels(way.schedule)), *ranks]
-            return prices_of(way.schedule, *combined_stages(way.schedule, way.costs, self.stages, names))
-        assert self.outcome.duals is not None
-        return prices_of(way.schedule, way.weights, way.schedule.combined(way.weigh), self.outcome.duals)
+        if self.weights is None:
+            waiting = (f"waiting_{level}" for level in waiting_levels(schedule))
+            names = ["shortfall", *waiting, *rank_names(self.rules)]
+            prices = prices_of(schedule, *combined_stages(schedule, self.costs, stages, names))
+        else:
+            assert outcome.duals is not None
+            prices = prices_of(schedule, self.weights, self.combined.cost, outcome.duals)
+        duals = duals_of(schedule, self.instance, prices, flow, machine)
+        return {"duals": duals, "proof": document_of(self.instance, prices)}

@@ -29,15 +29,15 @@ from flowlex.formulations.outcome import EngineError, EngineName, Outcome, Solve
 from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.greedy import Greedy
 from flowlex.models.flow.methods import FlowRun, chosen_stage
-from flowlex.models.flow.network_method import Direct
+from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.program import CountedProgram
-from flowlex.models.flow.solution import Score
+from flowlex.models.flow.stages import score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.statement.solving import proof_leaves
 from flowlex.models.statement.statement import Statement
 
-__all__ = ["ProgramMethod", "ProgramRun"]
+__all__ = ["ProgramMethod"]
 
 #: Unless options limit the work: columns beyond which only relaxations are solved, and nodes of a stage.
 _COLUMNS, _NODES = 8_000, 500
@@ -51,20 +51,20 @@ _ROUNDS, _ADDED = 20, 400
 class ProgramMethod:
     """An instance whose machines have capacities, or whose tasks have rules that a network does not hold."""
 
-    whole: Direct
+    network: NetworkMethod
     task_rules: TaskRules
     declared: Collection[str]
 
     @cached_property
     def amounts(self) -> Amounts | None:
         """What tasks ask for and machines have; None without capacities."""
-        return Amounts.of(self.whole.instance) if self.whole.instance.resources else None
+        return Amounts.of(self.network.instance) if self.network.instance.resources else None
 
     @cached_property
     def program(self) -> CountedProgram:
         """The integer program in counts."""
-        whole = self.whole
-        return CountedProgram.of(whole.instance, whole.rules, whole.schedule, self.task_rules, self.declared)
+        n = self.network
+        return CountedProgram.of(n.instance, n.rules, n.schedule, self.task_rules, self.declared)
 
     @cached_property
     def statement(self) -> Statement:
@@ -87,7 +87,7 @@ class ProgramMethod:
         """Why it is no network."""
         rules = self.task_rules
         parts = {
-            "capacities": bool(self.whole.instance.resources),
+            "capacities": bool(self.network.instance.resources),
             "gangs": any(team.whole for team in rules.teams),
             "affinities": any(not team.whole for team in rules.teams),
             "spreads": bool(rules.limits),
@@ -109,7 +109,7 @@ class ProgramMethod:
 
     def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         """The network's schedule where it keeps all rows, else that of the program."""
-        proposal = self.whole.run("network", SolveOptions(time_limit_s=options.time_limit_s))
+        proposal = self.network.run("network", SolveOptions(time_limit_s=options.time_limit_s))
         if proposal.outcome.status is Status.OPTIMAL and self.keeps(proposal.machine):
             return proposal
         if engine == "network":
@@ -123,7 +123,7 @@ class ProgramMethod:
 
     def keeps(self, at: Integers) -> bool:
         """Whether (T,) machines of tasks keep capacities and task rules."""
-        tasks, machines = self.whole.instance.tasks, self.whole.instance.machines
+        tasks, machines = self.network.instance.tasks, self.network.instance.machines
         placed = {task.name: machines[m] for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
         return self.task_rules.keeps(placed) and (self.amounts is None or not len(self.amounts.over(at)))
 
@@ -140,7 +140,7 @@ class _Search:
         self.limited = limit is not None or self.options.max_steps is not None
         self.until = inf if limit is None else time.process_time() + limit
 
-    def run(self, proposal: Integers) -> ProgramRun:
+    def run(self, proposal: Integers) -> FlowRun:
         """Search with kinds of machines; where capacities leave a stage open, machine by machine too."""
         program = self.method.program
         found = [self._solved(program, self._first(program, proposal))]
@@ -148,10 +148,12 @@ class _Search:
             return found[0]
         single = program.with_machines_apart(self.method.declared)
         if not self._large(single):
-            found.append(self._solved(single, found[0].at, every=True, known=found[0].bounds))
+            found.append(self._solved(single, found[0].machine, every=True, known=found[0].bounds))
             if found[1].outcome.status is not Status.OPTIMAL:
-                found.append(self._solved(program, found[1].at, nodes=0))  # kinds often bound better than machines do
-        return min(found, key=lambda each: (list(each.values.values()), [-bound for bound in each.bounds.values()]))
+                found.append(
+                    self._solved(program, found[1].machine, nodes=0)
+                )  # kinds often bound better than machines do
+        return min(found, key=lambda each: (list(each.stages.values()), [-bound for bound in each.bounds.values()]))
 
     def _large(self, program: CountedProgram) -> bool:
         return program.amounts is not None and program.base.program.column_count > _COLUMNS and not self.limited
@@ -164,7 +166,7 @@ class _Search:
         every: bool = False,
         nodes: int | None = None,
         known: Mapping[str, int] | None = None,
-    ) -> ProgramRun:
+    ) -> FlowRun:
         """Minimise the stages from a schedule, with ``every`` capacity or those that the relaxation overfills."""
         self.machines = {}
         start = self._known(program, at)
@@ -240,7 +242,7 @@ class _Search:
 
     def _left(
         self, program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome, at: Integers
-    ) -> ProgramRun:
+    ) -> FlowRun:
         each = list(zip(statement.stages, found.stages, strict=True))
         values = {stage.name: int(stage.value_of(result.value)) for stage, result in each}
         bounds = {stage.name: int(stage.value_of(result.bound)) for stage, result in each}
@@ -258,70 +260,28 @@ class _Search:
             bound=bounds[last],
             message=f"not proven best: {', '.join(open_)}{limit if self._large(program) else ''}" if open_ else "",
         )
-        return ProgramRun(outcome, self.method.why, program, statement, sizes, found, at, values, bounds)
+        instance, rules = program.instance, program.rules
+        score = score_of(instance, rules, waiting_by_job(instance, at), values)
+        proof = {"program": self._proof(program, statement, sizes, found)}
+        return FlowRun(outcome, self.method.why, at, score, values, bounds, None, lambda: {"proof": proof})
 
-
-@dataclass(frozen=True, eq=False)
-class ProgramRun(FlowRun):
-    """A schedule that keeps capacities and task rules."""
-
-    program: CountedProgram
-    statement: Statement
-    sizes: list[Size]
-    found: StagesOutcome
-    at: Integers
-    stages: Mapping[str, int]
-    bounds: Mapping[str, int]
-
-    @property
-    def machine(self) -> Integers:
-        """(T,) machines."""
-        return self.at
-
-    @property
-    def values(self) -> Mapping[str, int]:
-        """Of every stage."""
-        return self.stages
-
-    def told(self, machine_of: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Any]:
-        """The leaves that prove each stage."""
-        return {
-            "waiting": waiting,
-            "score": self._score(),
-            "proof": {"program": self._proof()},
-            "bounds": dict(self.bounds),
-        }
-
-    def _score(self) -> Score:
-        program, rules = self.program, self.program.rules
-        strict = rules.priority is not None and rules.priority.mode == "strict"
-        waiting: dict[int, int] = {}
-        for view, m in zip(program.views, self.at.tolist(), strict=True):
-            level = view.priority if strict else 0
-            waiting[level] = waiting.get(level, 0) + (m < 0)
-        names = ("cost",) if rules.order is None else rules.order.names
-        by_goal = () if rules.order is None else tuple((name, self.stages[name]) for name in names)
-        total = sum(self.stages[name] for name in names)
-        return Score(self.stages.get("shortfall", 0), tuple(sorted(waiting.items())), by_goal, total)
-
-    def _proof(self) -> dict[str, Any]:
+    @staticmethod
+    def _proof(
+        program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome
+    ) -> dict[str, Any]:
         """Classes and kinds by their first member, sizes, and the leaves of each stage."""
-        program, instance, c = self.program, self.program.instance, self.program.classes
-        names = [machine.name for machine in instance.machines]
-        amounts = program.amounts
-        sizes = (
-            []
-            if amounts is None
-            else [
-                {"machine": names[c.first_machine[m]], "resource": amounts.names[r], "size": str(d * amounts.units[r])}
-                for m, r, d in self.sizes
-            ]
-        )
+        c, amounts = program.classes, program.amounts
+        names = [machine.name for machine in program.instance.machines]
+        stated = [
+            {"machine": names[c.first_machine[m]], "resource": amounts.names[r], "size": str(d * amounts.units[r])}
+            for m, r, d in sizes
+            if amounts is not None
+        ]
         return {
             "classes": _groups(c.task, [view.task.name for view in program.views]),
             "machines": _groups(c.machine, names),
-            "sizes": sizes,
-            "stages": proof_leaves(self.statement, self.found),
+            "sizes": stated,
+            "stages": proof_leaves(statement, found),
         }
 
 

@@ -112,23 +112,21 @@ def prices_of(
 
 
 def duals_of(
-    schedule: ScheduleNetwork, instance: FlowInstance, prices: Prices, flow: Integers, machine_of: Mapping[str, str]
+    schedule: ScheduleNetwork, instance: FlowInstance, prices: Prices, flow: Integers, machine: Integers
 ) -> dict[str, Dual]:
-    """Prices of machines and unscheduled vertices, and what each task costs with them."""
+    """Prices of machines and unscheduled vertices, and what each task costs with them on its ``machine``."""
     network, blocks = schedule.network, schedule.network.arc_blocks
     used = {
         int(network.tail[arc]): prices.cost[arc]
         for name in ("runs", "via", "waits")
         for arc in blocks[name].start + np.flatnonzero(flow[blocks[name].slice])
     }
-    at = {machine.name: index for index, machine in enumerate(instance.machines)}
     job = {j.name: index for index, j in enumerate(instance.jobs)}
     heads = network.head[blocks["waits"].slice].tolist()
     first = network.node_blocks["preempted"].start if len(schedule.gates) else network.node_count
     gates = [prices.preempt.get(int(schedule.gates[h - first, 0]), 0) if h >= first else 0 for h in heads]
     task = []
-    for index, view in enumerate(schedule.views):
-        m = at.get(machine_of.get(view.task.name, ""), -1)
+    for index, (view, m) in enumerate(zip(schedule.views, machine.tolist(), strict=True)):
         waits = prices.job[job[view.job]] + gates[index]
         price = waits if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
         task.append(int(used[index]) + price)
@@ -143,10 +141,11 @@ def bounds_of(
     costs: Mapping[str, Integers],
     done: Sequence[Stage],
     last: Stage,
-) -> dict[str, Any]:
-    """Proof and bounds of a schedule on the way: what the stages done, and the last goal after them, are at least."""
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """What the stages done, and the last goal after them, are at least in a schedule on the way; and the proof."""
     proofs: dict[str, Any] = {}
-    bounds, stages, names = {}, (*done, last), list(costs)
+    bounds: dict[str, int] = {}
+    stages, names = (*done, last), list(costs)
     for k, name in enumerate([*names[: len(done)], names[-1]], 1):
         known = {each: costs[each] for each in [*names[: min(k, len(done))], name]}
         prices = prices_of(schedule, *combined_stages(schedule, known, stages[:k], list(known)))
@@ -154,7 +153,7 @@ def bounds_of(
         assert value is not None
         bounds[name] = int(value)
         proofs[name] = {"at_least": bounds[name], **document_of(instance, prices)}
-    return {"proof": {"stages": proofs}, "bounds": bounds}
+    return bounds, {"stages": proofs}
 
 
 def document_of(instance: FlowInstance, prices: Prices) -> dict[str, Any]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers, exact_dot
+from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.network import ScheduleNetwork
 from flowlex.models.flow.solution import Score
-from flowlex.models.statement.statement import Statement
 
-__all__ = ["flow_score", "stage_costs", "stated_score", "waiting_levels"]
+__all__ = ["rank_names", "score_of", "stage_costs", "waiting_by_job", "waiting_levels"]
 
 
 def waiting_levels(schedule: ScheduleNetwork) -> list[int]:
@@ -23,41 +22,42 @@ def waiting_levels(schedule: ScheduleNetwork) -> list[int]:
     return sorted(set(levels[levels > 0].tolist()), reverse=True)
 
 
-def stage_costs(schedule: ScheduleNetwork, rules: Rules, *, free: bool = False) -> dict[str, Integers]:
-    """Cost of each arc by stage, in order; goals that cost nothing anywhere are left out unless ``free``."""
+def rank_names(rules: Rules) -> tuple[str, ...]:
+    """Names of the last stages: ``cost``, or the goals in strict order."""
+    return ("cost",) if rules.order is None else rules.order.names
+
+
+def stage_costs(schedule: ScheduleNetwork, rules: Rules) -> dict[str, Integers]:
+    """Cost of each arc by stage, in order; of goals in strict order, those that cost nothing anywhere are left out."""
     columns = schedule.columns
     costs = {"shortfall": columns.shortfall}
     for level in waiting_levels(schedule):
         costs[f"waiting_{level}"] = np.where(columns.level == level, 1, 0)
-    if rules.order is None:
-        return costs | {"cost": columns.ordinary}
-    ranks = zip(rules.order.names, columns.ranks, strict=True)
-    return costs | {name: cost for name, cost in ranks if cost.any() or free}
+    ranks = zip(rank_names(rules), columns.ranks, strict=True)
+    return costs | {name: cost for name, cost in ranks if cost.any() or rules.order is None}
 
 
-def flow_score(instance: FlowInstance, schedule: ScheduleNetwork, rules: Rules, flow: Integers) -> Score:
-    """What a flow comes to."""
-    blocks = schedule.network.arc_blocks
-    waiting: dict[int, int] = defaultdict(int)
-    short = flow[blocks["short"].slice]
+def waiting_by_job(instance: FlowInstance, machine: Integers) -> list[int]:
+    """(J,) waiting tasks, from the (T,) machines of tasks, -1 for none."""
+    waits = iter((machine < 0).tolist())
+    return [sum(next(waits) for _ in job.tasks) for job in instance.jobs]
+
+
+def score_of(instance: FlowInstance, rules: Rules, waiting: Iterable[float], values: Mapping[str, int]) -> Score:
+    """The score of a schedule.
+
+    Parameters
+    ----------
+    waiting
+        (J,) waiting tasks by job.
+    values
+        Shortfall (0 when left out) and cost of every rank by name.
+    """
     strict = rules.priority is not None and rules.priority.mode == "strict"
-    for job, count in zip(instance.jobs, flow[blocks["share"].slice] + short, strict=True):
-        waiting[job.priority if strict else 0] += int(count)
-    ranks = [exact_dot(cost, flow) for cost in schedule.columns.ranks]
-    by_goal = () if rules.order is None else tuple(zip(rules.order.names, ranks, strict=True))
-    return Score(int(short.sum()), tuple(sorted(waiting.items())), by_goal, sum(ranks))
-
-
-def stated_score(instance: FlowInstance, statement: Statement, rules: Rules, values: Mapping[str, Floats]) -> Score:
-    """What values of the statement's variables come to, by the costs of the unchanged model."""
-    x = np.concatenate([values[name] for name in statement.program.variable_blocks])
-    found = {stage.name: round(float(stage.value_of(float(stage.cost(len(x)) @ x)))) for stage in statement.stages}
-    strict = rules.priority is not None and rules.priority.mode == "strict"
-    waiting: dict[int, float] = defaultdict(float)
-    job = statement.columns["waits"].codes["job"]
-    for at, each in enumerate(instance.jobs):
-        waiting[each.priority if strict else 0] += float(values["waits"][job == at].sum())
-    classes = tuple(sorted((priority, round(count)) for priority, count in waiting.items()))
-    names = ("cost",) if rules.order is None else rules.order.names
-    by_goal = () if rules.order is None else tuple((name, found[name]) for name in names)
-    return Score(found.get("shortfall", 0), classes, by_goal, sum(found[name] for name in names))
+    classes: dict[int, float] = defaultdict(float)
+    for job, count in zip(instance.jobs, waiting, strict=True):
+        classes[job.priority if strict else 0] += count
+    names = rank_names(rules)
+    by_goal = () if rules.order is None else tuple((name, values[name]) for name in names)
+    counts = tuple(sorted((priority, round(count)) for priority, count in classes.items()))
+    return Score(values.get("shortfall", 0), counts, by_goal, sum(values[name] for name in names))

@@ -54,10 +54,6 @@ def _costs(change: Any) -> Change:
     return lambda found, *_: {key: change(cost) for key, cost in found.items()}
 
 
-def _swapped(found: dict[str, str], *_: Any) -> dict[str, str]:
-    return dict(zip(found, reversed(found.values()), strict=True))
-
-
 FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.network:job_bounds": {
         "one more for the first job": array(lambda b: b[0].__iadd__(1)),
@@ -117,10 +113,10 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
     f"{_FLOW}.assignment:placements": {
-        "one withdrawn": fewer,
-        "the other way round": _swapped,
+        "one withdrawn": array(lambda at: at.__setitem__(int(at.argmax()), -1)),
+        "the other way round": REVERSED,
     },
-    f"{_FLOW}.stages:flow_score": {
+    f"{_FLOW}.stages:score_of": {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
