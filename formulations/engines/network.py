@@ -1,8 +1,5 @@
 """Network simplex (pylmcf) for flow networks: exact integers from the data to the duals.
 
-Large complete assignments go to shortest augmenting paths instead (`flowlex.formulations.engines.assignment`), large
-networks of tasks that each take one of a few places to an auction (`flowlex.formulations.engines.auction`).
-
 pylmcf wants arcs sorted by their ends, costs of at least zero and no lower bounds when it restarts warm. The
 normal form here provides that and undoes it: lower bounds become supplies, an arc of negative cost is replaced
 by its reverse at full flow, loops are settled on their own, an arc without capacity gets one that no bounded
@@ -30,8 +27,6 @@ from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, So
 
 __all__ = ["NormalForm", "infeasible_cut", "solve_exactly", "solve_network"]
 
-#: With fewer arcs a complete assignment is left to the network simplex too, and tasks with a few places each.
-_DENSE, _MARKET = 10_000, 50_000
 #: ``poll`` counts milliseconds in 32 bits.
 _LONGEST_WAIT_S = 1e6
 
@@ -158,18 +153,6 @@ def _solve_into(network: FlowNetwork, sender: Connection) -> NoReturn:
 
 def _solve(network: FlowNetwork) -> Outcome:
     started = time.perf_counter()
-    if network.arc_count >= _DENSE and 4 * network.arc_count == network.node_count**2:
-        from flowlex.formulations.engines.assignment import solve_assignment  # numba takes time to load
-
-        answer = solve_assignment(network)
-        if answer is not None:
-            return _optimum(network, *answer, network.reduced_costs(answer[1]), "shortest augmenting paths", started)
-    if network.arc_count >= _MARKET:
-        from flowlex.formulations.engines.auction import solve_by_auction
-
-        answer = solve_by_auction(network)
-        if answer is not None:
-            return _optimum(network, *answer, network.reduced_costs(answer[1]), "auction", started)
     normal = NormalForm.of(network)
     if not len(normal.order):
         return _without_arcs(network, normal, started)
@@ -213,14 +196,8 @@ def _outcome(
         assert priced.values is not None and priced.duals is not None
         flow, potentials = priced.values, potentials + priced.duals
         reduced = network.reduced_costs(potentials)
-    return _optimum(network, flow, potentials, reduced, "network simplex", started)
-
-
-def _optimum(
-    network: FlowNetwork, flow: Integers, potentials: Integers, reduced: Integers, algorithm: str, started: float
-) -> Outcome:
     cost, took = network.total_cost(flow), time.perf_counter() - started
-    return Outcome(Status.OPTIMAL, "network", cost, cost, flow, potentials, reduced, algorithm, seconds=took)
+    return Outcome(Status.OPTIMAL, "network", cost, cost, flow, potentials, reduced, "network simplex", seconds=took)
 
 
 def infeasible_cut(network: FlowNetwork) -> Booleans | None:
