@@ -157,20 +157,7 @@ def _round(r, factor, budget):
                     count += 1
 
 
-@njit(cache=True)
-def _worst(r):
-    """The most that a residual arc's reduced cost is below zero."""
-    worst = 0
-    for u in range(len(r.price)):
-        for i in range(r.start[u], r.start[u + 1]):
-            if r.room[i] > 0:
-                worst = max(worst, r.price[r.head[i]] - r.price[u] - r.cost[i])
-    return worst
-
-
-def scale_costs(
-    network: FlowNetwork, budget: int, before: tuple[Integers, Integers] | None = None
-) -> tuple[Integers, Integers] | None:
+def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] | None:
     """Flow and potentials of a minimum-cost flow, optimal but for rounding (see the module).
 
     Parameters
@@ -179,10 +166,6 @@ def scale_costs(
         Without lower bounds; a missing capacity counts as what all supplies together can send.
     budget
         Arcs looked at beyond which to give up; a change of price counts as 50.
-    before
-        Flows within the bounds and potentials to go on from, usually of a network that was much alike: epsilon then
-        begins at the most that a reduced cost is wrong, but at least at a 64th of the dearest cost (Chen et al. 2017,
-        incremental cost scaling; where epsilon begins is reconstructed).
 
     Returns
     -------
@@ -203,26 +186,20 @@ def scale_costs(
     start = np.zeros(nodes + 1, np.int64)
     np.cumsum(np.bincount(leaves, minlength=nodes), out=start[1:])
     cost = network.cost[arcs] * factor
-    sent, price = np.zeros(count, np.int64), np.zeros(nodes, np.int64)
-    excess = network.supply.copy()
-    if before is not None:
-        sent, price, excess = before[0][arcs], -before[1] * factor, network.excess(before[0])
-    room = np.maximum(np.minimum(network.upper[arcs], total), sent)
+    room = np.minimum(network.upper[arcs], total)
     r = _Residual(
         start=start,
         head=np.concatenate([head, tail])[order],
         partner=place[(order + count) % (2 * count)],
-        room=np.concatenate([room - sent, sent])[order],
+        room=np.concatenate([room, np.zeros(count, np.int64)])[order],
         cost=np.concatenate([cost, -cost])[order],
-        excess=excess,
-        price=price,
+        excess=network.supply.copy(),
+        price=np.zeros(nodes, np.int64),
         current=np.zeros(nodes, np.int64),
         queue=np.zeros(nodes, np.int64),
         queued=np.zeros(nodes, np.bool_),
     )
     epsilon = dearest * factor
-    if before is not None:  # not from less, or new excess bids prices up in tiny steps (measured: six times the work)
-        epsilon = _SHRINK * max(min(int(_worst(r)), epsilon), epsilon // 64, 1)
     while epsilon > 1:
         epsilon = max(1, epsilon // _SHRINK)
         budget = _refine(r, epsilon, budget)

@@ -138,7 +138,6 @@ def plan_round(
     kept: NDArray[np.bool_] | None = None,
     stopped: NDArray[np.bool_] | None = None,
     *,
-    without: int | None = None,
     priced: bool = False,
 ) -> Round:
     """Apply a policy to the running tasks and find the shares of what remains.
@@ -147,11 +146,10 @@ def plan_round(
     well. A job above its share starts nothing, and may lose its shortest-running tasks down to that number, but not
     its last one. Those that are already decided (``kept``, ``stopped``) are not open any more. Shares count kept tasks
     as floors, so that the GPUs there are go to the jobs furthest below their share (an addition to the paper, whose
-    caps alone let one of two needy jobs take everything). A waiting task may be left out (``without``).
+    caps alone let one of two needy jobs take everything).
     """
     running, jobs = view.task_running_gpu >= 0, len(view.job_names)
     startable = np.flatnonzero(~running)
-    startable = startable if without is None else startable[startable != without]
     keep, stop, idle = running, np.zeros(len(running), bool), np.zeros(0, np.int64)
     fair, stoppable = None, np.zeros(jobs, np.int64)
     if policy is Policy.FSP:

@@ -1,8 +1,7 @@
-"""What one more GPU, a larger share, or a task is worth: the changed round is solved, from the last optimum if it can.
+"""What one more GPU, a larger share, or a task is worth: the changed round is solved.
 
 Duals speak of the round at a fixed total: they are no answer to *what would one more GPU save*, because then one more
-task runs. Here the round is changed and solved again, so the figures are exact. Where the changed network has the arcs
-of the one solved (a GPU of a memory that its node has already, a share, a waiting task) it starts from that optimum.
+task runs. Here the round is changed and solved again, so the figures are exact.
 """
 
 from __future__ import annotations
@@ -15,14 +14,10 @@ from typing import Literal
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.outcome import Outcome, Status
-from flowlex.formulations.sessions.repair import repair
 from flowlex.formulations.shares import Shares
 from flowlex.instances.gpu import Gpu, GpuInstance
 from flowlex.models.base import ModelError
-from flowlex.models.gpu.network import AssignmentNetwork
-from flowlex.models.gpu.round import Policy, Round, plan_round
+from flowlex.models.gpu.round import Policy
 from flowlex.models.gpu.rounds import Rounds
 from flowlex.models.gpu.search import Leaf
 
@@ -68,13 +63,13 @@ def value_of(rounds: Rounds, what: Literal["gpu", "share", "task"], name: str, m
     return Value(after[0] - before[0], after[1] - before[1], after[2] - before[2])
 
 
-def _figures(rounds: Rounds, leaf: Leaf, gone: int = 0) -> tuple[Fraction, Fraction, int]:
-    """Objective, transfer and running tasks of a round of this model; ``gone`` tasks are not there any more."""
+def _figures(rounds: Rounds, leaf: Leaf) -> tuple[Fraction, Fraction, int]:
+    """Objective, transfer and running tasks of a round of this model."""
     view = leaf.plan.view
     started = (leaf.gpu >= 0) & (view.task_running_gpu < 0)
     transfer = rounds.costs.seconds(np.where(started, view.gpu_node[leaf.gpu], -1))
     running = int(np.count_nonzero(leaf.gpu >= 0))
-    waiting = 0 if rounds.policy is Policy.FSU else len(leaf.gpu) - running - gone
+    waiting = 0 if rounds.policy is Policy.FSU else len(leaf.gpu) - running
     stopped = np.flatnonzero((leaf.gpu < 0) & (view.task_running_gpu >= 0)).tolist()
     lost = sum((rounds.costs.stop_s[task] for task in stopped), Fraction())
     return transfer + waiting * rounds.costs.waiting_s + lost, transfer, running
@@ -92,15 +87,6 @@ def _with_gpu(rounds: Rounds, name: str, memory_gb: float | None) -> tuple[Fract
     memory = float((here if len(here) else view.gpu_memory).max()) if memory_gb is None else float(memory_gb)
     if not memory > 0 or memory == np.inf:
         raise ModelError(f"memory_gb must be a positive number, got {memory_gb}")
-    grown = replace(
-        view,
-        gpu_node=np.append(view.gpu_node, node),
-        gpu_memory=np.append(view.gpu_memory, memory),
-        gpu_names=(*view.gpu_names, "another GPU"),
-    )
-    leaf = _warm(rounds, plan_round(grown, rounds.policy, priced=rounds.round.priced))
-    if leaf is not None:
-        return _figures(rounds, leaf)
     names = set(view.gpu_names)
     new = next(label for k in range(len(names) + 1) if (label := f"another GPU {k}") not in names)
     nodes = [
@@ -111,20 +97,13 @@ def _with_gpu(rounds: Rounds, name: str, memory_gb: float | None) -> tuple[Fract
 
 
 def _without_task(rounds: Rounds, name: str) -> tuple[Fraction, Fraction, int]:
-    instance, view = rounds.instance, rounds.instance.arrays
-    task = _number(view.task_names, name, "task")
+    instance = rounds.instance
+    _number(instance.arrays.task_names, name, "task")
     jobs = [j.model_copy(update={"tasks": tuple(t for t in j.tasks if t.name != name)}) for j in instance.jobs]
     jobs = [job for job in jobs if job.tasks]
     if not jobs:
         return Fraction(0), Fraction(0), 0
-    other = replace(rounds, instance=instance.model_copy(update={"jobs": tuple(jobs)}))
-    same_price = other.costs.waiting_s == rounds.costs.waiting_s
-    if task in rounds.round.startable and len(jobs) == len(instance.jobs) and same_price:
-        plan = plan_round(view, rounds.policy, without=task, priced=rounds.round.priced)
-        leaf = _warm(rounds, plan, dropped=task)
-        if leaf is not None:
-            return _figures(rounds, leaf, 1)
-    return _figures(other, other.best)
+    return _anew(rounds, instance.model_copy(update={"jobs": tuple(jobs)}))
 
 
 def _with_share(rounds: Rounds, name: str) -> tuple[Fraction, Fraction, int]:
@@ -136,7 +115,7 @@ def _with_share(rounds: Rounds, name: str) -> tuple[Fraction, Fraction, int]:
     if count[job] == np.count_nonzero(view.task_job == job):
         raise ModelError(f"all tasks of job {name!r} run already")
     other = replace(plan, shares=_larger(plan.shares, job, count, limits=plan.priced), given=True)
-    found = _warm(rounds, other) or rounds.best_of(other)
+    found = rounds.best_of(other)
     if found is None:
         raise ModelError(f"no round with as many tasks lets job {name!r} run one more")
     return _figures(rounds, found)
@@ -160,56 +139,3 @@ def _larger(shares: Shares, job: int, count: Integers, *, limits: bool) -> Share
     least, most = np.maximum(shares.least - 1, 0), shares.most.copy()
     least[job] = most[job] = count[job] + 1
     return replace(shares, least=least, most=most, group=np.zeros_like(shares.group), group_total=count.sum()[None])
-
-
-def _warm(rounds: Rounds, plan: Round, dropped: int | None = None) -> Leaf | None:
-    """The best answer to a changed round from that to the present one; None where that is not certain."""
-    now = rounds.best
-    if now.outcome.duals is None or now.outcome.duals.dtype != np.int64 or now.plan is not rounds.round:
-        return None
-    built = rounds.network_of(plan)
-    cost = rounds.weighted(built, plan)
-    if cost.dtype != np.int64:
-        return None
-    network = replace(built.shape, cost=cost)
-    carried = _carried(now.built, network, now.outcome, None if dropped is None else now.plan.row(dropped))
-    if carried is None:
-        return None
-    flow = repair(network, *carried)
-    if flow is None:
-        return None
-    outcome = Outcome(Status.OPTIMAL, "network", network.total_cost(flow), values=flow)
-    leaf = rounds.leaf_of(plan, built, outcome, np.zeros_like(now.stopped))
-    return leaf if leaf.unruly() is None else None
-
-
-def _carried(
-    old: AssignmentNetwork, new: FlowNetwork, outcome: Outcome, row: int | None
-) -> tuple[Integers, Integers] | None:
-    """Flow and potentials of the old network on the new one, which may lack a task and have other pools."""
-    shape = old.shape
-    nodes, arcs = np.arange(shape.node_count), np.ones(shape.arc_count, bool)
-    if row is not None:
-        gone = shape.node_blocks["task"].start + row
-        nodes[gone:] -= 1
-        arcs = (shape.tail != gone) & (shape.head != gone)
-    pools = [name for name in ("leave", "pooled", "delay") if name in shape.arc_blocks]
-    if shape.arc_blocks.keys() != new.arc_blocks.keys():
-        return None
-    first = shape.arc_blocks[pools[0]].start if pools else shape.arc_count
-    kept = np.flatnonzero(arcs[:first])
-    start = new.arc_blocks[pools[0]].start if pools else new.arc_count
-    tails, heads = nodes[shape.tail[kept]], nodes[shape.head[kept]]
-    if len(kept) != start or (tails != new.tail[:start]).any() or (heads != new.head[:start]).any():
-        return None
-    values, duals = outcome.values, outcome.duals
-    assert values is not None and duals is not None
-    flow, potential = np.zeros(new.arc_count, np.int64), np.full(new.node_count, duals[shape.node_blocks["E"].start])
-    flow[:start] = values[kept]
-    before = np.arange(shape.node_count) if row is None else np.delete(np.arange(shape.node_count), gone)
-    last = min(len(before), new.node_count)
-    potential[:last] = duals[before[:last]]
-    for name in pools:  # of what waits of each job, as much goes to each place as before, if there is one
-        a, b = shape.arc_blocks[name], new.arc_blocks[name]
-        flow[b.start : b.start + min(a.count, b.count)] = values[a.start : a.start + min(a.count, b.count)]
-    return flow, potential

@@ -114,26 +114,6 @@ def test_a_larger_limit_is_never_worth_less_than_nothing() -> None:
                 assert model.value_of("share", job.name).objective_s <= 0
 
 
-def test_most_values_start_from_the_last_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
-    warm: list[bool] = []
-    true = values._warm
-
-    def noted(*arguments: Any, **keywords: Any) -> Any:
-        found = true(*arguments, **keywords)
-        warm.append(found is not None)
-        return found
-
-    monkeypatch.setattr(values, "_warm", noted)
-    model = GpuAssignment(generate("gpu-testbed", seed=1))
-    for node in model.instance.nodes:
-        model.value_of("gpu", node.name)
-    running = model.rounds.best.gpu >= 0
-    for j, job in enumerate(model.instance.jobs):
-        if not running[model.instance.arrays.task_job == j].all():
-            model.value_of("share", job.name)
-    assert np.mean(warm) > 0.8
-
-
 @pytest.mark.parametrize(
     ("what", "name", "options", "says"),
     [
