@@ -10,7 +10,6 @@ Source: Tang et al. 2022, transfer cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuArrays, GpuInstance
+from flowlex.instances.gpu_units import ExactCosts
 from flowlex.models.base import ModelError
 
 __all__ = ["LEVELS", "Penalties", "TransferCosts"]
@@ -31,8 +31,6 @@ LEVELS = ("node", "rack", "between")
 
 #: Sums of costs below this are made in 64 bits.
 _WIDE = 2**62
-#: Whole numbers below this are told apart by floats that are a decimal fraction of them.
-_DECIMAL = 2**51
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Penalties:
     rack, between_racks
         a1 and a2: traffic within a rack and between racks counts this many times.
     waiting
-        a3: leaving a task waiting costs this many times the dearest transfer of any task
+        a3: leaving a task waiting costs this many times the most expensive transfer of any task
         (reconstructed: the paper names the coefficient only).
     """
 
@@ -59,43 +57,14 @@ class Penalties:
                 raise ModelError(f"penalty {name} must be a finite number of at least 0, got {value}")
 
 
-@dataclass(frozen=True, eq=False)
-class TransferCosts:
-    """Costs in whole multiples of ``unit_s`` seconds.
-
-    Attributes
-    ----------
-    size, per_mb
-        (S,) sizes of the shards in the largest part that they share, and how many such parts are one MB.
-    rates
-        Weighted seconds per MB from each level of ``LEVELS``, exact.
-    waiting_s
-        Seconds that a waiting task costs (alpha), exact.
-    stop_s
-        (T,) seconds that it costs to stop each running task: the price of a stop times its elapsed seconds, exact.
-    unit_s
-        What a cost of 1 stands for, in (weighted) seconds; exact.
-    """
-
-    view: GpuArrays
-    size: NDArray[Any]
-    per_mb: Fraction
-    rates: tuple[Fraction, Fraction, Fraction]
-    waiting_s: Fraction
-    stop_s: tuple[Fraction, ...]
-    unit_s: Fraction
+class TransferCosts(ExactCosts):
+    """Costs in whole multiples of ``unit_s`` seconds."""
 
     @classmethod
     def of(cls, instance: GpuInstance, penalties: Penalties, stop_price: float = 0.0) -> TransferCosts:
-        """Find the unit of which the cost of each shard at each level, of waiting and of stops are whole multiples."""
-        view, rates = instance.arrays, _rates(instance, penalties)
-        size, per_mb = _whole_sizes(view.shard_size_mb)
-        dearest = int(_summed(view, size).max(initial=0)) * rates[2] / per_mb
-        waiting = rational(penalties.waiting) * dearest
-        price, zero = rational(stop_price), Fraction(0)
-        stops = tuple(price * rational(elapsed) if price else zero for elapsed in view.task_elapsed.tolist())
-        unit = _largest_unit([_largest_unit(rates) / per_mb, waiting, *set(filter(None, stops))])
-        return cls(view, size, per_mb, rates, waiting, stops, unit)
+        """Costs of an instance under the weights of a model."""
+        weights = (rational(penalties.rack), rational(penalties.between_racks), rational(penalties.waiting))
+        return cls.read(instance, weights, rational(stop_price))
 
     @property
     def waiting(self) -> int:
@@ -194,44 +163,8 @@ class TransferCosts:
         return tasks, where, total + (self.remote[tasks] if base is None else base)
 
 
-def _rates(instance: GpuInstance, penalties: Penalties) -> tuple[Fraction, Fraction, Fraction]:
-    disk, rack, between = (
-        rational(speed) for speed in (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
-    )
-    within, across = rational(penalties.rack), rational(penalties.between_racks)
-    return 1 / disk, within / rack, across / between
-
-
 def _summed(view: GpuArrays, amount: NDArray[Any]) -> NDArray[Any]:
     """(T,) amounts of the shards of each task."""
     total = np.zeros(len(view.task_job), dtype=amount.dtype)
     np.add.at(total, view.shard_task, amount)
     return total
-
-
-def _largest_unit(numbers: Iterable[Fraction]) -> Fraction:
-    """The largest number of which all are whole multiples; 1 when all are 0."""
-    some = [number for number in numbers if number]
-    below = math.lcm(*(number.denominator for number in some))
-    above = math.gcd(*(number.numerator * (below // number.denominator) for number in some))
-    return Fraction(above or 1, below)
-
-
-def _whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
-    """Sizes as whole numbers of the largest part of a MB that they share, and how many such parts a MB has."""
-    size, parts = _decimal_sizes(size_mb)
-    shared = int(np.gcd.reduce(size)) if len(size) else 1
-    return size // shared, Fraction(parts, shared)
-
-
-def _decimal_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
-    """Sizes as whole numbers of a power of ten of a MB where that is exact."""
-    for digits in range(16):
-        scaled = np.rint(size_mb * 10.0**digits)
-        if not (scaled < _DECIMAL).all() or float(scaled.sum()) >= _WIDE:
-            break
-        if (scaled / 10.0**digits == size_mb).all():
-            return scaled.astype(np.int64), 10**digits
-    numbers = [rational(size) for size in size_mb.tolist()]
-    parts = math.lcm(*(number.denominator for number in numbers))
-    return np.array([int(number * parts) for number in numbers], dtype=object), parts

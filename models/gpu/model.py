@@ -35,6 +35,7 @@ from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
+from flowlex.models.answer import plain
 from flowlex.models.base import Dual, Equation, Model, ModelError, Solution, Symbol
 from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.network import AssignmentNetwork
@@ -218,7 +219,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         return self.rounds.assignment
 
     def value_of(self, what: Literal["gpu", "share", "task"], name: str, *, memory_gb: float | None = None) -> Value:
-        """What a change is worth, exactly: the round is changed and solved again, from the last optimum if it can.
+        """What a change is worth, exactly: the round is changed and solved again.
 
         Parameters
         ----------
@@ -393,8 +394,3 @@ def _potentials(leaf: Leaf, factor: int) -> NDArray[Any]:
     wide = solve_wide(built.shape, built.cost, "network").duals
     assert wide is not None
     return wide
-
-
-def plain(value: Fraction) -> float | int:
-    """A whole number as it is, another as the nearest float."""
-    return int(value) if value.denominator == 1 else float(value)

@@ -86,10 +86,6 @@ class Round:
         chosen[self.startable] = True
         return chosen
 
-    def row(self, task: int) -> int:
-        """Where a task is among the candidates."""
-        return int(np.flatnonzero(self.candidates == task)[0])
-
     @cached_property
     def kept_by_job(self) -> Integers:
         """(J,) tasks that go on running."""

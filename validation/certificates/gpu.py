@@ -52,7 +52,7 @@ def _judge(claimed: Claimed) -> Finding:
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
     policy, weights, priced, stop_price = _options(document.options)
-    costs = Costs.of(instance, weights, stop_price)
+    costs = Costs.read(instance, weights, stop_price)
     fair, level = _fair_shares(cluster, answer, policy)
     stops = Stops.of(cluster, policy, level)
     checks = [*_feasible(cluster, answer, policy), *(stops.checks() if fair.ok and policy == "FSP" else ())]
@@ -63,12 +63,12 @@ def _judge(claimed: Claimed) -> Finding:
     lost = np.flatnonzero((cluster.own >= 0) & (cluster.at < 0)).tolist()
     objective = transfer + costs.waiting_s * waits + sum((costs.stop_s[t] for t in lost), Fraction(0))
     checks += [*_tables(cluster, answer, costs.by_task(read)), fair]
-    parts = costs.unit / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
+    parts = costs.unit_s / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
     checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
     if document.duals and fair.ok:
         startable = None if policy == "FSU" else stops.startable
         checks.append(check_duals(cluster, costs, document.duals, startable, transfer))
-    figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read(read), transfer)}
+    figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read_mb(read), transfer)}
     figures["stages"] = _stages(cluster, policy, priced, objective)
     if document.status == "feasible" and document.bound is not None and claimed.proof.search is not None:
         bound = Fraction(rational(document.bound))

@@ -15,23 +15,17 @@ class Cluster:
     """The instance as columns in its own order, and the answer placed in them."""
 
     def __init__(self, instance: GpuInstance, placements: dict[str, str]) -> None:
-        gpus = [(gpu, node) for node in instance.nodes for gpu in node.gpus]
-        tasks = [(task, j) for j, job in enumerate(instance.jobs) for task in job.tasks]
-        self.gpu: dict[str, int] = {gpu.name: g for g, (gpu, _) in enumerate(gpus)}
-        self.task: dict[str, int] = {task.name: t for t, (task, _) in enumerate(tasks)}
-        self.job: dict[str, int] = {job.name: j for j, job in enumerate(instance.jobs)}
-        self.gpu_memory: NDArray[np.float64] = np.array([gpu.memory_gb for gpu, _ in gpus])
-        self.node: dict[str, int] = {n.name: i for i, n in enumerate(instance.nodes)}
-        self.gpu_node: NDArray[np.int64] = np.array([self.node[n.name] for _, n in gpus])
-        self.need: NDArray[np.float64] = np.array([task.memory_gb for task, _ in tasks])
-        self.job_of: NDArray[np.int64] = np.array([j for _, j in tasks])
-        self.own: NDArray[np.int64] = np.array([-1 if t.running is None else self.gpu[t.running.gpu] for t, _ in tasks])
-        self.elapsed: NDArray[np.float64] = np.array(
-            [0.0 if t.running is None else t.running.elapsed_s for t, _ in tasks]
-        )
+        view = instance.arrays
+        self.gpu: dict[str, int] = {name: g for g, name in enumerate(view.gpu_names)}
+        self.task: dict[str, int] = {name: t for t, name in enumerate(view.task_names)}
+        self.job: dict[str, int] = {name: j for j, name in enumerate(view.job_names)}
+        self.node: dict[str, int] = {name: n for n, name in enumerate(view.node_names)}
+        self.gpu_memory, self.gpu_node = view.gpu_memory, view.gpu_node
+        self.need, self.job_of = view.task_memory, view.task_job
+        self.own, self.elapsed = view.task_running_gpu, view.task_elapsed
         self.names: list[str] = list(self.task)
         self.names_of_jobs: list[str] = list(self.job)
-        self.at: NDArray[np.int64] = np.full(len(tasks), -1)
+        self.at: NDArray[np.int64] = np.full(len(self.task), -1)
         self.strange: list[str] = [
             f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu
         ]

@@ -38,7 +38,7 @@ def check_duals(
     free = np.ones(len(cluster.gpu), bool)
     free[own[(own >= 0) & (at >= 0)]] = False
     known = {"gpu_out"} if startable is None else {"gpu_out", "share"}
-    unit = costs.unit
+    unit = costs.unit_s
     per_gpu, strange = _whole(stated.get("gpu_out", {}), unit)
     share, odd = _whole(stated.get("share", {}), unit)
     labels = cluster.labels() if not per_gpu.keys() & cluster.gpu.keys() else list(cluster.gpu)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_costs import Costs, largest_unit
+from flowlex.validation.certificates.gpu_costs import Costs
 from flowlex.validation.certificates.gpu_rules import GpuRules
 from flowlex.validation.certificates.gpu_statement import stops_of
 
@@ -32,14 +33,14 @@ class Large:
         self.policy, penalties = str(options.get("policy", "FSP")), options.get("penalties", {})
         self.cluster = cluster = Cluster(instance, {})
         a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
-        self.costs = Costs.of(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
+        self.costs = Costs.read(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
         above, self.least = stops_of(cluster, self.policy)
         self.held = cluster.own >= 0
         self.starts = ~self.held & ~np.array(above)[cluster.job_of]
         self.rules = GpuRules(instance, cluster, self.starts, changes)
         self.most = [min(int(n), len(cluster.gpu)) for n in cluster.counts(cluster.own >= -1)]
         coefficients = [part.coefficient for part in self.rules.costs]
-        self.unit = largest_unit([self.costs.unit, *coefficients])
+        self.unit = largest_unit([self.costs.unit_s, *coefficients])
         self.waiting = Fraction(0) if self.policy == "FSU" else self.costs.waiting_s
         self.constant = self.waiting * len(cluster.names) + sum(self.costs.stop_s)
         last = max(self.most) if self.policy != "FSU" else 0
@@ -192,11 +193,11 @@ class Large:
         ways = self.costs.ways(self.unit, 1)
         rows = np.full(len(self.cluster.names), -1)
         rows[task] = np.arange(len(task))
-        by_rack = np.repeat(ways.beyond[task][:, None], int(self.costs.node_rack.max()) + 1, axis=1)
+        by_rack = np.repeat(ways.beyond[task][:, None], int(self.costs.view.node_rack.max()) + 1, axis=1)
         for table, (t, place, cost) in ((by_rack, ways.in_rack),):
             mine = rows[t] >= 0
             table[rows[t[mine]], place[mine]] = cost[mine]
-        found = by_rack[:, self.costs.node_rack]
+        found = by_rack[:, self.costs.view.node_rack]
         t, place, cost = ways.on_node
         found[rows[t[rows[t] >= 0]], place[rows[t] >= 0]] = cost[rows[t] >= 0]
         return found[:, node]

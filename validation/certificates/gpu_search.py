@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.exact import rational
+from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_costs import Costs, largest_unit
+from flowlex.validation.certificates.gpu_costs import Costs
 from flowlex.validation.certificates.gpu_preemption import Stops
 from flowlex.validation.certificates.gpu_shares import Limits, Mask, fair_limits, most_tasks
 from flowlex.validation.certificates.numbers import whole
@@ -95,7 +96,7 @@ class SearchProof:
         if not all(check.ok for check in checks):
             return checks
         # Everything in one unit: true costs and the prices, which are in units of ``unit_s / factor``.
-        common = largest_unit([self.costs.unit, unit])
+        common = largest_unit([self.costs.unit_s, unit])
         self.start: int
         self.price_unit: int
         self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0

@@ -26,7 +26,7 @@ def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStateme
         raise ValueError("waiting at a price takes no changes")
     a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
     cluster = Cluster(instance, {})
-    costs = Costs.of(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
+    costs = Costs.read(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
     own, (above, least) = cluster.own.tolist(), stops_of(cluster, policy)
     statement = ExactStatement("transfer", needed=frozenset({"task", "gpu_out", "running"}))
     columns = _variables(statement, instance, cluster, above)
@@ -146,8 +146,8 @@ def _costs(
 def _seconds(costs: Costs, read: Any, tasks: int) -> list[Fraction]:
     """Weighted seconds of each task, each shard read from its level."""
     found = [Fraction(0)] * tasks
-    for task, level, size in zip(costs.task.tolist(), read.tolist(), costs.size.tolist(), strict=True):
-        found[task] += size * costs.rate[level] / costs.parts
+    for task, level, size in zip(costs.view.shard_task.tolist(), read.tolist(), costs.size.tolist(), strict=True):
+        found[task] += size * costs.rates[level] / costs.per_mb
     return found
 
 

@@ -1,0 +1,101 @@
+"""What a GPU round costs in exact numbers: sizes of shards, seconds per MB, waiting and stops, and their common unit.
+
+Models and certificates both read these figures here; what a task costs on a GPU each works out by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.exact import rational
+from flowlex.instances.gpu import GpuArrays, GpuInstance
+
+__all__ = ["ExactCosts", "largest_unit"]
+
+#: Whole numbers up to this are told apart by floats that are a decimal fraction of them; sums stay in 64 bits.
+_DECIMAL = 2**51
+
+
+@dataclass(frozen=True, eq=False)
+class ExactCosts:
+    """Exact figures of a round. Sizes: S shards, T tasks.
+
+    Attributes
+    ----------
+    size, per_mb
+        (S,) sizes of the shards in the largest part that they share, and how many such parts are one MB.
+    rates
+        Weighted seconds per MB from the task's own node, from its rack, from another rack.
+    waiting_s
+        Seconds that a waiting task costs (alpha): a3 times the most expensive transfer of any task.
+    stop_s
+        (T,) seconds that it costs to stop each running task: the price of a stop times its elapsed seconds.
+    unit_s
+        What a cost of 1 stands for, in (weighted) seconds: all costs are whole multiples of it.
+    """
+
+    view: GpuArrays
+    size: NDArray[Any]
+    per_mb: Fraction
+    rates: tuple[Fraction, Fraction, Fraction]
+    waiting_s: Fraction
+    stop_s: tuple[Fraction, ...]
+    unit_s: Fraction
+
+    @classmethod
+    def read(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction], stop_price: Fraction) -> Self:
+        """Read an instance; ``weights`` are a1, a2 and a3."""
+        view, zero = instance.arrays, Fraction(0)
+        disk, rack, between = map(
+            rational, (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
+        )
+        rates = 1 / disk, weights[0] / rack, weights[1] / between
+        size, per_mb = _whole_sizes(view.shard_size_mb)
+        of_task = np.zeros(len(view.task_job), dtype=size.dtype)
+        np.add.at(of_task, view.shard_task, size)
+        waiting = weights[2] * int(of_task.max(initial=0)) * rates[2] / per_mb
+        stops = tuple(stop_price * rational(x) if stop_price else zero for x in view.task_elapsed.tolist())
+        return cls(
+            view, size, per_mb, rates, waiting, stops, largest_unit([*(r / per_mb for r in rates), waiting, *stops])
+        )
+
+
+def largest_unit(numbers: Iterable[Fraction]) -> Fraction:
+    """The largest number of which all are whole multiples; 1 when there are none but 0.
+
+    Examples
+    --------
+    >>> largest_unit([Fraction(1, 2), Fraction(0), Fraction(5, 3)])
+    Fraction(1, 6)
+    """
+    some = {number for number in numbers if number}
+    below = math.lcm(*(number.denominator for number in some))
+    above = math.gcd(*(number.numerator * (below // number.denominator) for number in some))
+    return Fraction(above or 1, below)
+
+
+def _whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
+    """Sizes as whole numbers of the largest part of a MB that they share, and how many such parts a MB has."""
+    size, parts = _decimal_sizes(size_mb)
+    shared = int(np.gcd.reduce(size)) if len(size) else 1
+    return size // shared, Fraction(parts, shared)
+
+
+def _decimal_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
+    """Sizes as whole numbers of a power of ten of a MB where that is exact."""
+    for digits in range(16):
+        scaled = np.rint(size_mb * 10.0**digits)
+        if not (scaled < _DECIMAL).all() or float(scaled.sum()) >= 2**62:
+            break
+        if (scaled / 10.0**digits == size_mb).all():
+            return scaled.astype(np.int64), 10**digits
+    numbers = [rational(size) for size in size_mb.tolist()]
+    parts = math.lcm(*(number.denominator for number in numbers))
+    return np.array([int(number * parts) for number in numbers], dtype=object), parts
