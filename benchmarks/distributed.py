@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flowlex.cli.batch import Batch
+from flowlex.cli.batch import Batch, Job
 from flowlex.cli.dask_batch import Cluster
 from flowlex.instances.files import write_instance
 from flowlex.instances.generators import generate
@@ -103,7 +103,7 @@ def _busy() -> float:
 
 def _results(files: Sequence[Path], jobs: int, cluster: Cluster | None) -> Any:
     options: dict[str, Any] = {"engine": "highs", "settings": {}, "time_limit_s": None, "gap": 0.0, "compare": False}
-    return Batch(files, options, journal=None, jobs=jobs, resume=False, cluster=cluster).run()
+    return Batch(list(map(Job.solving, files)), options, journal=None, processes=jobs, cluster=cluster).run()
 
 
 def _worker_killed(files: list[Path], workers: int) -> Row:

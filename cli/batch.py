@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowlex.cli.inputs import solution_name
-from flowlex.cli.journal import Fingerprint, Journal
-from flowlex.cli.output import note
-from flowlex.cli.pool import Finished, Listener, solve_all
+import typer
+
+from flowlex.cli.inputs import SOLUTION_SUFFIX, solution_stem
+from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.output import complain, note
+from flowlex.cli.pool import Finished, Listener, PoolError, solve_all
 from flowlex.cli.record import SOLVED
 from flowlex.cli.subtasks import divided
 from flowlex.instances.storage import write_atomically
@@ -17,107 +21,138 @@ from flowlex.instances.storage import write_atomically
 if TYPE_CHECKING:
     from flowlex.cli.dask_batch import Cluster
 
-__all__ = ["Batch", "Work"]
+__all__ = ["Batch", "Job", "opened"]
 
 #: Runs of at most this many instances print each answer as a table.
 _DISPLAYED = 1
 
 
-class Work:
-    """What is done with a file: it is solved. A subclass says otherwise."""
+@dataclass(frozen=True)
+class Job:
+    """One line of results.
 
-    def mark(self, path: Path) -> Fingerprint:
-        """What a result is bound to."""
-        return Fingerprint.of(path)
+    Attributes
+    ----------
+    name
+        The instance, as messages name it.
+    mark
+        What the result is bound to.
+    inputs
+        Files that a worker reads.
+    stem, suffix
+        Of the name of the file that holds the answer; a number goes between them where that name is taken.
+    task
+        What a worker needs to know beyond the options; ``job`` names what it does, other than to solve.
+    """
 
-    def task(self, path: Path) -> dict[str, Any]:
-        """What a worker needs to know beyond the options; ``job`` names what it does."""
-        return {}
+    name: str
+    mark: Fingerprint
+    inputs: tuple[Path, ...] = ()
+    stem: str = ""
+    suffix: str = SOLUTION_SUFFIX
+    task: dict[str, Any] = field(default_factory=dict)
 
-    def inputs(self, path: Path) -> Sequence[Path]:
-        """Files that a worker on another machine needs."""
-        return [path]
+    @classmethod
+    def solving(cls, path: Path) -> Job:
+        """To solve an instance file."""
+        return cls(str(path), Fingerprint.of(path), (path,), solution_stem(path))
 
-    def file(self, path: Path, taken: set[str]) -> str:
-        """Name of the file that holds the answer, not one of those taken."""
-        return solution_name(path, taken)
+    def file(self, taken: set[str]) -> str:
+        """The name of the file that holds the answer, not one of those taken."""
+        name, count = f"{self.stem}{self.suffix}", 1
+        while name in taken:
+            count += 1
+            name = f"{self.stem}-{count}{self.suffix}"
+        return name
+
+
+@contextlib.contextmanager
+def opened(
+    folder: Path | None, scheduler: str | None = None, wait_s: float | None = None
+) -> Iterator[tuple[Journal | None, Cluster | None]]:
+    """Open a folder of results and a cluster, if they are given; an error or Ctrl-C ends the command with a line."""
+    from flowlex.cli.dask_batch import Cluster
+
+    try:
+        with contextlib.ExitStack() as stack:
+            journal = None if folder is None else stack.enter_context(Journal(folder))
+            yield journal, None if scheduler is None else stack.enter_context(Cluster(scheduler, wait_s=wait_s))
+    except (JournalError, PoolError) as error:
+        complain(str(error))
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        note("interrupted" + ("; go on with --resume" if folder is not None else ""))
+        raise typer.Exit(130) from None
 
 
 class Batch:
-    """Solve files, write results down as they come, and count them.
+    """Do jobs, write results down as they come, and count them.
 
     Parameters
     ----------
-    files
-        Instance files, each once.
+    jobs
+        What is to be done, each once.
     options
         What may change an answer: ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``compare``, and if given
         ``memory_limit_mb``, ``solver``, ``threads``, ``seed``.
     journal
         Where results go, open; None keeps nothing.
-    jobs
+    processes
         Worker processes.
     resume
         Skip what the journal holds.
     log
         Show the solvers' logs on standard error.
-    work
-        What is done with each of ``files`` (which then name the runs) instead of solving it.
     cluster
         Machines that do it, instead of processes of this one; entered.
     """
 
     def __init__(
         self,
-        files: Sequence[Path],
+        jobs: Sequence[Job],
         options: dict[str, Any],
         *,
         journal: Journal | None,
-        jobs: int,
-        resume: bool,
+        processes: int = 1,
+        resume: bool = False,
         log: bool = False,
-        work: Work | None = None,
         cluster: Cluster | None = None,
     ) -> None:
         self.options = options
         self.journal = journal
-        self.before: list[Finished] = []
-        self.work: Work = work or Work()
         self.cluster = cluster
         self.listener: Listener | None = None
-        self.marks: dict[Path, Fingerprint] = {path: self.work.mark(path) for path in files}
-        self._places = {mark.path: place for place, mark in enumerate(self.marks.values())}
+        self.before: list[Finished] = []
+        self._places = {job.mark.path: place for place, job in enumerate(jobs)}
         todo = []
-        for path, mark in self.marks.items():
-            record = journal.done(mark, options) if journal is not None and resume else None
+        for job in jobs:
+            record = journal.done(job.mark, options) if journal is not None and resume else None
             if record is None:
-                todo.append(path)
+                todo.append(job)
             else:
                 self.before.append(Finished({}, record))
         self.skipped: int
         self.total: int
-        self.total, self.skipped = len(files), len(self.before)
+        self.total, self.skipped = len(jobs), len(self.before)
         self.finished = self.unsolved = self._misused = 0
-        self.jobs: int = min(jobs, max(1, len(todo)))
-        self._prepare(todo)
-        self.tasks: list[dict[str, Any]] = [self._task(path, jobs, log=log) for path in todo]
-
-    def _task(self, path: Path, jobs: int, *, log: bool) -> dict[str, Any]:
-        """What a worker is told of a file."""
-        journal, cluster = self.journal, self.cluster
-        return {
-            "instance": str(path),
-            "path": str(path),
-            **self.options,
-            "spare_threads": self.jobs > 1 or cluster is not None,
+        self.processes: int = min(processes, max(1, len(todo)))
+        taken = self._prepare(todo)
+        common = {
+            **options,
+            "spare_threads": self.processes > 1 or cluster is not None,
             "log": log,
-            "processes": max(1, jobs // self.jobs),
-            "divided": cluster is not None and divided(self.options.get("settings", {})),
-            "solution": None if journal is None else str(journal.folder / self._solutions[path]),
+            "processes": max(1, processes // self.processes),
+            "divided": cluster is not None and divided(options.get("settings", {})),
             "display": self.total <= _DISPLAYED,
-            "mark": vars(self.marks[path]),
-            **self.work.task(path),
         }
+        self.tasks: list[dict[str, Any]] = []
+        for job in todo:
+            about = {"instance": job.name, "path": job.name, "inputs": list(map(str, job.inputs)), "solution": None}
+            if journal is not None and job.stem:
+                name = job.file(taken)
+                taken.add(name)
+                about["solution"] = str(journal.folder / name)
+            self.tasks.append({**about, **common, "mark": vars(job.mark), **job.task})
 
     @property
     def exit_code(self) -> int:
@@ -127,12 +162,16 @@ class Batch:
         return 1 if self.unsolved else 0
 
     def place(self, item: Finished) -> int:
-        """Position of an instance among the files, as they were named."""
+        """Position of a result among the jobs, as they were given."""
         return self._places[item.record["input"]["path"]]
 
     def run(self) -> Iterator[Finished]:
         """Begin; yield what was done before, then each instance as it finishes, after it was written down."""
-        return self._finishing(self._performed() if self.tasks else iter(()))
+        if not self.tasks:
+            return self._finishing(iter(()))
+        if self.cluster is not None:
+            return self._finishing(self.cluster.perform(self.tasks))
+        return self._finishing(solve_all(self.tasks, self.processes, self._notify))
 
     def _finishing(self, performed: Iterator[Finished]) -> Iterator[Finished]:
         for item in self.before:
@@ -148,13 +187,6 @@ class Batch:
             self._count(item)
             yield item
 
-    def _performed(self) -> Iterator[Finished]:
-        """Have all tasks done: by processes of this machine, or of a cluster."""
-        if self.cluster is None:
-            return solve_all(self.tasks, self.jobs, self._notify)
-        paths = {str(path): path for path in self.marks}
-        return self.cluster.perform(self.tasks, lambda task: self.work.inputs(paths[task["instance"]]))
-
     def _notify(self, task: dict[str, Any], event: dict[str, Any]) -> None:
         if self.listener is not None:
             self.listener(task, event)
@@ -164,22 +196,16 @@ class Batch:
         self.unsolved += item.record["status"] not in SOLVED
         self._misused += item.usage
 
-    def _prepare(self, todo: Sequence[Path]) -> None:
-        """Repair and open the journal; give each instance a solution file of its own."""
-        self._solutions: dict[Path, str] = {}
+    def _prepare(self, todo: Sequence[Job]) -> set[str]:
+        """Repair and open the journal; return the names of solution files that it holds."""
         if self.journal is None:
-            return
+            return set()
         torn = self.journal.dropped
         if self.journal.differing:
             names = ", ".join(sorted(self.journal.differing))
             note(f"earlier results were made with other options ({names}); these instances are solved again")
-        again = {self.marks[path].path for path in todo}
-        if self.journal.begin(again):
+        if self.journal.begin({job.mark.path for job in todo}):
             note(f"earlier results of these instances are now in {self.journal.folder / 'results.previous.jsonl'}")
         if torn:
             note(f"{self.journal.path}: dropped {torn} half-written line(s); their instances are solved again")
-        taken = {str(record["solution"]) for record in self.journal.records.values() if record.get("solution")}
-        for path in todo:
-            name = self.work.file(path, taken)
-            taken.add(name)
-            self._solutions[path] = name
+        return {str(record["solution"]) for record in self.journal.records.values() if record.get("solution")}

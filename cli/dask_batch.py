@@ -18,9 +18,8 @@ import time
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
-from pathlib import Path
 from typing import Any
 
 from flowlex.cli.dask_transport import TRIES, PackedTask, pack, perform, workers_died
@@ -30,7 +29,7 @@ from flowlex.cli.record import blank
 from flowlex.cli.versions import different, versions
 from flowlex.instances.base import InstanceError
 
-__all__ = ["Cluster", "entered"]
+__all__ = ["Cluster"]
 
 #: What Dask raises where the scheduler has gone.
 _LOST = (OSError, CancelledError, asyncio.CancelledError)
@@ -130,15 +129,8 @@ class Cluster:
             more = f" (and {len(wrong) - 3} more workers)" if len(wrong) > 3 else ""
             raise PoolError(f"workers have other versions than this client: {'; '.join(wrong[:3])}{more}")
 
-    def perform(
-        self, tasks: Sequence[dict[str, Any]], inputs: Callable[[dict[str, Any]], Sequence[Path]]
-    ) -> Iterator[Finished]:
+    def perform(self, tasks: Sequence[dict[str, Any]]) -> Iterator[Finished]:
         """Yield the result of each task, as they finish; waits for workers while there are none.
-
-        Parameters
-        ----------
-        inputs
-            Returns the files that a task reads.
 
         Raises
         ------
@@ -147,7 +139,7 @@ class Cluster:
         """
         workers = Workers(self._client, self.scheduler, _NO_WORKER_S if self.wait_s is None else self.wait_s)
         try:
-            yield from _Run(self._client, tasks, inputs).results(workers)
+            yield from _Run(self._client, tasks).results(workers)
         except _LOST as error:
             raise self._lost() from error
 
@@ -188,11 +180,6 @@ class Workers:
         return self._threads
 
 
-def entered(stack: contextlib.ExitStack, scheduler: str | None, wait_s: float | None = None) -> Cluster | None:
-    """Enter the cluster that an option names; None without one."""
-    return None if scheduler is None else stack.enter_context(Cluster(scheduler, wait_s=wait_s))
-
-
 class _Run:
     """The tasks of one run: waiting, being read, read, and at the cluster.
 
@@ -200,13 +187,8 @@ class _Run:
     one queue.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        tasks: Sequence[dict[str, Any]],
-        inputs: Callable[[dict[str, Any]], Sequence[Path]],
-    ) -> None:
-        self.client, self.inputs, self.run = client, inputs, uuid.uuid4().hex
+    def __init__(self, client: Any, tasks: Sequence[dict[str, Any]]) -> None:
+        self.client, self.run = client, uuid.uuid4().hex
         self.divided = any(task.get("divided") for task in tasks)
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
         self.reading: dict[str, tuple[dict[str, Any], float]] = {}
@@ -235,7 +217,7 @@ class _Run:
 
         def read() -> None:
             try:
-                found: Any = pack(task, self.inputs(task), run=self.run, key=key, versions=versions())
+                found: Any = pack(task, run=self.run, key=key, versions=versions())
             except Exception as error:
                 found = error
             self.events.put((key, found))

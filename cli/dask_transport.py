@@ -18,6 +18,7 @@ from flowlex.cli.limits import refuse_changed
 from flowlex.cli.pool import Finished, PoolError, SingleWorker
 from flowlex.cli.record import blank
 from flowlex.instances.errors import InstanceError
+from flowlex.instances.locations import location
 from flowlex.instances.storage import MAX_UNPACKED, read_packed
 
 __all__ = ["TRIES", "PackedTask", "pack", "perform", "workers_died"]
@@ -35,7 +36,7 @@ class PackedTask:
     Attributes
     ----------
     task
-        See `flowlex.cli.worker.solve_task`.
+        See `flowlex.cli.worker.run_task`.
     files
         Contents by path below the folder where they are unpacked.
     paths
@@ -84,7 +85,7 @@ class PackedTask:
         return Finished(self.task, record | {"status": "error", "message": message})
 
 
-def pack(task: dict[str, Any], inputs: Sequence[Path], **identity: Any) -> PackedTask:
+def pack(task: dict[str, Any], **identity: Any) -> PackedTask:
     """Read the files that a task needs; ``identity`` is ``run``, ``key`` and ``versions``.
 
     Raises
@@ -92,6 +93,7 @@ def pack(task: dict[str, Any], inputs: Sequence[Path], **identity: Any) -> Packe
     InstanceError
         A file cannot be read, or changed while it was read.
     """
+    inputs = list(map(location, task["inputs"]))
     names = [Path(os.path.normpath(Path.cwd() / str(path))) for path in inputs]  # URLs too: only differences matter
     base = os.path.commonpath([name.parent for name in names]) if names else ""
     places = [str("in" / name.relative_to(base)) for name in names]

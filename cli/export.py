@@ -6,11 +6,11 @@ import re
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.options import ChangesOption, ForceOption, InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.options import ForceOption, InstanceFile, settings_of, with_options
 from flowlex.cli.output import note, refuse_existing, write_output
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ class Format(StrEnum):
 _ILLEGAL = {Format.MPS: re.compile(r"[\s\x00-\x1f\x7f]"), Format.LP: re.compile(r"[^\w!\"#$%&(),.?@~{}]", re.ASCII)}
 
 
+@with_options(values=settings_of)
 def export(
     file: InstanceFile,
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help=".mps or .lp, also .gz; '-': standard output.")
     ],
     to: Annotated[Format | None, typer.Option("--to", help="Format; the ending of the file if left out.")] = None,
-    policy: PolicyOption = None,
-    settings: SettingsOption = None,
-    changes: ChangesOption = None,
     force: ForceOption = False,
+    *,
+    values: dict[str, Any],
 ) -> None:
     """Write the linear or integer program of an instance, for any solver."""
     from flowlex.formulations.flow_network import FlowNetwork
@@ -48,7 +48,6 @@ def export(
 
     to = to or _format_of(output)
     refuse_existing(force, output)
-    values = parse_settings(settings, policy=policy, changes=changes)
     model = model_for(read_instance(file), **values)
     formulation = model.statement.stage_program() if model.as_stated else model.formulation
     program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation

@@ -113,17 +113,12 @@ def save_standard_input(context: typer.Context, output: Path | None) -> Path:
     return path
 
 
-def solution_name(path: Path, taken: set[str]) -> str:
-    """Name of an instance's solution file, not one of those taken; a name too long for a file is cut."""
+def solution_stem(path: Path) -> str:
+    """What the name of an instance's solution file begins with; a name too long for a file is cut."""
     stem = path.name.removesuffix(".gz")
     for suffix in _SUFFIXES:
         stem = stem.removesuffix(suffix)
-    stem = os.fsdecode(os.fsencode(stem)[:_LONGEST_STEM])
-    name, count = f"{stem}{SOLUTION_SUFFIX}", 1
-    while name in taken:
-        count += 1
-        name = f"{stem}-{count}{SOLUTION_SUFFIX}"
-    return name
+    return os.fsdecode(os.fsencode(stem)[:_LONGEST_STEM])
 
 
 def _never_an_instance(path: Path) -> bool:

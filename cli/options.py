@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import math
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +34,9 @@ __all__ = [
     "check_scheduler",
     "parse_settings",
     "place",
+    "settings_of",
     "typed",
+    "with_options",
 ]
 
 
@@ -177,3 +182,38 @@ def typed(context: typer.Context, name: str) -> bool:
     """Whether a person gave an option."""
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
+
+
+def with_options(**shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of other functions; what such a function makes of them is a keyword of the command.
+
+    A context manager is entered while the command runs.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        added = {name: inspect.signature(make, eval_str=True).parameters for name, make in shared.items()}
+        parameters = {name: each for name, each in own.items() if name not in shared}
+        parameters |= {name: each for options in added.values() for name, each in options.items()}
+        ordered = sorted(parameters.values(), key=lambda each: each.default is not each.empty)
+
+        def run(**given: Any) -> None:
+            with contextlib.ExitStack() as stack:
+                for name, make in shared.items():
+                    made = make(**{key: given.pop(key) for key in added[name]})
+                    given[name] = stack.enter_context(made) if hasattr(made, "__enter__") else made
+                command(**given)
+
+        run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        run.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+        run.__doc__, run.__name__ = command.__doc__, command.__name__
+        return run
+
+    return decorate
+
+
+def settings_of(
+    policy: PolicyOption = None, settings: SettingsOption = None, changes: ChangesOption = None
+) -> dict[str, Any]:
+    """The options of a model."""
+    return parse_settings(settings, policy=policy, changes=changes)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowlex.cli.options import (
-    ChangesOption,
     Engine,
     EngineOption,
     ForceOption,
     GapOption,
     InstanceFile,
-    PolicyOption,
-    SettingsOption,
     TimeLimitOption,
-    parse_settings,
+    settings_of,
+    with_options,
 )
 from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["plot"]
 
 
+@with_options(values=settings_of)
 def plot(
     file: InstanceFile,
     output: Annotated[
@@ -34,18 +33,16 @@ def plot(
             "-o", "--output", metavar="FILE", help="Ends in .png, .svg, .pdf, or .html: a page to zoom and search."
         ),
     ],
-    policy: PolicyOption = None,
     engine: EngineOption = Engine.PULP,
-    settings: SettingsOption = None,
-    changes: ChangesOption = None,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     force: ForceOption = False,
+    *,
+    values: dict[str, Any],
 ) -> None:
     """Solve an instance and draw the answer; exit code 1 when there is no answer to draw."""
     suffix = picture_suffix(output, "-o", "html")
     refuse_existing(force, output)
-    values = parse_settings(settings, policy=policy, changes=changes)
 
     from flowlex.instances.files import read_instance
     from flowlex.models.registry import model_for

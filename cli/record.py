@@ -1,4 +1,4 @@
-"""What is reported of one instance: plain JSON with the same keys whatever happened.
+"""What is reported of one instance: plain JSON with the same keys whatever happened; and how a worker sends it.
 
 ===============  =====================================================================================
 key              value
@@ -29,14 +29,15 @@ key              value
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from flowlex.instances.storage import json_value
 
 if TYPE_CHECKING:
     from flowlex.models.base import Solution
 
-__all__ = ["SOLVED", "blank", "cut_off", "fill"]
+__all__ = ["SOLVED", "Channel", "blank", "cut_off", "fill"]
 
 #: Statuses that come with an answer.
 SOLVED = ("optimal", "feasible", "simulated", "measured")
@@ -92,3 +93,15 @@ def fill(record: dict[str, Any], solution: Solution, building_s: float) -> None:
         record["certificate"] = {**certificate, "checks": len(certificate["checks"]), "failed": failed}
     if solution.infeasibility is not None:
         record["explanation"] = json_value(vars(solution.infeasibility))
+
+
+class Channel:
+    """Lines of JSON from a worker process to its parent."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def send(self, event: str, **content: Any) -> None:
+        """Send one line."""
+        self._stream.write(json.dumps({"event": event, **content}, allow_nan=False).encode() + b"\n")
+        self._stream.flush()

@@ -7,20 +7,17 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flowlex.cli.batch import Batch, Work
-from flowlex.cli.dask_batch import Cluster, entered
+from flowlex.cli.batch import Batch, Job, opened
 from flowlex.cli.experiment_needs import NEEDS
-from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.journal import Fingerprint
 from flowlex.cli.options import SchedulerOption, check_scheduler
-from flowlex.cli.output import complain, console, note, rows_table
-from flowlex.cli.pool import Finished, PoolError
+from flowlex.cli.output import console, note, rows_table
+from flowlex.cli.pool import Finished
 from flowlex.cli.solve import with_progress
 from flowlex.instances.storage import write_atomically
 from flowlex.simulation.experiments import experiments, papers
@@ -73,36 +70,19 @@ def reproduce(
     sweep = sweep and not quick
     finished: list[Finished] = []
     began = time.time()
-    try:
-        with ExitStack() as stack:
-            cluster = entered(stack, scheduler)
-            for alone in (False, True):
-                runs = _runs([each for each in found if each.alone is alone], quick, seeds, sweep)
-                where = (1, None) if alone else (jobs, cluster)
-                finished += _measure(_Measurements(runs, quick), output, where, resume=resume)
-    except (JournalError, PoolError) as error:
-        complain(str(error))
-        raise typer.Exit(2) from error
-    except KeyboardInterrupt:
-        note("interrupted; go on with --resume")
-        raise typer.Exit(130) from None
+    options = {"engine": "network", "time_limit_s": None, "quick": quick}
+    for alone in (False, True):
+        runs = list(_runs([each for each in found if each.alone is alone], quick, seeds, sweep))
+        with opened(output, None if alone else scheduler) as (journal, cluster):
+            processes = 1 if alone else jobs
+            batch = Batch(runs, options, journal=journal, processes=processes, resume=resume, cluster=cluster)
+            finished += with_progress(batch, "measuring")
     good = sum(item.record["status"] == "measured" for item in finished)
     if good:
         if scheduler is None:
             _note_effort(output, [item for item in finished if item.task], jobs, began)
         _show(output, experiments(), _held(output, quick), quick=quick, rows=found)
     raise typer.Exit(0 if good == len(finished) else 1)
-
-
-def _measure(
-    work: _Measurements, folder: Path, where: tuple[int, Cluster | None], *, resume: bool
-) -> Iterator[Finished]:
-    """All measurements, by so many processes here or by a cluster; each is written down as it ends."""
-    options = {"engine": "network", "time_limit_s": None, "quick": work.quick}
-    with Journal(folder) as journal:
-        keys, (jobs, cluster) = list(work.keys), where
-        batch = Batch(keys, options, journal=journal, jobs=jobs, resume=resume, work=work, cluster=cluster)
-        yield from with_progress(batch, "measuring")
 
 
 def _note_effort(folder: Path, finished: Sequence[Finished], jobs: int, began: float) -> None:
@@ -162,56 +142,22 @@ def _possible(chosen: Sequence[Experiment]) -> list[Experiment]:
     return [each for each, reasons in without.items() if not any(reasons)]
 
 
-@dataclass(frozen=True)
-class _One:
-    """One measurement: an experiment, a seed, and the open parameters that differ from the default."""
-
-    experiment: Experiment
-    seed: int
-    given: dict[str, Any]
-
-
-def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: bool) -> Iterator[_One]:
+def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: bool) -> Iterator[Job]:
     """What there is to measure; runs that take long begin first, so that several processes end together."""
     for each in sorted(chosen, key=lambda each: -each.takes_s):
         most = seeds if seeds is not None else each.quick_seeds if quick else each.seeds
         for given in each.variants()[: None if sweep or each.joint else 1]:
             for seed in range(min(most, each.sweep_seeds) if given else most):
-                yield _One(each, each.first_seed + seed, given)
+                yield _job(each, each.first_seed + seed, json.dumps(given, sort_keys=True), quick)
 
 
-class _Measurements(Work):
-    """All measurements, by names that no two share."""
-
-    def __init__(self, runs: Iterator[_One], quick: bool) -> None:
-        self.quick = quick
-        self.keys: dict[Path, _One] = {Path(_key(run, quick)): run for run in runs}
-
-    def mark(self, path: Path) -> Fingerprint:
-        """A measurement holds as long as the experiment is the same."""
-        each = self.keys[path].experiment
-        told = repr((each.statements, each.open, each.measure.__module__)).encode()
-        return Fingerprint(str(path), int(hashlib.sha256(told).hexdigest()[:12], 16), 0)
-
-    def task(self, path: Path) -> dict[str, Any]:
-        """What `flowlex.cli.simulation_tasks.measure_task` needs."""
-        run = self.keys[path]
-        about = {"experiment": run.experiment.name, "paper": run.experiment.paper, "seed": run.seed}
-        given = json.dumps(run.given, sort_keys=True)
-        return {"job": "measure", "simulator": "experiment", **about, "quick": self.quick, "given": given}
-
-    def inputs(self, path: Path) -> Sequence[Path]:
-        """A measurement reads no file."""
-        return []
-
-    def file(self, path: Path, taken: set[str]) -> str:
-        """A measurement leaves no file of its own."""
-        return ""
-
-
-def _key(run: _One, quick: bool) -> str:
-    given = json.dumps(run.given, sort_keys=True)
-    return f"{run.experiment.name}#{given}#{run.seed}{'#quick' if quick else ''}"
+def _job(each: Experiment, seed: int, given: str, quick: bool) -> Job:
+    """One measurement (``given``: open parameters that differ from the default); the experiment decides if it holds."""
+    name = f"{each.name}#{given}#{seed}{'#quick' if quick else ''}"
+    told = repr((each.statements, each.open, each.measure.__module__)).encode()
+    mark = Fingerprint(name, int(hashlib.sha256(told).hexdigest()[:12], 16), 0)
+    about = {"experiment": each.name, "paper": each.paper, "seed": seed, "quick": quick, "given": given}
+    return Job(name, mark, task={"job": "measure", "simulator": "experiment", **about})
 
 
 def _measured(each: Experiment, records: Sequence[dict[str, Any]]) -> Iterator[Measured]:

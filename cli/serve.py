@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from flowlex.cli.options import typed
-from flowlex.cli.telemetry.common import Authority, TokenFile, explained, log_to_stderr, token_of
-from flowlex.cli.telemetry.server import (
-    AccessLog,
-    Auth,
-    Host,
-    PerAddress,
-    PlainHttp,
-    Rate,
-    TlsCert,
-    TlsKey,
-    first_tokens,
-    listen,
-    tls_files,
-)
+from flowlex.cli.options import typed, with_options
+from flowlex.cli.telemetry.common import Authority, TokenFile, explained, token_of
+from flowlex.cli.telemetry.server import Listening, first_tokens, listen, listening
 
 if TYPE_CHECKING:
     from flowlex.service.worker import Worker
@@ -36,22 +24,40 @@ app: typer.Typer = typer.Typer(name="serve", help="Run a scheduler as a service.
 State = Annotated[
     Path, typer.Option("--state", help="Folder for log, snapshots and tokens; what it was begun with holds.")
 ]
-Every = Annotated[
-    float, typer.Option("--every-ms", min=0, help="Decide so long after the last decision once events have come.")
-]
-Idle = Annotated[
-    float | None,
-    typer.Option("--idle-ms", min=1, help="Decide so long after the last decision without events too."),
-]
-OnRequest = Annotated[bool, typer.Option("--on-request", help="Decide only when /v1/step is asked.")]
-Snapshot = Annotated[int, typer.Option("--snapshot-every", min=1, help="Records in the log before a snapshot.")]
-MaxEvents = Annotated[
-    int,
-    typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
-]
+
+
+class Pace(NamedTuple):
+    """When a service decides, and what it keeps until then."""
+
+    every_ms: float | None
+    idle_ms: float | None
+    snapshot_every: int
+    max_events: int
+
+
+def paced(
+    every_ms: Annotated[
+        float, typer.Option("--every-ms", min=0, help="Decide so long after the last decision once events have come.")
+    ] = 100.0,
+    idle_ms: Annotated[
+        float | None,
+        typer.Option("--idle-ms", min=1, help="Decide so long after the last decision without events too."),
+    ] = None,
+    on_request: Annotated[bool, typer.Option("--on-request", help="Decide only when /v1/step is asked.")] = False,
+    snapshot_every: Annotated[
+        int, typer.Option("--snapshot-every", min=1, help="Records in the log before a snapshot.")
+    ] = 10_000,
+    max_events: Annotated[
+        int,
+        typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
+    ] = 2000,
+) -> Pace:
+    """When a service decides."""
+    return Pace(None if on_request else every_ms, idle_ms, snapshot_every, max_events)
 
 
 @app.command()
+@with_options(pace=paced, at=listening)
 def scheduler(
     context: typer.Context,
     state: State,
@@ -74,20 +80,10 @@ def scheduler(
     ] = None,
     token_file: TokenFile = None,
     ca_file: Authority = None,
-    every_ms: Every = 100.0,
-    idle_ms: Idle = None,
-    on_request: OnRequest = False,
-    snapshot_every: Snapshot = 10_000,
-    max_events: MaxEvents = 2000,
-    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8760,
-    auth: Auth = True,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    plain_http: PlainHttp = False,
-    requests_per_s: Rate = 500.0,
-    per_address: PerAddress = 256,
-    access_log: AccessLog = False,
+    *,
+    pace: Pace,
+    at: Listening,
 ) -> None:
     """Serve the live flow scheduler: events in, proven decisions out; nothing acknowledged is lost.
 
@@ -97,7 +93,6 @@ def scheduler(
     from flowlex.service.cluster_routes import router
     from flowlex.service.setup import cluster_loader, read_cluster
 
-    log_to_stderr()
     with explained():
         first = not (state / "service.json").is_file()
         if standby is not None and cluster is not None:
@@ -107,27 +102,13 @@ def scheduler(
         options = {"goals": goals, "cost_limit": cost_limit, "scale": scale, "lexicographic": lexicographic}
         options["step_limit_s"] = step_limit_s
         options["cluster"] = None if cluster is None else read_cluster(cluster)
-        files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
         leader = None if standby is None else _Leader(standby, token_of(token_file, "admin"), ca_file)
-        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None, max_events)
-        _serve(
-            context,
-            state,
-            loader,
-            pace,
-            auth,
-            tuple(without_goal or ()),
-            leader,
-            host=host,
-            port=port,
-            per_address=per_address,
-            access_log=access_log,
-            **files,
-        )
+        _serve(context, state, loader, pace, at, port, tuple(without_goal or ()), leader)
 
 
 @app.command()
+@with_options(pace=paced, at=listening)
 def gpu(
     context: typer.Context,
     state: State,
@@ -142,20 +123,10 @@ def gpu(
         float, typer.Option(min=1e-6, help="Between racks, until transfers are reported.")
     ] = 125.0,
     most_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs in a round at a time; others queue.")] = None,
-    every_ms: Every = 100.0,
-    idle_ms: Idle = None,
-    on_request: OnRequest = False,
-    snapshot_every: Snapshot = 10_000,
-    max_events: MaxEvents = 2000,
-    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8770,
-    auth: Auth = True,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    plain_http: PlainHttp = False,
-    requests_per_s: Rate = 500.0,
-    per_address: PerAddress = 256,
-    access_log: AccessLog = False,
+    *,
+    pace: Pace,
+    at: Listening,
 ) -> None:
     """Serve rounds of GPU assignment: nodes report GPUs, jobs submit tasks, a round answers placements and reasons.
 
@@ -164,23 +135,11 @@ def gpu(
     from flowlex.service.gpu_routes import router
     from flowlex.service.setup import gpu_loader
 
-    log_to_stderr()
     with explained():
         options = {"policy": policy, "most_jobs": most_jobs, "disk_mb_per_s": disk_mb_per_s}
         options |= {"rack_mb_per_s": rack_mb_per_s, "between_racks_mb_per_s": between_racks_mb_per_s}
-        files = tls_files(host, auth, tls_cert, tls_key, plain_http)
         loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
-        pace = _Pace(None if on_request else every_ms, idle_ms, snapshot_every, requests_per_s or None, max_events)
-        listening: dict[str, Any] = {"host": host, "port": port, "per_address": per_address, **files}
-        _serve(context, state, loader, pace, auth, access_log=access_log, **listening)
-
-
-class _Pace(NamedTuple):
-    every_ms: float | None
-    idle_ms: float | None
-    snapshot_every: int
-    requests_per_s: float | None
-    max_events: int
+        _serve(context, state, loader, pace, at, port)
 
 
 class _Leader(NamedTuple):
@@ -197,11 +156,11 @@ def _serve(
     context: typer.Context,
     state: Path,
     loader: _Loader,
-    pace: _Pace,
-    auth: bool,
+    pace: Pace,
+    at: Listening,
+    port: int,
     without: tuple[str, ...] = (),
     leader: _Leader | None = None,
-    **listening: Any,
 ) -> None:
     from flowlex.service.app import create_app
     from flowlex.service.standby import Follower, standby_app
@@ -209,7 +168,7 @@ def _serve(
     from flowlex.telemetry.service import Settings
 
     given = {name for name in loader[1] if typed(context, name)} - {"cluster"}
-    settings = Settings(require_token=auth, requests_per_s=pace.requests_per_s)
+    settings = Settings(require_token=at.auth, requests_per_s=at.requests_per_s)
     database = f"sqlite:///{state}/tokens.db"
     with contextlib.ExitStack() as stack:
 
@@ -219,13 +178,13 @@ def _serve(
 
         if leader is None:
             app = start()
-            if auth:
+            if at.auth:
                 agents = f"flowlex telemetry token create --database {database}"
                 first_tokens(app.state.service.store, state / "tokens.json", agents=agents)
         else:
             follower = Follower(state, TelemetryClient(leader.url, leader.token, ca_file=leader.ca_file))
             app = standby_app(follower, stack.enter_context(_store(database)), settings, start)
-        listen(app, place=str(state), **listening)
+        listen(app, at, port, str(state))
 
 
 def _store(database: str) -> contextlib.closing[Any]:
@@ -234,7 +193,7 @@ def _store(database: str) -> contextlib.closing[Any]:
     return contextlib.closing(Store(database))
 
 
-def _started(state: Path, loader: _Loader, given: set[str], pace: _Pace, without: tuple[str, ...]) -> Worker[Any]:
+def _started(state: Path, loader: _Loader, given: set[str], pace: Pace, without: tuple[str, ...]) -> Worker[Any]:
     """The worker of a service on its folder."""
     from flowlex.instances.base import InstanceError
     from flowlex.models.base import ModelError

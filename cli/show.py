@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowlex.cli.options import ChangesOption, InstanceFile, PolicyOption, SettingsOption, parse_settings
+from flowlex.cli.options import InstanceFile, settings_of, with_options
 from flowlex.cli.output import console, facts_table, rows_table
 from flowlex.cli.table_cells import cells
 
 __all__ = ["show"]
 
 
-def show(
-    file: InstanceFile,
-    policy: PolicyOption = None,
-    settings: SettingsOption = None,
-    changes: ChangesOption = None,
-) -> None:
+@with_options(values=settings_of)
+def show(file: InstanceFile, values: dict[str, Any]) -> None:
     """Print what an instance holds, the options of its model and the sizes of the formulation."""
     from flowlex.instances.files import read_instance
     from flowlex.models.base import ModelError
     from flowlex.models.registry import model_class, model_for, model_options
 
-    values = parse_settings(settings, policy=policy, changes=changes)
     instance = read_instance(file)
     out = console()
     facts: dict[str, Any] = {"file": file, "kind": instance.kind, "name": instance.name}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from flowlex.cli.batch import Batch, Work
-from flowlex.cli.dask_batch import entered
+from flowlex.cli.batch import Batch, Job, opened
 from flowlex.cli.inputs import discover
-from flowlex.cli.journal import Fingerprint, Journal, JournalError
+from flowlex.cli.journal import Fingerprint
 from flowlex.cli.options import SchedulerOption, check_scheduler, parse_settings, place
-from flowlex.cli.output import complain, console, note, rows_table
-from flowlex.cli.pool import PoolError
+from flowlex.cli.output import console, note, rows_table
 from flowlex.cli.report import print_json
 from flowlex.cli.solve import with_progress
 from flowlex.instances.base import InstanceError
@@ -26,9 +22,6 @@ from flowlex.instances.files import read_instance
 from flowlex.instances.locations import is_url
 from flowlex.instances.scenario import Scenario
 from flowlex.instances.storage import write_atomically
-
-if TYPE_CHECKING:
-    from flowlex.cli.pool import Finished
 
 __all__ = ["simulate"]
 
@@ -71,21 +64,14 @@ def simulate(
     check_scheduler(scheduler, jobs)
     instead: dict[str, Any] = {"policies": policies} if policies else {}
     runs = _runs(paths, seeds, {**parse_settings(settings), **instead}, shipped=scheduler is not None)
-    with ExitStack() as stack:
-        try:
-            journal = None if output is None else stack.enter_context(Journal(output))
-            options = {"engine": "network", "time_limit_s": time_limit}
-            cluster = entered(stack, scheduler)
-            keys = list(runs.keys)
-            batch = Batch(keys, options, journal=journal, jobs=jobs, resume=resume, work=runs, cluster=cluster)
-            finished = [_shown(item, json_lines) for item in with_progress(batch, "simulating")]
-            code = batch.exit_code
-        except (JournalError, PoolError) as error:
-            complain(str(error))
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt:
-            note("interrupted" + ("; go on with --resume" if output is not None else ""))
-            raise typer.Exit(130) from None
+    with opened(output, scheduler) as (journal, cluster):
+        options = {"engine": "network", "time_limit_s": time_limit}
+        batch = Batch(runs, options, journal=journal, processes=jobs, resume=resume, cluster=cluster)
+        finished = []
+        for item in with_progress(batch, "simulating"):
+            finished.append(item)
+            if json_lines:
+                print_json(item.record)
     done = [item.record for item in sorted(finished, key=batch.place) if item.record["status"] == "simulated"]
     if not json_lines and done:
         _print(done)
@@ -93,59 +79,24 @@ def simulate(
         write_tables(output, "runs", [_flat(record) for record in done])
         if plot:
             _draw(output, done)
-    raise typer.Exit(code)
+    raise typer.Exit(batch.exit_code)
 
 
-@dataclass(frozen=True)
-class _One:
-    """One run: a scenario file, a policy, a seed."""
-
-    path: Path
-    scenario: Scenario
-    policy: str
-    seed: int
-    settings: dict[str, Any]
-
-
-class _Runs(Work):
-    """All runs, by names that no two share."""
-
-    def __init__(self, runs: Iterable[_One]) -> None:
-        self.keys: dict[Path, _One] = {Path(f"{run.path}#{run.policy}#{run.seed}"): run for run in runs}
-
-    def mark(self, path: Path) -> Fingerprint:
-        """The scenario's file, and that of its workload, decide whether a result still holds."""
-        run = self.keys[path]
-        own, work = Fingerprint.of(run.path), run.scenario.workload.file
-        other = Fingerprint.of(run.path.parent / work) if work is not None else Fingerprint("", 0, 0)
-        size, changed = own.size + other.size, max(own.mtime_ns, other.mtime_ns)
-        told = json.dumps(run.settings, sort_keys=True) if run.settings else ""
-        return Fingerprint(f"{own.path}#{run.policy}#{run.seed}{told}", size, changed)
-
-    def task(self, path: Path) -> dict[str, Any]:
-        """What `flowlex.cli.simulation_tasks.simulate_task` needs."""
-        run = self.keys[path]
-        about = {"scenario": str(run.path), "policy": run.policy, "seed": run.seed, "settings": run.settings}
-        return {"job": "simulate", "simulator": run.scenario.simulator, **about}
-
-    def inputs(self, path: Path) -> Sequence[Path]:
-        """The scenario and its workload."""
-        run = self.keys[path]
-        work = run.scenario.workload.file
-        return [run.path, *([] if work is None else [run.path.parent / work])]
-
-    def file(self, path: Path, taken: set[str]) -> str:
-        """The log."""
-        run = self.keys[path]
-        stem = re.sub(r"[^\w.-]+", "_", f"{run.path.name.partition('.json')[0]}-{run.policy}-{run.seed}")
-        name, count = f"{stem}{LOG_SUFFIX}", 1
-        while name in taken:
-            count += 1
-            name = f"{stem}-{count}{LOG_SUFFIX}"
-        return name
+def _job(path: Path, scenario: Scenario, policy: str, seed: int, settings: dict[str, Any]) -> Job:
+    """One run; the scenario's file, and that of its workload, decide whether a result still holds."""
+    work = scenario.workload.file
+    inputs = (path,) if work is None else (path, path.parent / work)
+    marks = list(map(Fingerprint.of, inputs))
+    told = json.dumps(settings, sort_keys=True) if settings else ""
+    size, changed = sum(mark.size for mark in marks), max(mark.mtime_ns for mark in marks)
+    mark = Fingerprint(f"{marks[0].path}#{policy}#{seed}{told}", size, changed)
+    stem = re.sub(r"[^\w.-]+", "_", f"{path.name.partition('.json')[0]}-{policy}-{seed}")
+    about = {"scenario": str(path), "policy": policy, "seed": seed, "settings": settings}
+    task = {"job": "simulate", "simulator": scenario.simulator, **about}
+    return Job(f"{path}#{policy}#{seed}", mark, inputs, stem, LOG_SUFFIX, task)
 
 
-def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *, shipped: bool) -> _Runs:
+def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *, shipped: bool) -> list[Job]:
     """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
     from flowlex.simulation.registry import make_policy, simulator
     from flowlex.simulation.scenarios import with_settings, workload_of
@@ -172,16 +123,10 @@ def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *,
             workload_of(scenario, chosen[0], path.parent)
         except InstanceError as error:
             raise error if error.path else error.at(path) from error
-        runs += [_One(path, scenario, each.title, seed, settings) for each in scenario.policies for seed in chosen]
+        runs += [_job(path, scenario, each.title, seed, settings) for each in scenario.policies for seed in chosen]
     if not runs:
         raise typer.BadParameter(f"no scenario files in {', '.join(map(str, paths))}", param_hint="SCENARIO")
-    return _Runs(runs)
-
-
-def _shown(item: Finished, json_lines: bool) -> Finished:
-    if json_lines:
-        print_json(item.record)
-    return item
+    return runs
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -7,46 +7,19 @@ import resource
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flowlex.cli.limits import explained, memory_limit
-from flowlex.cli.record import blank
+from flowlex.cli.record import Channel
 from flowlex.instances.storage import json_value
-
-if TYPE_CHECKING:
-    from flowlex.cli.channel import Channel
 
 __all__ = ["measure_task", "simulate_task"]
 
 
-def simulate_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+def simulate_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
     """Run one policy with one seed: ``task`` has ``scenario`` (path), ``policy``, ``seed``, ``settings``, ``solution``.
 
     The last is the path of the log.
     """
-    return _perform(task, channel, _simulate)
-
-
-def measure_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Measure one experiment with one seed; ``task`` has ``experiment``, ``seed``, ``quick`` and ``given``."""
-    return _perform(task, channel, _measure)
-
-
-def _perform(task: dict[str, Any], channel: Channel, work: Any) -> dict[str, Any]:
-    record = blank(task["instance"], task["simulator"])
-    reply: dict[str, Any] = {"record": record, "display": {}, "usage": False}
-    channel.send("stage", stage="running", record=record)
-    try:
-        with memory_limit(task.get("memory_limit_mb")):
-            work(task, record)
-    except MemoryError:
-        record |= {"status": "error", "message": "not enough memory"}
-    except Exception as error:  # a batch goes on whatever one run does
-        record |= {"status": "error", "message": explained(error)}
-    return reply
-
-
-def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
     from flowlex.instances.events import write_event_log
     from flowlex.instances.files import read_instance
     from flowlex.instances.locations import location
@@ -54,6 +27,8 @@ def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
     from flowlex.simulation.registry import simulator
     from flowlex.simulation.scenarios import run_scenario, with_settings
 
+    record = reply["record"]
+    channel.send("stage", stage="running", record=record)
     path = location(task["scenario"])
     scenario = read_instance(path)
     assert isinstance(scenario, Scenario)  # read by the command before
@@ -73,10 +48,13 @@ def _simulate(task: dict[str, Any], record: dict[str, Any]) -> None:
             write_event_log(events, target.with_name(target.name.replace(".run.jsonl", ".events.jsonl")))
 
 
-def _measure(task: dict[str, Any], record: dict[str, Any]) -> None:
+def measure_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
+    """Measure one experiment with one seed; ``task`` has ``experiment``, ``seed``, ``quick`` and ``given``."""
     from flowlex.cli.experiment_needs import NEEDS
     from flowlex.simulation.experiments import experiments
 
+    record = reply["record"]
+    channel.send("stage", stage="running", record=record)
     (experiment,) = (each for each in experiments(task["paper"]) if each.name == task["experiment"])
     record |= {"name": experiment.name, "kind": "experiment", "model": experiment.paper}
     started, busy = time.perf_counter(), _processor_s()

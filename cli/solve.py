@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,22 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.options import (
-    ChangesOption,
     Engine,
     EngineOption,
     GapOption,
     LogOption,
     MemoryLimitOption,
-    PolicyOption,
     SchedulerOption,
     SeedOption,
-    SettingsOption,
     SolverOption,
     ThreadsOption,
     TimeLimitOption,
     check_scheduler,
-    parse_settings,
     place,
+    settings_of,
+    with_options,
 )
 from flowlex.cli.output import Progress, complain, note
 
@@ -43,10 +40,10 @@ _PATHS = (
 )
 
 
+@with_options(values=settings_of)
 def solve(
     context: typer.Context,
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help=_PATHS, parser=place)] = None,
-    policy: PolicyOption = None,
     engine: EngineOption = Engine.PULP,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
@@ -55,8 +52,6 @@ def solve(
     threads: ThreadsOption = None,
     seed: SeedOption = None,
     log: LogOption = False,
-    settings: SettingsOption = None,
-    changes: ChangesOption = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for solution files and results.jsonl."),
@@ -81,6 +76,8 @@ def solve(
         float | None,
         typer.Option(min=0.0, metavar="SECONDS", help="Nodes with older live values are left out; 60 if not given."),
     ] = None,
+    *,
+    values: dict[str, Any],
 ) -> None:
     """Solve instance files to certified answers.
 
@@ -99,15 +96,11 @@ def solve(
     runs an instance in a process of its own under the same limits. If a worker dies, its instances are tried again
     elsewhere, at most twice. Workers must have the same versions.
     """
-    from flowlex.cli.batch import Batch
-    from flowlex.cli.dask_batch import entered
-    from flowlex.cli.journal import Journal, JournalError
-    from flowlex.cli.pool import PoolError
+    from flowlex.cli.batch import Batch, Job, opened
 
     check_scheduler(scheduler, jobs, log=log)
     if wait_workers is not None and scheduler is None:
         raise typer.BadParameter("is for --scheduler only", param_hint="--wait-workers")
-    values = parse_settings(settings, policy=policy, changes=changes)
     if resume and output is None:
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
     files = find_files(context, list(paths or ()), output, from_telemetry, max_age)
@@ -120,18 +113,10 @@ def solve(
     }
     extra = {"memory_limit_mb": memory_limit, "solver": solver, "threads": threads, "seed": seed}
     options |= {name: value for name, value in extra.items() if value is not None}
-    with ExitStack() as stack:
-        try:
-            journal = None if output is None else stack.enter_context(Journal(output))
-            cluster = entered(stack, scheduler, wait_workers)
-            batch = Batch(files, options, journal=journal, jobs=jobs, resume=resume, log=log, cluster=cluster)
-            code = run_batch(batch, json_lines=json_lines, verbose=verbose)
-        except (JournalError, PoolError) as error:
-            complain(str(error))
-            code = 2
-        except KeyboardInterrupt:
-            note("interrupted" + ("; go on with --resume" if output is not None else ""))
-            code = 130
+    with opened(output, scheduler, wait_workers) as (journal, cluster):
+        todo = list(map(Job.solving, files))
+        more: dict[str, Any] = {"processes": jobs, "resume": resume, "log": log, "cluster": cluster}
+        code = run_batch(Batch(todo, options, journal=journal, **more), json_lines=json_lines, verbose=verbose)
     raise typer.Exit(code)
 
 

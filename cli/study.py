@@ -21,7 +21,7 @@ from flowlex.cli.options import (
     parse_settings,
     place,
 )
-from flowlex.cli.output import complain, note
+from flowlex.cli.output import note
 
 __all__ = ["study"]
 
@@ -53,9 +53,7 @@ def study(
     Each combination has a folder of its own in DIR, with solution files and results.jsonl as `flowlex solve` writes
     them; DIR/study.csv has a line for each instance and combination. Exit codes are those of `flowlex solve`.
     """
-    from flowlex.cli.batch import Batch
-    from flowlex.cli.journal import Journal, JournalError
-    from flowlex.cli.pool import PoolError
+    from flowlex.cli.batch import Batch, Job, opened
     from flowlex.cli.solve import find_files, run_batch
     from flowlex.models.study import combinations
 
@@ -80,16 +78,10 @@ def study(
                 "compare": False,
             }
             note(f"{folder.name}: {len(files)} files")
-            try:
-                with Journal(folder) as journal:
-                    batch = Batch(files, options | extra, journal=journal, jobs=jobs, resume=resume)
-                    code = max(code, run_batch(batch, json_lines=False))
-            except (JournalError, PoolError) as error:
-                complain(str(error))
-                raise typer.Exit(2) from error
-            except KeyboardInterrupt as stop:
-                note("interrupted; go on with --resume")
-                raise typer.Exit(130) from stop
+            with opened(folder) as (journal, _):
+                todo = list(map(Job.solving, files))
+                batch = Batch(todo, options | extra, journal=journal, processes=jobs, resume=resume)
+                code = max(code, run_batch(batch, json_lines=False))
             lines += _lines(folder / "results.jsonl", labels)
     _write(output / "study.csv", lines)
     note(f"{output / 'study.csv'}: {len(lines)} lines")

@@ -8,13 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowlex.cli.pool import Finished, solve_all
-from flowlex.cli.record import blank
-
-if TYPE_CHECKING:
-    from flowlex.cli.channel import Channel
+from flowlex.cli.record import Channel
 
 __all__ = ["distributed_subtasks", "divided", "subtask"]
 
@@ -40,7 +37,7 @@ def distributed_subtasks(task: dict[str, Any]) -> Iterator[None]:
             from flowlex.cli.dask_batch import Cluster
 
             cluster = stack.enter_context(Cluster(task["scheduler"], quiet=True))
-            perform = partial(cluster.perform, inputs=lambda part: [Path(part["path"])])
+            perform = cluster.perform
         elif task.get("processes", 1) > 1:
             perform = partial(solve_all, jobs=task["processes"])
         if perform is not None:
@@ -65,7 +62,7 @@ def _map(task: dict[str, Any], perform: Perform, function: Callable[[Any], Any],
             path, result = Path(folder) / f"{number}.input", Path(folder) / f"{number}.result"
             path.write_bytes(pickle.dumps((function, item)))
             names = {"instance": f"{task['instance']}, part {number + 1}", "path": str(path), "solution": str(result)}
-            tasks.append({"job": "subtask", "number": number, **limits, **names})
+            tasks.append({"job": "subtask", "number": number, "inputs": [str(path)], **limits, **names})
         results: dict[int, Any] = {}
         for done in perform(tasks):
             if done.record["status"] != _DONE:
@@ -75,19 +72,9 @@ def _map(task: dict[str, Any], perform: Perform, function: Callable[[Any], Any],
         return [results[number] for number in range(len(tasks))]
 
 
-def subtask(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+def subtask(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
     """Call the function pickled in the file ``path`` with its argument; write the result to ``solution``."""
-    from flowlex.cli.limits import explained, memory_limit
-
-    record = blank(task["instance"], task["engine"])
-    channel.send("stage", stage="solving", record=record)
-    try:
-        function, item = pickle.loads(Path(task["path"]).read_bytes())
-        with memory_limit(task["memory_limit_mb"]):
-            Path(task["solution"]).write_bytes(pickle.dumps(function(item)))
-        record["status"] = _DONE
-    except MemoryError:
-        record["message"] = "not enough memory"
-    except Exception as error:  # the process that asked reports it
-        record["message"] = explained(error)
-    return {"record": record, "display": {}, "usage": False}
+    channel.send("stage", stage="solving", record=reply["record"])
+    function, item = pickle.loads(Path(task["path"]).read_bytes())
+    Path(task["solution"]).write_bytes(pickle.dumps(function(item)))
+    reply["record"]["status"] = _DONE

@@ -1,9 +1,9 @@
-"""A worker process: solves one instance after the other, each named by a line of JSON on standard input.
+"""A worker process: does one task after the other, each given by a line of JSON on standard input.
 
-It answers on what was its standard output with lines of JSON: ``ready`` once, ``stage`` when a stage of an instance
-begins (with what is known so far, so that a stopped instance still tells its kind), ``compiling`` when loops begin or
-end to be compiled, ``answer`` with the record of the best answer so far (in its solution file already, so that a killed
-one leaves it), ``done`` with the record.
+It answers on what was its standard output with lines of JSON: ``stage`` when a stage of an instance begins (with what
+is known so far, so that a stopped instance still tells its kind), ``compiling`` when loops begin or end to be compiled,
+``answer`` with the record of the best answer so far (in its solution file already, so that a killed one leaves it),
+``done`` with the record.
 Whatever libraries print goes to standard error. It dies with the process that started it.
 """
 
@@ -22,9 +22,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowlex.cli.channel import Channel
 from flowlex.cli.limits import explained, memory_limit, refuse_changed
-from flowlex.cli.record import blank, cut_off, fill
+from flowlex.cli.record import Channel, blank, cut_off, fill
 from flowlex.formulations.pauses import watch
 from flowlex.instances.storage import json_value, read_head
 
@@ -32,14 +31,13 @@ if TYPE_CHECKING:
     from flowlex.instances.base import Instance
     from flowlex.models.base import Solution
 
-__all__ = ["main", "solve_task"]
+__all__ = ["main", "run_task"]
 
 _PR_SET_PDEATHSIG = 1
 #: The kind of an instance, where its file begins.
 _KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
-#: What a task may ask for; what is not to solve an instance is imported when it is asked for.
+#: What a task may ask for besides the solution of an instance: module and function, imported when it is asked for.
 _JOBS = {
-    "solve": ("", ""),
     "simulate": ("flowlex.cli.simulation_tasks", "simulate_task"),
     "subtask": ("flowlex.cli.subtasks", "subtask"),
     "measure": ("flowlex.cli.simulation_tasks", "measure_task"),
@@ -58,12 +56,8 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
     watch(lambda on: channel.send("compiling", on=on))
     os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent is told, and says it
-    channel.send("ready")
     for line in tasks:
-        task = json.loads(line)
-        module, function = _JOBS[task.get("job", "solve")]
-        perform = getattr(importlib.import_module(module), function) if module else solve_task
-        channel.send("done", **perform(task, channel))
+        channel.send("done", **run_task(json.loads(line), channel))
 
 
 def _preload(task: dict[str, Any]) -> None:
@@ -89,15 +83,15 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Solve one instance; whatever goes wrong becomes part of the answer.
+def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Do a task, such as to solve an instance; whatever goes wrong becomes part of the answer.
 
     Parameters
     ----------
     task
-        ``path``, ``instance``, ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``solution`` (path of the
-        solution file or None), ``compare``, ``display``, ``spare_threads``, ``log``, and if given ``memory_limit_mb``,
-        ``solver``, ``threads``, ``seed``.
+        ``instance``, ``path``, ``engine``, ``time_limit_s``, ``solution`` (path of the file to write, or None), and if
+        given ``job`` (see `_JOBS`) and ``memory_limit_mb``. To solve: ``settings``, ``gap``, ``compare``, ``display``,
+        ``spare_threads``, ``log``, and if given ``solver``, ``threads``, ``seed``.
 
     Returns
     -------
@@ -105,13 +99,18 @@ def solve_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
         ``record`` (see `flowlex.cli.record`), ``display`` (tables for a person), ``usage`` (whether the options
         themselves were wrong).
     """
-    record = blank(task["instance"], task["engine"])
+    record = blank(task["instance"], task.get("simulator", task["engine"]))
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False, "answer": None}
     limit_mb = task.get("memory_limit_mb")
     try:
-        _preload(task)
+        if "job" in task:
+            module, function = _JOBS[task["job"]]
+            work = getattr(importlib.import_module(module), function)
+        else:
+            _preload(task)
+            work = _solve
         with memory_limit(limit_mb):
-            _solve(task, channel, reply)
+            work(task, channel, reply)
     except MemoryError:
         message = "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
         record |= {"status": "error", "message": message}

@@ -13,8 +13,7 @@ from flowlex.cli.telemetry.common import (
     Authority,
     Server,
     TokenFile,
-    client_of,
-    explained,
+    client_for,
     log_to_stderr,
     pairs,
 )
@@ -49,7 +48,7 @@ def agent(
     from flowlex.telemetry.runner import SHIPPED, allowed_programs
 
     log_to_stderr()
-    with explained(), client_of(server, token_file, "agent", ca_file) as client:
+    with client_for("agent")(server, token_file, ca_file) as client:
         folders = [*(commands or []), *([SHIPPED] if shipped else [])]
         for folder in folders:
             if not folder.is_dir():

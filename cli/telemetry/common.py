@@ -6,14 +6,12 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
-
-if TYPE_CHECKING:
-    from flowlex.telemetry.client import TelemetryClient
 
 __all__ = [
     "DEFAULT_DATABASE",
@@ -25,10 +23,11 @@ __all__ = [
     "Roles",
     "Server",
     "TokenFile",
-    "client_of",
+    "client_for",
     "explained",
     "log_to_stderr",
     "pairs",
+    "stored",
     "token_of",
 ]
 
@@ -77,11 +76,28 @@ def explained() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def client_of(server: str, token_file: Path | None, role: Roles, ca_file: Path | None) -> TelemetryClient:
-    """Return a client with the token for a role."""
-    from flowlex.telemetry.client import TelemetryClient
+def client_for(role: Roles) -> Callable[..., AbstractContextManager[Any]]:
+    """Return what opens a client with the token for a role."""
 
-    return TelemetryClient(server, token_of(token_file, role), ca_file=ca_file)
+    @contextlib.contextmanager
+    def opened(
+        server: Server = DEFAULT_SERVER, token_file: TokenFile = None, ca_file: Authority = None
+    ) -> Iterator[Any]:
+        from flowlex.telemetry.client import TelemetryClient
+
+        with explained(), TelemetryClient(server, token_of(token_file, role), ca_file=ca_file) as client:
+            yield client
+
+    return opened
+
+
+@contextlib.contextmanager
+def stored(database: Database = DEFAULT_DATABASE) -> Iterator[Any]:
+    """Open a database that is there."""
+    from flowlex.telemetry.store import Store
+
+    with explained(), contextlib.closing(Store(database, create=False)) as store:
+        yield store
 
 
 def token_of(path: Path | None, role: Roles) -> str | None:

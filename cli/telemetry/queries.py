@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from flowlex.cli.telemetry.common import DEFAULT_SERVER, Authority, Server, TokenFile, client_of, explained, pairs
+from flowlex.cli.options import with_options
+from flowlex.cli.telemetry.common import client_for, pairs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,12 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["list_", "register", "remove", "show", "unregister"]
 
 
+@with_options(client=client_for("admin"))
 def register(
     name: Annotated[str, typer.Argument(help="Data name.")],
     command: Annotated[list[str], typer.Argument(help="Program of the agents' folder, and its arguments.")],
-    server: Server = DEFAULT_SERVER,
-    token_file: TokenFile = None,
-    ca_file: Authority = None,
     kind: Annotated[Literal["collector", "processor"], typer.Option()] = "collector",
     interval_s: Annotated[float, typer.Option(help="Seconds between runs.")] = 10.0,
     timeout_s: Annotated[float, typer.Option(help="Seconds a run may take.")] = 5.0,
@@ -39,93 +38,88 @@ def register(
         Literal["node", "all"], typer.Option(help="Whose data a processor reads: its node's, or all nodes'.")
     ] = "node",
     update: Annotated[bool, typer.Option(help="Replace the registration of that name.")] = False,
+    *,
+    client: Any,
 ) -> None:
     """Register a collector or processor; put -- before arguments that start with a dash."""
     from pydantic import ValidationError
 
     from flowlex.telemetry.schemas import Registration
 
-    with explained(), client_of(server, token_file, "admin", ca_file) as client:
-        try:
-            registration = Registration(
-                name=name,
-                program=command[0],
-                arguments=command[1:],
-                kind=kind,
-                interval_s=interval_s,
-                timeout_s=timeout_s,
-                nodes=node or [],
-                labels=pairs(label),
-                replicas=replicas,
-                unit=unit,
-                inputs=input_ or [],
-                window_s=window_s,
-                scope=scope,
-            )
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(step) for step in first["loc"])
-            raise ValueError(f"{place}: {first['msg'].removeprefix('Value error, ')}".lstrip(": ")) from error
-        answer = (client.update if update else client.add)(registration)
-        typer.echo(f"{'Updated' if update else 'Registered'} {name}")
-        for doubt in answer.doubts:
-            typer.echo(f"Warning: {doubt}", err=True)
+    try:
+        registration = Registration(
+            name=name,
+            program=command[0],
+            arguments=command[1:],
+            kind=kind,
+            interval_s=interval_s,
+            timeout_s=timeout_s,
+            nodes=node or [],
+            labels=pairs(label),
+            replicas=replicas,
+            unit=unit,
+            inputs=input_ or [],
+            window_s=window_s,
+            scope=scope,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise ValueError(f"{place}: {first['msg'].removeprefix('Value error, ')}".lstrip(": ")) from error
+    answer = (client.update if update else client.add)(registration)
+    typer.echo(f"{'Updated' if update else 'Registered'} {name}")
+    for doubt in answer.doubts:
+        typer.echo(f"Warning: {doubt}", err=True)
 
 
-def unregister(
-    name: Annotated[str, typer.Argument(help="Data name.")],
-    server: Server = DEFAULT_SERVER,
-    token_file: TokenFile = None,
-    ca_file: Authority = None,
-) -> None:
+@with_options(client=client_for("admin"))
+def unregister(name: Annotated[str, typer.Argument(help="Data name.")], client: Any) -> None:
     """Remove a registration; agents stop it, its data stay."""
-    with explained(), client_of(server, token_file, "admin", ca_file) as client:
-        client.remove(name)
-        typer.echo(f"Removed {name}")
+    client.remove(name)
+    typer.echo(f"Removed {name}")
 
 
+@with_options(client=client_for("admin"))
 def remove(
     node: Annotated[str, typer.Argument(help="Node whose data go.")],
-    server: Server = DEFAULT_SERVER,
-    token_file: TokenFile = None,
-    ca_file: Authority = None,
     name: Annotated[str | None, typer.Option(help="Only this data name; else the node with all its data.")] = None,
+    *,
+    client: Any,
 ) -> None:
     """Delete a series, or a node with all its series and their histories."""
-    with explained(), client_of(server, token_file, "admin", ca_file) as client:
-        gone = client.remove_node(node) if name is None else client.remove_series(name, node)
-        typer.echo(f"Removed {gone['series']} series and {gone['samples']} samples of {node}")
+    gone = client.remove_node(node) if name is None else client.remove_series(name, node)
+    typer.echo(f"Removed {gone['series']} series and {gone['samples']} samples of {node}")
 
 
-def list_(server: Server = DEFAULT_SERVER, token_file: TokenFile = None, ca_file: Authority = None) -> None:
+@with_options(client=client_for("reader"))
+def list_(client: Any) -> None:
     """List the registrations and the nodes with their last heartbeat."""
     from rich.console import Console
     from rich.table import Table
 
-    with explained(), client_of(server, token_file, "reader", ca_file) as client:
-        table = Table("name", "kind", "command", "every", "nodes", "runs on", "but", title="Registrations")
-        for r in client.registrations():
-            where = ", ".join([*r.nodes, *(f"{key}={value}" for key, value in r.labels.items())]) or "all"
-            where += f", {r.replicas} of them" if r.replicas else ""
-            command = " ".join([r.program, *r.arguments])
-            cells = (r.name, r.kind, command, f"{r.interval_s:g} s", where, str(len(r.on)), "; ".join(r.doubts))
-            table.add_row(*map(_plain, cells), style="red" if r.doubts else None)
-        nodes = Table("node", "alive", "last heartbeat", "running", "waiting samples", title="Nodes")
-        for a in client.agents():
-            alive, age = "yes" if a.alive else "no", f"{a.age_s:.1f} s ago"
-            nodes.add_row(*map(_plain, (a.node, alive, age, ", ".join(a.running), str(a.buffered))))
-        Console().print(table, nodes)
+    table = Table("name", "kind", "command", "every", "nodes", "runs on", "but", title="Registrations")
+    for r in client.registrations():
+        where = ", ".join([*r.nodes, *(f"{key}={value}" for key, value in r.labels.items())]) or "all"
+        where += f", {r.replicas} of them" if r.replicas else ""
+        command = " ".join([r.program, *r.arguments])
+        cells = (r.name, r.kind, command, f"{r.interval_s:g} s", where, str(len(r.on)), "; ".join(r.doubts))
+        table.add_row(*map(_plain, cells), style="red" if r.doubts else None)
+    nodes = Table("node", "alive", "last heartbeat", "running", "waiting samples", title="Nodes")
+    for a in client.agents():
+        alive, age = "yes" if a.alive else "no", f"{a.age_s:.1f} s ago"
+        nodes.add_row(*map(_plain, (a.node, alive, age, ", ".join(a.running), str(a.buffered))))
+    Console().print(table, nodes)
 
 
+@with_options(client=client_for("reader"))
 def show(
-    server: Server = DEFAULT_SERVER,
-    token_file: TokenFile = None,
-    ca_file: Authority = None,
     name: Annotated[list[str] | None, typer.Option(help="Only this data name; repeatable.")] = None,
     node: Annotated[list[str] | None, typer.Option(help="Only this node; repeatable.")] = None,
     max_age: Annotated[float | None, typer.Option(help="Mark older values as stale, seconds.")] = None,
     every_s: Annotated[float, typer.Option(help="Seconds between refreshes.", min=0.1)] = 2.0,
     once: Annotated[bool, typer.Option(help="Print one table and end.")] = False,
+    *,
+    client: Any,
 ) -> None:
     """Show last values with their age, live until interrupted."""
     from rich.console import Console
@@ -133,21 +127,19 @@ def show(
 
     from flowlex.telemetry.client import Unreachable
 
-    with explained(), client_of(server, token_file, "reader", ca_file) as client:
+    def table() -> Table:
+        return _table(client.read(name or [], node or [], max_age))
 
-        def table() -> Table:
-            return _table(client.read(name or [], node or [], max_age))
-
-        if once:
-            Console().print(table())
-            return
-        with contextlib.suppress(KeyboardInterrupt), Live(table(), auto_refresh=False) as live:
-            while True:
-                time.sleep(every_s)
-                try:
-                    live.update(table(), refresh=True)
-                except Unreachable as error:
-                    live.update(f"{error}; trying again", refresh=True)
+    if once:
+        Console().print(table())
+        return
+    with contextlib.suppress(KeyboardInterrupt), Live(table(), auto_refresh=False) as live:
+        while True:
+            time.sleep(every_s)
+            try:
+                live.update(table(), refresh=True)
+            except Unreachable as error:
+                live.update(f"{error}; trying again", refresh=True)
 
 
 def _table(page: Readings) -> Table:

@@ -8,98 +8,90 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from flowlex.cli.options import with_options
 from flowlex.cli.telemetry.common import DEFAULT_DATABASE, LOOPBACK, Database, explained, log_to_stderr
 
-__all__ = [
-    "AccessLog",
-    "Auth",
-    "Host",
-    "PerAddress",
-    "PlainHttp",
-    "Rate",
-    "TlsCert",
-    "TlsKey",
-    "first_tokens",
-    "listen",
-    "migrate",
-    "serve",
-    "tls_files",
-]
-
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Auth = Annotated[bool, typer.Option(help="Demand tokens (without: on loopback only).")]
-TlsCert = Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")]
-TlsKey = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
-PlainHttp = Annotated[
-    bool, typer.Option("--plain-http", help="Beyond loopback without TLS: whoever listens reads the tokens.")
-]
-Rate = Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)]
-AccessLog = Annotated[bool, typer.Option(help="Log every request.")]
-PerAddress = Annotated[int, typer.Option("--connections-per-address", min=1, help="Open connections of one address.")]
+__all__ = ["Listening", "first_tokens", "listen", "listening", "migrate", "serve"]
 
 
+class Listening(NamedTuple):
+    """Where and how a service listens."""
+
+    host: str
+    auth: bool
+    tls_cert: Path | None
+    tls_key: Path | None
+    requests_per_s: float | None
+    per_address: int
+    access_log: bool
+
+
+def listening(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    auth: Annotated[bool, typer.Option(help="Demand tokens (without: on loopback only).")] = True,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: whoever listens reads the tokens.")
+    ] = False,
+    requests_per_s: Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)] = 500.0,
+    per_address: Annotated[
+        int, typer.Option("--connections-per-address", min=1, help="Open connections of one address.")
+    ] = 256,
+    access_log: Annotated[bool, typer.Option(help="Log every request.")] = False,
+) -> Listening:
+    """Refuse, before anything is made, what would show tokens to others."""
+    log_to_stderr()
+    with explained():
+        if not auth and host not in LOOPBACK:
+            raise ValueError(f"--no-auth is for loopback only; drop it, or do not listen on {host}")
+        if (tls_cert is None) != (tls_key is None):
+            raise ValueError("--tls-cert and --tls-key go together; give both")
+        for path in filter(None, (tls_cert, tls_key)):
+            if not path.is_file():
+                raise ValueError(f"{path} is no file; --tls-cert and --tls-key name PEM files")
+        if host not in LOOPBACK and tls_cert is None and not plain_http:
+            raise ValueError(
+                f"on {host} tokens would travel in clear; give --tls-cert and --tls-key, or --plain-http "
+                "behind a proxy that encrypts"
+            )
+    return Listening(host, auth, tls_cert, tls_key, requests_per_s or None, per_address, access_log)
+
+
+@with_options(at=listening)
 def serve(
     database: Database = DEFAULT_DATABASE,
-    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8750,
     tokens: Annotated[Path, typer.Option(help="Where the first start writes an admin and a reader token.")] = Path(
         "flowlex-telemetry-tokens.json"
     ),
-    auth: Auth = True,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    plain_http: PlainHttp = False,
     retention_days: Annotated[float, typer.Option(help="Keep histories so long; 0: for ever.", min=0)] = 7.0,
     alive_s: Annotated[float, typer.Option(help="A node without heartbeat for so long is gone.", min=0.1)] = 30.0,
-    requests_per_s: Rate = 500.0,
-    per_address: PerAddress = 256,
-    access_log: AccessLog = False,
+    *,
+    at: Listening,
 ) -> None:
     """Serve until interrupted; all routes are listed at /docs."""
     from flowlex.telemetry.app import create_app
     from flowlex.telemetry.service import Settings
     from flowlex.telemetry.store import Store
 
-    log_to_stderr()
-    with explained():
-        files = tls_files(host, auth, tls_cert, tls_key, plain_http)
-        with contextlib.closing(Store(database)) as store:
-            if auth:
-                first_tokens(store, tokens)
-            settings = Settings(
-                require_token=auth,
-                alive_s=alive_s,
-                retention_s=retention_days * 86_400 if retention_days else None,
-                requests_per_s=requests_per_s or None,
-            )
-            app, place = create_app(store, settings), store.place
-            listen(app, host, port, place, per_address=per_address, access_log=access_log, **files)
-
-
-def tls_files(
-    host: str, auth: bool, tls_cert: Path | None, tls_key: Path | None, plain_http: bool
-) -> dict[str, Path | None]:
-    """What a server needs to serve https; refuses, before anything is made, what would show tokens to others."""
-    if not auth and host not in LOOPBACK:
-        raise ValueError(f"--no-auth is for loopback only; drop it, or do not listen on {host}")
-    if (tls_cert is None) != (tls_key is None):
-        raise ValueError("--tls-cert and --tls-key go together; give both")
-    for path in filter(None, (tls_cert, tls_key)):
-        if not path.is_file():
-            raise ValueError(f"{path} is no file; --tls-cert and --tls-key name PEM files")
-    if host not in LOOPBACK and tls_cert is None and not plain_http:
-        raise ValueError(
-            f"on {host} tokens would travel in clear; give --tls-cert and --tls-key, or --plain-http "
-            "behind a proxy that encrypts"
+    with explained(), contextlib.closing(Store(database)) as store:
+        if at.auth:
+            first_tokens(store, tokens)
+        settings = Settings(
+            require_token=at.auth,
+            alive_s=alive_s,
+            retention_s=retention_days * 86_400 if retention_days else None,
+            requests_per_s=at.requests_per_s,
         )
-    return {} if tls_cert is None else {"ssl_certfile": tls_cert, "ssl_keyfile": tls_key}
+        listen(create_app(store, settings), at, port, store.place)
 
 
-def listen(app: Any, host: str, port: int, place: str, *, per_address: int, **options: Any) -> None:
+def listen(app: Any, at: Listening, port: int, place: str) -> None:
     """Serve an application until interrupted."""
     import uvicorn
 
@@ -107,16 +99,18 @@ def listen(app: Any, host: str, port: int, place: str, *, per_address: int, **op
 
     config = uvicorn.Config(
         app,
-        host=host,
+        host=at.host,
         port=port,
-        http=Connections(ConnectionLimits(per_address=per_address)).protocol,
+        http=Connections(ConnectionLimits(per_address=at.per_address)).protocol,
         ws="none",
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=10,
         timeout_keep_alive=15,  # nodes that write every few seconds keep their connection
         limit_concurrency=2_000,
-        **options,
+        access_log=at.access_log,
+        ssl_certfile=at.tls_cert,
+        ssl_keyfile=at.tls_key,
     )
     config.load()
     # A large read keeps its thread busy; handing over after 0.5 ms instead of 5 keeps the small ones quick.
@@ -125,7 +119,7 @@ def listen(app: Any, host: str, port: int, place: str, *, per_address: int, **op
         # Accepted sockets inherit it; asyncio does not set it here, and answers would wait 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.listen(config.backlog)  # who reads the line below may connect at once; uvicorn listens only later
-        shown = f"[{host}]" if ":" in host else host
+        shown = f"[{at.host}]" if ":" in at.host else at.host
         scheme = "https" if config.is_ssl else "http"
         typer.echo(f"Serving {scheme}://{shown}:{listener.getsockname()[1]} (data in {place})")
         sys.stdout.flush()

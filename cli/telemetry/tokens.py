@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from flowlex.cli.telemetry.common import (
-    DEFAULT_DATABASE,
-    DEFAULT_SERVER,
-    Authority,
-    Database,
-    Roles,
-    Server,
-    client_of,
-    explained,
-)
+from flowlex.cli.options import with_options
+from flowlex.cli.telemetry.common import DEFAULT_SERVER, Authority, Roles, Server, client_for, explained, stored
 
 __all__ = ["token_app"]
 
@@ -28,52 +19,47 @@ token_app: typer.Typer = typer.Typer(
 
 
 @token_app.command("create")
+@with_options(store=stored)
 def token_create(
     role: Annotated[Roles, typer.Option(help="What it may do.")],
-    database: Database = DEFAULT_DATABASE,
     node: Annotated[str | None, typer.Option(help="The node that an agent's token is for.")] = None,
     any_node: Annotated[
         bool, typer.Option("--any-node", help="An agent's token for every node: whoever has it can write as any.")
     ] = False,
     days: Annotated[float | None, typer.Option(help="It ends after so many days; not given: never.", min=0)] = None,
     label: Annotated[str, typer.Option(help="To recognise it in the list.")] = "",
+    *,
+    store: Any,
 ) -> None:
     """Make a token and print it, once."""
     from flowlex.telemetry.security import Role, new_token
-    from flowlex.telemetry.store import Store
 
-    with explained(), contextlib.closing(Store(database, create=False)) as store:
-        lasts_s = None if days is None else days * 86_400
-        typer.echo(new_token(store, Role(role), node=node, any_node=any_node, label=label[:100], lasts_s=lasts_s))
+    lasts_s = None if days is None else days * 86_400
+    typer.echo(new_token(store, Role(role), node=node, any_node=any_node, label=label[:100], lasts_s=lasts_s))
 
 
 @token_app.command("list")
-def token_list(database: Database = DEFAULT_DATABASE) -> None:
+@with_options(store=stored)
+def token_list(store: Any) -> None:
     """List tokens by the first digits of their digest: role, node, end, label."""
-    from flowlex.telemetry.store import Store
-
-    with explained(), contextlib.closing(Store(database, create=False)) as store:
-        for row in store.tokens():
-            node = row.node or ("any node" if row.role == "agent" else "-")
-            days = None if row.expires is None else (row.expires - time.time()) / 86_400
-            left = "never ends" if days is None else f"{days:.1f} days left" if days > 0 else "has ended"
-            typer.echo(f"{row.digest[:12]}  {row.role:<6}  {node}  {left}  {row.label}")
+    for row in store.tokens():
+        node = row.node or ("any node" if row.role == "agent" else "-")
+        days = None if row.expires is None else (row.expires - time.time()) / 86_400
+        left = "never ends" if days is None else f"{days:.1f} days left" if days > 0 else "has ended"
+        typer.echo(f"{row.digest[:12]}  {row.role:<6}  {node}  {left}  {row.label}")
 
 
 @token_app.command("revoke")
+@with_options(store=stored)
 def token_revoke(
-    digest: Annotated[str, typer.Argument(help="First digits of the digest, at least 8.")],
-    database: Database = DEFAULT_DATABASE,
+    digest: Annotated[str, typer.Argument(help="First digits of the digest, at least 8.")], store: Any
 ) -> None:
     """Revoke a token; servers refuse it within two seconds."""
-    from flowlex.telemetry.store import Store
-
-    with explained(), contextlib.closing(Store(database, create=False)) as store:
-        if len(digest) < 8:
-            raise ValueError("give at least 8 digits of the digest; `token list` shows 12")
-        if not store.remove_token(digest):
-            raise ValueError(f"no token's digest starts with {digest}")
-        typer.echo("Revoked")
+    if len(digest) < 8:
+        raise ValueError("give at least 8 digits of the digest; `token list` shows 12")
+    if not store.remove_token(digest):
+        raise ValueError(f"no token's digest starts with {digest}")
+    typer.echo("Revoked")
 
 
 @token_app.command("rotate")
@@ -88,6 +74,6 @@ def token_rotate(
     with explained():
         if token_file.read_text().lstrip().startswith("{"):
             raise ValueError(f"{token_file} holds several tokens; put the one to exchange in a file of its own")
-        with client_of(server, token_file, "agent", ca_file) as client:
+        with client_for("agent")(server, token_file, ca_file) as client:
             replace_token(token_file, client.rotate().token)
         typer.echo(f"{token_file} holds the successor")

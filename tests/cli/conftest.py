@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -127,10 +128,11 @@ def children() -> Callable[[int], list[int]]:
     """Processes that a process has started."""
 
     def of(pid: int) -> list[int]:
-        try:
-            return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        except FileNotFoundError:
-            return []
+        found = list[int]()
+        for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, thread.read_text().split())
+        return found
 
     return of
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flowlex.cli.journal import Fingerprint, Journal
-from flowlex.cli.worker import solve_task
+from flowlex.cli.worker import run_task
 from flowlex.formulations.lexicographic import network
 from flowlex.formulations.outcome import Status
 from flowlex.instances import generate, write_instance
@@ -43,7 +43,7 @@ def solved(tmp_path: Path) -> tuple[dict[str, Any], Listener]:
     task = {"path": str(tmp_path / "a.json"), "instance": "a.json", "solution": str(tmp_path / "a.solution.json")}
     listener = Listener()
     more = {"spare_threads": False, "log": False, "display": False}
-    return solve_task({**OPTIONS, **task, **more}, listener)["record"], listener  # type: ignore[arg-type]
+    return run_task({**OPTIONS, **task, **more}, listener)["record"], listener  # type: ignore[arg-type]
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -81,14 +81,14 @@ def test_an_answer_on_the_way_to_a_defect_is_none(tmp_path, monkeypatch):
     assert not (tmp_path / "a.solution.json").exists()
 
 
-def test_a_killed_instance_leaves_its_best_answer_and_is_solved_again(start, run, tmp_path):
+def test_a_killed_instance_leaves_its_best_answer_and_is_solved_again(start, run, children, tmp_path):
     write_instance(generate("flow-scale", machines=1500, tasks=3000), tmp_path / "big.json")
     words = ("solve", "big.json", "-o", "out", "--engine", "network", "--set", "order=phases")
     process, found = start(*words, "--json"), tmp_path / "out" / "big.solution.json"
     while not found.exists() and process.poll() is None:
         time.sleep(0.02)
-    for worker in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        os.kill(int(worker), signal.SIGKILL)
+    for worker in children(process.pid):
+        os.kill(worker, signal.SIGKILL)
     stdout, stderr = process.communicate(timeout=100)
     record = json.loads(stdout)
     assert process.returncode == 0, stderr

@@ -305,7 +305,7 @@ def _packed(key: str) -> dask_transport.PackedTask:
 
 def test_a_task_whose_workers_died_is_tried_again_until_enough_started_it(monkeypatch):
     client = Metadata({"a": ("tcp://x", "tcp://y"), "b": ("tcp://x", "tcp://y", "tcp://z")})
-    run = dask_batch._Run(client, [], lambda _: ())
+    run = dask_batch._Run(client, [])
     monkeypatch.setattr(run, "_submit", lambda task, _: client.submitted.append(task))
     assert list(run._given_up(_packed("a"), 1)) == []
     assert [task.key for task in client.submitted] == ["a"]

@@ -265,7 +265,8 @@ def test_a_killed_report_goes_on_and_says_what_it_took(tmp_path, start, wait_for
 
 
 def test_what_takes_long_begins_first():
-    runs = [run.experiment.takes_s for run in _runs(experiments(), quick=False, seeds=1, sweep=False)]
+    takes_s = {each.name: each.takes_s for each in experiments()}
+    runs = [takes_s[run.task["experiment"]] for run in _runs(experiments(), quick=False, seeds=1, sweep=False)]
     assert runs == sorted(runs, reverse=True) and runs[0] > runs[-1]
 
 
