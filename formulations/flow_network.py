@@ -24,9 +24,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
-from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Variables
-from flowlex.formulations.labels import Labels
+from flowlex.formulations.labels import Labels, blocks_html
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.network_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
 

@@ -1,8 +1,9 @@
-"""Names and labels of the members of a block of variables, constraints, nodes or arcs."""
+"""Names and labels of the members of a block of variables, constraints, nodes or arcs; blocks as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import locked
 
-__all__ = ["Labels", "block_labels", "block_names", "check_declared", "check_labels"]
+__all__ = ["Labels", "block_labels", "block_names", "blocks_html", "check_declared", "check_labels"]
 
 #: Labels of a block: one object per row or column, or a tuple of equally long arrays.
 Labels: TypeAlias = Sequence[Any] | NDArray[Any] | tuple[NDArray[Any], ...] | None
@@ -48,3 +49,11 @@ def check_labels(name: str, count: int, labels: Labels) -> Labels:
         if part is not None and len(part) != count:
             raise ValueError(f"{name}: {len(part)} labels for {count} members")
     return tuple(map(locked, parts)) if columns else locked(labels)
+
+
+def blocks_html(heading: str, **blocks: Mapping[str, Any]) -> str:
+    """A heading, and a table of named blocks: what they hold and how many."""
+    import pandas as pd
+
+    rows = [(name, what, block.count) for what, named in blocks.items() for name, block in named.items()]
+    return f"<p>{escape(heading)}</p>{pd.DataFrame(rows, columns=['block', 'of', 'count']).to_html(index=False)}"

@@ -22,9 +22,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
-from flowlex.formulations.display import blocks_html
 from flowlex.formulations.expression import Expression, Variables
-from flowlex.formulations.labels import Labels, block_names, check_declared, check_labels
+from flowlex.formulations.labels import Labels, block_names, blocks_html, check_declared, check_labels
 
 if TYPE_CHECKING:
     import highspy

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Integers
 
-__all__ = ["Shares", "max_min_shares", "shares_of_claims", "whole_shares"]
+__all__ = ["Shares", "shares_of_claims", "whole_shares"]
 
 #: Sums of units and claims stay below this in 64 bits; larger ones are added up as Python integers.
 _SAFE = 2**61
@@ -69,49 +69,20 @@ class Shares:
         return sum(self.group_total.tolist())
 
 
-def max_min_shares(demand: ArrayLike, supply: ArrayLike, floor: ArrayLike = 0) -> Shares:
-    """Share units out max-min fairly.
-
-    Parameters
-    ----------
-    demand
-        (J,) or (J, C) integers: units that each job still asks for, by the class they need.
-    supply
-        scalar or (C,) integers: units there are, by class.
-    floor
-        (J,) integers: units that each job holds already, outside ``supply``; its share counts them.
-
-    Returns
-    -------
-    Shares
-        Shares include the floor. Everything that can be served is given out.
-
-    Raises
-    ------
-    ValueError
-        Negative numbers, shapes that do not match, or units that no 64-bit integer holds.
-    """
-    claims = np.asarray(demand, np.int64)
-    claims = claims[:, None] if claims.ndim == 1 else claims
-    units = np.atleast_1d(np.asarray(supply, np.int64))
-    held = np.broadcast_to(np.asarray(floor, np.int64), (len(claims),))
-    if claims.ndim != 2 or units.shape != (claims.shape[1],):
-        raise ValueError(f"demand of shape {claims.shape} does not match supply of shape {units.shape}")
-    if (claims < 0).any() or (units < 0).any() or (held < 0).any():
-        raise ValueError("demand, supply and floor must not be negative")
-    job, of = np.nonzero(claims)
-    return shares_of_claims(job, of, claims[job, of], units, held)
-
-
 def shares_of_claims(job: Integers, of: Integers, amount: Integers, units: Integers, held: Integers) -> Shares:
-    """`max_min_shares` where few jobs ask for few of many classes.
+    """Share units out max-min fairly; everything that can be served is given out.
 
     Parameters
     ----------
     job, of, amount
         (K,) claims sorted by job, then by class: ``amount`` units of class ``of`` for ``job``, each pair once.
     units, held
-        (C,) units by class; (J,) units that each job holds already.
+        (C,) units by class; (J,) units that each job holds already, outside ``units``; its share counts them.
+
+    Raises
+    ------
+    ValueError
+        Units of a job that no 64-bit integer holds.
     """
     if (np.bincount(job, weights=amount, minlength=len(held)) + held >= 2**62).any():
         raise ValueError("a job's demand and floor sum to more than 2**62; use a coarser unit")

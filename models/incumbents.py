@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowlex.formulations.outcome import SolveOptions
 
-if TYPE_CHECKING:
-    from flowlex.models.answer import Solution
-
-__all__ = ["Offers", "offer", "show_progress"]
+__all__ = ["Offers", "offer"]
 
 #: Seconds between two answers of one loop, and of all time the part that may go into making and checking them.
 _PAUSE_S, _SHARE = 1.0, 0.1
@@ -51,16 +47,3 @@ def offer(options: SolveOptions, make: Callable[[], Any], *, often: bool = False
     """
     if isinstance(options.offer, Offers):
         options.offer(make, often=often)
-
-
-def show_progress(solution: Solution) -> None:
-    """Tell the best answer so far on one line that is written over, in a notebook or on a terminal.
-
-    To be given to a solve: ``model.solve(report=show_progress)``.
-    """
-    named = {"best": solution.objective, "bound": solution.bound}
-    words = [f"{name} {float(value):.6g}" for name, value in named.items() if value is not None]
-    if solution.gap is not None:
-        words.append(f"gap {100 * solution.gap:.3g} %")
-    sys.stdout.write(f"\r{solution.seconds.total:6.1f} s: {', '.join(words):<60}")
-    sys.stdout.flush()

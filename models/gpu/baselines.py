@@ -1,7 +1,7 @@
 """The paper's greedy baselines, one scheduling round each, and a table of all policies and baselines.
 
 GS offers all free GPUs to the job that uses the fewest; the job takes its cheapest task and GPU (algorithm 1 of the
-paper); ``GS1`` offers one GPU after the other instead. GSP is GS after the shortest-running tasks were taken from jobs
+paper). GSP is GS after the shortest-running tasks were taken from jobs
 above their base share. GSD is delay scheduling: a job below its base share declines offers of single GPUs that do not
 put a task where its data are cheapest, until it has declined too often.
 
@@ -28,7 +28,7 @@ from flowlex.models.gpu.round import Policy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINES", "base_shares", "compare", "greedy", "greedy_delay", "greedy_one", "greedy_preemptive"]
+__all__ = ["BASELINES", "base_shares", "compare", "greedy", "greedy_delay", "greedy_preemptive"]
 
 
 def base_shares(view: GpuArrays) -> Integers:
@@ -40,11 +40,6 @@ def base_shares(view: GpuArrays) -> Integers:
 def greedy(view: GpuArrays, costs: TransferCosts) -> Integers:
     """GS: (T,) GPU of each task, -1 when it does not run."""
     return _Offers(view, costs, view.task_running_gpu.copy()).all_at_once()
-
-
-def greedy_one(view: GpuArrays, costs: TransferCosts) -> Integers:
-    """GS1: (T,) GPU of each task, -1 when it does not run."""
-    return _Offers(view, costs, view.task_running_gpu.copy()).one_by_one()
 
 
 def greedy_preemptive(view: GpuArrays, costs: TransferCosts) -> Integers:
@@ -184,7 +179,6 @@ class _Offers:
 
 BASELINES: dict[str, Callable[[GpuArrays, TransferCosts], Integers]] = {
     "GS": greedy,
-    "GS1": greedy_one,
     "GSP": greedy_preemptive,
     "GSD": greedy_delay,
 }

@@ -13,8 +13,6 @@ from flowlex.cli import output
 from flowlex.cli.progress import progress_bar
 from flowlex.instances import generate
 from flowlex.instances.files import write_instance
-from flowlex.models import model_for
-from flowlex.models.incumbents import show_progress
 
 
 def seen_on_a_terminal(*arguments: object, enough: str) -> str:
@@ -67,10 +65,3 @@ def test_a_pipe_gets_plain_lines_now_and_then(monkeypatch, capsys) -> None:
         lines.update(finished, bad=finished // 4)
     told = ["measuring: 2 of 5 done after 0.3 min", "measuring: 4 of 5 done after 0.8 min, 1 without answer"]
     assert capsys.readouterr().err.splitlines() == told
-
-
-def test_a_solve_in_python_tells_its_answers_on_one_line(capsys) -> None:
-    solution = model_for(generate("flow-testbed"), order="phases").solve("network", report=show_progress)
-    told = capsys.readouterr().out
-    assert re.fullmatch(r"(\r +[\d.]+ s: best -?\d+(, bound -?\d+, gap [\d.]+ %)? +)+", told)
-    assert told.count("\r") < len(solution.stages)

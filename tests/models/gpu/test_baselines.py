@@ -12,7 +12,7 @@ from flowlex.formulations import solve
 from flowlex.instances.generators import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.base import ModelError
-from flowlex.models.gpu.baselines import BASELINES, base_shares, compare, greedy, greedy_delay, greedy_one
+from flowlex.models.gpu.baselines import BASELINES, base_shares, compare, greedy, greedy_delay
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
 from flowlex.models.gpu.placement import Placement, jain_index
@@ -51,14 +51,13 @@ def test_greedy_serves_the_job_with_fewest_gpus_first() -> None:
 
 
 def test_all_free_gpus_are_offered_at_once() -> None:
-    """The task takes the GPU with its data though another is named first; offered one by one it takes the first."""
+    """The task takes the GPU with its data though another is named first."""
     nodes = [{"name": f"n{i}", "rack": f"r{i}", "gpus": [{"name": f"g{i}", "memory_gb": 8.0}]} for i in (1, 2)]
     task = {"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": 10.0, "replicas": ["n2"]}]}
     speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
     instance = GpuInstance.model_validate({"nodes": nodes, "jobs": [{"name": "j", "tasks": [task]}], **speeds})
     costs = TransferCosts.of(instance, Penalties())
     assert greedy(instance.arrays, costs).tolist() == [1]
-    assert greedy_one(instance.arrays, costs).tolist() == [0]
 
 
 @settings(max_examples=40, deadline=None)
@@ -114,7 +113,7 @@ def test_delay_scheduling_waits_for_local_data() -> None:
 
 def test_comparison_has_every_policy_and_baseline() -> None:
     table = compare(generate("gpu-testbed", seed=1))  # type: ignore[arg-type]
-    assert table.index.tolist() == ["FSP", "FS", "FSU", "GS", "GS1", "GSP", "GSD"]
+    assert table.index.tolist() == ["FSP", "FS", "FSU", "GS", "GSP", "GSD"]
     assert table.loc["FSU", "transfer_s"] <= table.loc["GS", "transfer_s"]
     assert (table["running"] == 30).all()
 
