@@ -2,7 +2,7 @@
 
 Tasks of one class have the same job, costs, demands and rules; machines of one kind cost every class the same and have
 the same slots, capacities and domains. An answer in counts can be dealt to tasks and machines where slots, domains and
-``different_machines`` decide alone; where capacities do, counts are a relaxation (see `flowlex.models.flow.dealing`).
+``different_machines`` decide alone; where capacities do, counts are a relaxation (see `flowlex.models.flow.greedy`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
-from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, TaskView
 from flowlex.models.flow.goals.checked import is_foreign
+from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.task_rules import TaskRules
 
 __all__ = ["Classes", "Pairs"]
@@ -87,9 +87,9 @@ class Classes:
         rules: Rules,
         task_rules: TaskRules,
         views: Sequence[TaskView],
-        amounts: Amounts | None,
+        resources: Resources,
     ) -> Classes:
-        """Tasks and machines that nothing tells apart together; ``amounts`` where machines have capacities."""
+        """Tasks and machines that nothing tells apart together."""
         number: dict[Hashable, int] = {}
         firsts: list[TaskView] = []
         of = np.zeros(len(views), np.int64)
@@ -104,7 +104,7 @@ class Classes:
         known: dict[Hashable, int] = {}
         kinds = np.zeros(len(instance.machines), np.int64)
         for m, machine in enumerate(instance.machines):
-            has = () if amounts is None else tuple(amounts.capacity[m].tolist())
+            has = tuple(resources.capacity[m].tolist())
             tags = task_rules.tags & machine.tags
             costs = tuple(price.get(machine.name) for price in prices)
             kinds[m] = known.setdefault((costs, has, tags, tuple(rules.slot_costs(machine))), len(known))

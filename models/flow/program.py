@@ -11,13 +11,13 @@ import numpy as np
 from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
-from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.classes import Classes
 from flowlex.models.flow.goals.base import TaskView
 from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.statement import Size, state_flow, with_sizes
-from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.statement.statement import Statement
 
 __all__ = ["CountedProgram"]
@@ -40,7 +40,7 @@ class CountedProgram:
     rules: Rules
     schedule: ScheduleNetwork
     task_rules: TaskRules
-    amounts: Amounts | None
+    resources: Resources
     classes: Classes
     base: Statement
 
@@ -61,39 +61,33 @@ class CountedProgram:
         ModelError
             Costs add up to more than floating point holds exactly, or there are too many pairs.
         """
-        amounts = Amounts.of(instance) if instance.resources else None
+        resources = Resources.of(instance)
         if classes is None:
-            classes = Classes.alike(instance, rules, task_rules, schedule.views, amounts)
+            classes = Classes.alike(instance, rules, task_rules, schedule.views, resources)
         base = state_flow(instance, rules, schedule, task_rules, declared, classes)
-        found = cls(instance, rules, schedule, task_rules, amounts, classes, base)
-        sizes = np.maximum(np.abs(found.cost).max(axis=2, initial=0), np.abs(found.wait_cost)) @ classes.tasks
-        if sizes.max(initial=0) > _EXACT:
+        columns = base.program.column_count
+        largest = max(float(np.abs(stage.cost(columns)).max(initial=0)) for stage in base.stages)
+        if largest * len(schedule.views) > _EXACT:
             raise ModelError(
-                f"costs add up to {sizes.max():.3g}, more than an integer program holds exactly ({_EXACT:.3g}); use a "
-                "larger unit of cost"
+                f"costs add up to {largest * len(schedule.views):.3g}, more than an integer program holds exactly "
+                f"({_EXACT:.3g}); use a larger unit of cost"
             )
-        return found
+        return cls(instance, rules, schedule, task_rules, resources, classes, base)
 
     def with_machines_apart(self, declared: Collection[str]) -> CountedProgram:
         """The same with every machine alone."""
-        if (self.classes.machines == 1).all():
-            return self
         classes = self.classes.with_machines_apart()
         return CountedProgram.of(self.instance, self.rules, self.schedule, self.task_rules, declared, classes)
 
     def with_sizes(self, sizes: Sequence[Size]) -> Statement:
         """The statement with rows for these sizes."""
-        if self.amounts is None or not sizes:
-            return self.base
-        return with_sizes(self.base, self.classes, self.amounts, sizes)
+        return with_sizes(self.base, self.classes, self.resources, sizes) if sizes else self.base
 
     @cached_property
     def capacities(self) -> list[Size]:
         """Every capacity that tasks could overfill."""
-        if self.amounts is None:
-            return []
-        wanted = self.amounts.demand.sum(axis=0)
-        has = self.amounts.capacity[self.classes.first_machine]
+        wanted = self.resources.demand.sum(axis=0)
+        has = self.resources.capacity[self.classes.first_machine]
         return [Size(int(p), int(r), 1) for p, r in np.argwhere(has < wanted)]
 
     @property
@@ -106,14 +100,6 @@ class CountedProgram:
         """Machine on which each task runs now, -1 for none."""
         at = {machine.name: m for m, machine in enumerate(self.instance.machines)}
         return [at.get(view.machine or "", -1) for view in self.views]
-
-    @cached_property
-    def members(self) -> list[list[int]]:
-        """Tasks of each class."""
-        found: list[list[int]] = [[] for _ in self.classes.tasks]
-        for t, k in enumerate(self.classes.task.tolist()):
-            found[k].append(t)
-        return found
 
     @cached_property
     def job(self) -> Integers:
@@ -144,77 +130,53 @@ class CountedProgram:
         found[self.classes.pairs.task, self.classes.pairs.machine] = True
         return found
 
-    def _by_rank(self, block: str) -> Floats:
-        """(ranks, n) costs of variables by rank."""
-        columns = self.base.program.variable_blocks[block].columns
-        total = self.base.program.column_count
-        ranks = 1 if self.rules.order is None else len(self.rules.order.names)
-        return np.stack([stage.cost(total)[columns] for stage in self.base.stages[-ranks:]])
-
     @cached_property
     def cost(self) -> Floats:
-        """(ranks, K, P) cost of a task of each class on each kind."""
-        each = self._by_rank("x")
-        found = np.zeros((len(each), *self.may.shape))
-        found[:, self.classes.pairs.task, self.classes.pairs.machine] = each
+        """(K, P) cost of a task of each class on each kind, all ranks weighted."""
+        found = np.zeros(self.may.shape)
+        found[self.classes.pairs.task, self.classes.pairs.machine] = self.classes.pairs.cost
         return found
 
     @cached_property
     def wait_cost(self) -> Floats:
-        """(ranks, K) cost of waiting."""
-        return self._by_rank("waits")
+        """(K,) cost of waiting, all ranks weighted."""
+        firsts = self.classes.first_task.tolist()
+        return np.array([self.rules.waiting(self.views[t]) for t in firsts], np.float64)
 
     @cached_property
-    def _slots(self) -> Floats | None:
-        """(ranks, P, n) cost of the next slot of a machine on which n tasks run."""
-        if "slot" not in self.base.columns:
-            return None
-        index, each = self.base.columns["slot"], self._by_rank("slot")
-        number = np.array(index.levels["slot"], np.int64)[index.codes["slot"]]
-        used = np.unique(self.classes.pairs.machine)
-        found = np.zeros((len(each), len(self.classes.machines), int(number.max(initial=0)) + 1))
-        found[:, used[index.codes["machine"]], number - 1] = each
+    def slot_cost(self) -> Floats:
+        """(P, n) cost of the next slot of a machine on which n tasks run, all ranks weighted."""
+        machines = [self.instance.machines[m] for m in self.classes.first_machine.tolist()]
+        most = min(max((machine.slots for machine in machines), default=0), len(self.views))
+        found = np.zeros((len(machines), most + 1))
+        for row, machine in zip(found, machines, strict=True):
+            unit = [cost for count, cost in self.rules.slot_costs(machine) for _ in range(min(count, most))][:most]
+            row[: len(unit)] = unit
         return found
 
-    def slot_cost(self, kinds: Integers, held: Integers) -> Floats:
-        """(ranks, n) cost of the next slot of machines of these kinds that run so many tasks."""
-        if self._slots is None:
-            return np.zeros((len(self.cost), len(kinds)))
-        return self._slots[:, kinds, np.minimum(held, self._slots.shape[2] - 1)]
+    @cached_property
+    def teams(self) -> list[tuple[Team, list[int], list[Booleans]]]:
+        """Gangs and affinities, with their tasks and the machines of each domain."""
+        return [
+            (team, [self._position[task] for task in team.tasks], [self._tagged[tag] for tag in team.domains])
+            for team in self.task_rules.teams
+        ]
+
+    @cached_property
+    def limits(self) -> list[tuple[list[int], Booleans, int]]:
+        """Tasks, machines and limit of each domain of a spread."""
+        limits = self.task_rules.limits
+        return [([self._position[task] for task in x.tasks], self._tagged[x.tag], x.most) for x in limits]
 
     @cached_property
     def _position(self) -> dict[str, int]:
         return {view.task.name: t for t, view in enumerate(self.views)}
 
     @cached_property
-    def team_of(self) -> dict[int, tuple[bool, list[int], list[Booleans]]]:
-        """Of each task in a gang or affinity: whether it is a gang, its tasks, and the machines of each domain."""
-        found: dict[int, tuple[bool, list[int], list[Booleans]]] = {}
-        for team in self.task_rules.teams:
-            tasks = [self._position[task] for task in team.tasks]
-            masks = [np.array([tag in m.tags for m in self.instance.machines], bool) for tag in team.domains]
-            found |= dict.fromkeys(tasks, (team.whole, tasks, masks))
-        return found
-
-    @cached_property
-    def teams_whole(self) -> list[tuple[list[int], list[Booleans]]]:
-        """Tasks and domains of each gang."""
-        return [(of[1], of[2]) for t, of in self.team_of.items() if of[0] and t == of[1][0]]
-
-    @cached_property
-    def limits(self) -> list[tuple[Booleans, int]]:
-        """Machines and limit of each domain of a spread."""
+    def _tagged(self) -> dict[str, Booleans]:
+        """(M,) machines with a tag, for the tags of all domains."""
         machines = self.instance.machines
-        return [(np.array([x.tag in m.tags for m in machines], bool), x.most) for x in self.task_rules.limits]
-
-    @cached_property
-    def limits_of(self) -> list[list[int]]:
-        """Numbers of the `limits` of each task."""
-        found: list[list[int]] = [[] for _ in self.views]
-        for number, limit in enumerate(self.task_rules.limits):
-            for task in limit.tasks:
-                found[self._position[task]].append(number)
-        return found
+        return {tag: np.array([tag in machine.tags for machine in machines], bool) for tag in self.task_rules.tags}
 
     def columns(self, at: Integers) -> Floats:
         """Values of the statement's variables for (T,) machines of tasks, -1 for none."""
@@ -243,22 +205,16 @@ class CountedProgram:
 
     def _teams(self, found: Floats, at: Integers) -> None:
         """Values of the variables of gangs and affinities."""
-        blocks = self.base.program.variable_blocks
-        gangs = [team for team in self.task_rules.teams if team.whole]
-        there = {
-            (team.kind, team.name): {int(at[self._position[task]]) for task in team.tasks} - {-1}
-            for team in self.task_rules.teams
-        }
-        if "gang" in blocks:
-            found[blocks["gang"].columns] = [bool(there["gang", team.name]) for team in gangs]
-        machines = self.instance.machines
-        for kind in ("gang", "affinity"):
-            if f"{kind}_domain" in blocks:
-                labels = self.base.columns[f"{kind}_domain"].labels()
-                on = ((there[kind, str(name)], str(tag)) for name, tag in labels)
-                found[blocks[f"{kind}_domain"].columns] = [
-                    bool(those) and all(tag in machines[m].tags for m in those) for those, tag in on
-                ]
+        blocks, values = self.base.program.variable_blocks, dict[str, list[bool]]()
+        for team, tasks, masks in self.teams:
+            there = at[tasks][at[tasks] >= 0]
+            if team.whole:
+                values.setdefault("gang", []).append(bool(len(there)))
+            inside = (bool(len(there) and mask[there].all()) for mask in masks)
+            values.setdefault(f"{team.kind}_domain", []).extend(inside)
+        for name, each in values.items():
+            if each:
+                found[blocks[name].columns] = each
 
     def counts(self, values: Floats) -> Integers:
         """(K, P) tasks of each class on each kind."""
@@ -269,14 +225,12 @@ class CountedProgram:
 
     def sizes_overfull(self, values: Floats, known: Collection[Size], most: int) -> list[Size]:
         """Sizes that fractional values overfill: of each kind and resource the capacity, and the worst other one."""
-        if self.amounts is None:
-            return []
         c, pairs = self.classes, self.classes.pairs
         running = np.zeros(self.may.shape)
         running[pairs.task, pairs.machine] = values[self.base.program.variable_blocks["x"].columns]
-        demand, found = self.amounts.demand[c.first_task], []
-        for r in range(len(self.amounts.names)):
-            capacity = self.amounts.capacity[c.first_machine, r]
+        demand, found = self.resources.demand[c.first_task], []
+        for r in range(len(self.resources.names)):
+            capacity = self.resources.capacity[c.first_machine, r]
             few = np.unique(np.concatenate([capacity // (n + 1) + 1 for n in range(1, 9)]))
             sizes = np.union1d(np.unique(demand[:, r]), few)
             sizes = np.concatenate([[1], sizes[sizes > 1]])

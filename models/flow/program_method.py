@@ -26,11 +26,11 @@ from flowlex.formulations.lexicographic.leaves import StagesOutcome
 from flowlex.formulations.lexicographic.stages import solve_stages
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
-from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.greedy import Greedy
 from flowlex.models.flow.methods import FlowRun, chosen_stage
 from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.program import CountedProgram
+from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.stages import score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
@@ -56,9 +56,9 @@ class ProgramMethod:
     declared: Collection[str]
 
     @cached_property
-    def amounts(self) -> Amounts | None:
-        """What tasks ask for and machines have; None without capacities."""
-        return Amounts.of(self.network.instance) if self.network.instance.resources else None
+    def resources(self) -> Resources:
+        """What tasks ask for and machines have."""
+        return Resources.of(self.network.instance)
 
     @cached_property
     def program(self) -> CountedProgram:
@@ -125,7 +125,7 @@ class ProgramMethod:
         """Whether (T,) machines of tasks keep capacities and task rules."""
         tasks, machines = self.network.instance.tasks, self.network.instance.machines
         placed = {task.name: machines[m] for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
-        return self.task_rules.keeps(placed) and (self.amounts is None or not len(self.amounts.over(at)))
+        return self.task_rules.keeps(placed) and not len(self.resources.over(at))
 
 
 @dataclass(eq=False)
@@ -144,7 +144,7 @@ class _Search:
         """Search with kinds of machines; where capacities leave a stage open, machine by machine too."""
         program = self.method.program
         found = [self._solved(program, self._first(program, proposal))]
-        if found[0].outcome.status is Status.OPTIMAL or program.amounts is None:
+        if found[0].outcome.status is Status.OPTIMAL or not program.capacities:
             return found[0]
         single = program.with_machines_apart(self.method.declared)
         if not self._large(single):
@@ -156,7 +156,7 @@ class _Search:
         return min(found, key=lambda each: (list(each.stages.values()), [-bound for bound in each.bounds.values()]))
 
     def _large(self, program: CountedProgram) -> bool:
-        return program.amounts is not None and program.base.program.column_count > _COLUMNS and not self.limited
+        return bool(program.capacities) and program.base.program.column_count > _COLUMNS and not self.limited
 
     def _solved(
         self,
@@ -172,7 +172,7 @@ class _Search:
         start = self._known(program, at)
         sizes = self._overfull(program, start, program.capacities if every else ())
         statement, options = program.with_sizes(sizes), self.options
-        exact = program.amounts is None or every
+        exact = every or not program.capacities
         left = None if self.until == inf else max(self.until - time.process_time(), 0.1)
         columns, large = statement.program.column_count, self._large(program)
         leaves = options.max_steps or int(np.clip(_WORK // max(columns, 1), *_LEAVES))
@@ -190,11 +190,12 @@ class _Search:
 
     def _first(self, program: CountedProgram, proposal: Integers) -> Integers:
         """The best of some greedy schedules."""
-        top = int(program.level.max(initial=0))
-        lowest = int(program.level.min(initial=top))
-        nothing = np.full_like(proposal, -1)
-        ways = ((proposal, False, top + 1), (proposal, True, 0), (nothing, True, 0), (nothing, True, lowest + 1))
-        made = [Greedy(program, tight=tight).schedule(near, large=large) for near, tight, large in ways]
+        kind = np.where(proposal >= 0, program.classes.machine[proposal], -1)
+        made = []
+        for near, tight in ((kind, False), (kind, True), (np.full_like(kind, -1), True)):
+            greedy = Greedy(program, tight=tight)
+            greedy.deal(near)
+            made.append(greedy.fill())
         return min(made, key=lambda at: self._values(program, at))
 
     @staticmethod
@@ -210,22 +211,18 @@ class _Search:
 
     def _dealt(self, program: CountedProgram, values: Floats) -> Floats:
         """Columns of a schedule near an answer in counts, the same where it fits."""
-        counts, greedy = program.counts(values), Greedy(program, tight=True)
-        dealt = greedy.deal(counts)
-        runs = dealt >= 0
-        fits = np.zeros_like(counts)
-        np.add.at(fits, (program.classes.task[runs], program.classes.machine[dealt[runs]]), 1)
-        if (counts > fits).any():
-            top = int(program.level.max(initial=0))
-            dealt = greedy.schedule(dealt, large=0 if top else 1)
-        return self._known(program, dealt)
+        counts, kind = program.counts(values), np.full(len(program.views), -1, np.int64)
+        for k, each in enumerate(counts):
+            members = np.flatnonzero(program.classes.task == k)
+            kinds = np.repeat(np.arange(len(each)), each)[: len(members)]
+            kind[members[: len(kinds)]] = kinds
+        greedy = Greedy(program, tight=True)
+        return self._known(program, greedy.at if greedy.deal(kind) else greedy.fill())
 
     def _overfull(self, program: CountedProgram, start: Floats, sizes_known: Sequence[Size]) -> list[Size]:
         """Sizes that the relaxation of some stage overfills, the stages before as in the schedule to start from."""
         sizes = dict.fromkeys(sizes_known)
         values = dict[str, Any]()
-        if program.amounts is None:
-            return []
         for stage in program.base.stages:
             for _ in range(_ROUNDS):
                 statement = program.with_sizes(list(sizes))
@@ -270,12 +267,11 @@ class _Search:
         program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome
     ) -> dict[str, Any]:
         """Classes and kinds by their first member, sizes, and the leaves of each stage."""
-        c, amounts = program.classes, program.amounts
+        c, resources = program.classes, program.resources
         names = [machine.name for machine in program.instance.machines]
         stated = [
-            {"machine": names[c.first_machine[m]], "resource": amounts.names[r], "size": str(d * amounts.units[r])}
+            {"machine": names[c.first_machine[m]], "resource": resources.names[r], "size": str(d * resources.units[r])}
             for m, r, d in sizes
-            if amounts is not None
         ]
         return {
             "classes": _groups(c.task, [view.task.name for view in program.views]),

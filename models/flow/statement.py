@@ -21,10 +21,10 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.models.answer import ModelError
-from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.classes import Classes
 from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
@@ -314,7 +314,7 @@ class Size(NamedTuple):
     size: int
 
 
-def with_sizes(statement: Statement, classes: Classes, amounts: Amounts, sizes: Sequence[Size]) -> Statement:
+def with_sizes(statement: Statement, classes: Classes, resources: Resources, sizes: Sequence[Size]) -> Statement:
     """The statement of classes with rows ``size`` for its capacities.
 
     Of a capacity C, tasks that ask for q take ``floor(q / d)`` of ``floor(C / d)`` slots of size d: a sum of rounded
@@ -325,16 +325,16 @@ def with_sizes(statement: Statement, classes: Classes, amounts: Amounts, sizes: 
     x, pairs = program.variable("x"), classes.pairs
     rows, columns, values = [], [], []
     for row, (m, r, size) in enumerate(sizes):
-        taken = amounts.demand[classes.first_task[pairs.task], r] // size * (pairs.machine == m)
+        taken = resources.demand[classes.first_task[pairs.task], r] // size * (pairs.machine == m)
         some = np.flatnonzero(taken)
         rows.append(np.full(len(some), row))
         columns.append(x.column[some])
         values.append(taken[some].astype(np.float64))
-    there = [int(classes.machines[m] * (amounts.capacity[classes.first_machine[m], r] // d)) for m, r, d in sizes]
+    there = [int(classes.machines[m] * (resources.capacity[classes.first_machine[m], r] // d)) for m, r, d in sizes]
     expression = Expression(np.concatenate(rows), np.concatenate(columns), np.concatenate(values), np.zeros(len(sizes)))
     names = [statement.columns["x"].levels["machine"][m] for m, _, _ in sizes]
-    texts = [str(size * amounts.units[r]) for _, r, size in sizes]
-    index = Index.of(machine=names, resource=[amounts.names[r] for _, r, _ in sizes], size=texts)
+    texts = [str(size * resources.units[r]) for _, r, size in sizes]
+    index = Index.of(machine=names, resource=[resources.names[r] for _, r, _ in sizes], size=texts)
     found = replace(statement, program=program, rows=dict(statement.rows))
     found.constrain("size", expression, "<=", there, index)
     return found

@@ -17,11 +17,11 @@ from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
 from flowlex.models.flow import classes, program_method
-from flowlex.models.flow.amounts import Amounts
 from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.greedy import Greedy
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.program import CountedProgram
+from flowlex.models.flow.resources import Resources
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.certificate import CertificateError
 from tests.models.flow.capacity_cases import best, by_program, cluster, judged, settle
@@ -218,7 +218,7 @@ def test_preemptions_are_limited_beside_capacities() -> None:
     assert solution.machine_of == {"old": "m"} and solution.certificate.claim == "optimal"
 
 
-def _blind(self: Amounts, machine: Integers) -> Integers:
+def _blind(self: Resources, machine: Integers) -> Integers:
     return np.zeros((0, 2), np.int64)
 
 
@@ -243,7 +243,7 @@ def _all_alike(found: dict[str, list[str]], of: Integers, names: list[str]) -> d
 @pytest.mark.parametrize(
     ("place", "name", "fault"),
     [
-        (Amounts, "over", _blind),
+        (Resources, "over", _blind),
         (program_method, "proof_leaves", _stronger),
         (program_method, "proof_leaves", _unproven),
         (program_method, "_groups", _all_alike),
@@ -252,7 +252,7 @@ def _all_alike(found: dict[str, list[str]], of: Integers, names: list[str]) -> d
         (CountedProgram, "counts", lambda found, *_: found + 1),
         (classes, "_key", lambda key, view, *_: view.job),
     ],
-    ids=["amounts", "multipliers", "no proof", "groups", "greedy", "columns", "counts", "classes"],
+    ids=["resources", "multipliers", "no proof", "groups", "greedy", "columns", "counts", "classes"],
 )
 def test_seeded_faults_are_refused(place: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fault in making or proving a schedule is refused on some instance, and no wrong optimum passes."""

@@ -14,15 +14,15 @@ from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 
-__all__ = ["Amounts"]
+__all__ = ["Resources"]
 
 #: Units of a resource beyond which an integer program in floating point would not tell "fits" from "just not".
 _MOST = 2**31
 
 
 @dataclass(frozen=True, eq=False)
-class Amounts:
-    """Amounts in whole units.
+class Resources:
+    """Amounts in whole units; an instance without capacities has no resources.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Amounts:
     demand: Integers
 
     @classmethod
-    def of(cls, instance: FlowInstance) -> Amounts:
+    def of(cls, instance: FlowInstance) -> Resources:
         """Read an instance; decimals count as they are written.
 
         Raises
@@ -58,7 +58,7 @@ class Amounts:
                 )
             units.append(found.unit)
             columns.append(found.whole)
-        table = np.stack(columns, axis=1)
+        table = np.array(columns, np.int64).reshape(len(columns), count + sum(1 for _ in instance.tasks)).T
         return cls(instance.resources, tuple(units), table[:count], table[count:])
 
     def over(self, machine: Integers) -> Integers:
